@@ -1,0 +1,55 @@
+# What a build can choose. Public headers hold no build flags: everything here stays inside the libraries.
+option(BUILD_SHARED_LIBS "Build shared libraries" OFF)
+option(HEED_APPS "Build the programs under apps/" ${PROJECT_IS_TOP_LEVEL})
+option(HEED_TESTS "Build the tests" OFF)
+option(HEED_BENCH "Build the benchmarks" OFF)
+option(HEED_FUZZ "Build the libFuzzer targets (clang only)" OFF)
+option(HEED_ONEDNN "Use oneDNN for matrix products where it is faster" ON)
+option(HEED_WARNINGS_AS_ERRORS "Treat compiler warnings as errors" OFF)
+set(HEED_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined")
+set(HEED_CUDA "AUTO" CACHE STRING "CUDA backend: AUTO, ON, OFF or EMULATED")
+set_property(CACHE HEED_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
+
+if(NOT HEED_CUDA MATCHES "^(AUTO|ON|OFF|EMULATED)$")
+  message(FATAL_ERROR "HEED_CUDA is '${HEED_CUDA}'; expected AUTO, ON, OFF or EMULATED")
+endif()
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+# AUTO is ON where nvcc and a usable device are found.
+set(HEED_CUDA_MODE ${HEED_CUDA})
+if(HEED_CUDA STREQUAL "AUTO")
+  set(HEED_CUDA_MODE OFF)
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE heed_gpus ERROR_QUIET RESULT_VARIABLE heed_no_gpu)
+    if(NOT heed_no_gpu AND heed_gpus MATCHES "GPU [0-9]+:")
+      set(HEED_CUDA_MODE ON)
+    endif()
+  endif()
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+find_package(Threads REQUIRED)
+
+# Warnings and sanitizers of our own targets; consumers inherit nothing.
+add_library(heed_build_flags INTERFACE)
+target_compile_options(heed_build_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -ffp-contract=off>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${HEED_WARNINGS_AS_ERRORS}>>:-Werror>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # g++ 12 reports false positives of these three inside libstdc++ at -O2 and above.
+  target_compile_options(heed_build_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict -Wno-maybe-uninitialized -Wno-array-bounds>)
+endif()
+if(HEED_SANITIZE)
+  target_compile_options(heed_build_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${HEED_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer>)
+  target_link_options(heed_build_flags INTERFACE -fsanitize=${HEED_SANITIZE})
+endif()

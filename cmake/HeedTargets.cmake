@@ -1,0 +1,48 @@
+# heed_library(NAME HEADERS … SOURCES … PUBLIC … PRIVATE …): the target heed::NAME, built from this folder.
+# heed_program(NAME SOURCES … LIBRARIES …): a program in build/…/bin.
+# heed_test(NAME SOURCES … LIBRARIES … [LABELS …] [THREADS n]): a GoogleTest program registered with ctest.
+include(GNUInstallDirs)
+
+# The build tree shows headers as a consumer sees them: #include <heed/core/tensor.h>.
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/include/heed)
+foreach(folder core kernels nn optim data)
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${folder} ${PROJECT_BINARY_DIR}/include/heed/${folder} SYMBOLIC)
+endforeach()
+configure_file(${PROJECT_SOURCE_DIR}/cmake/version.h.in ${PROJECT_BINARY_DIR}/include/heed/version.h @ONLY)
+
+set(HEED_LIBRARIES "" CACHE INTERNAL "")
+
+function(heed_library name)
+  cmake_parse_arguments(ARG "" "" "HEADERS;SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(heed_${name} ${ARG_SOURCES})
+  add_library(heed::${name} ALIAS heed_${name})
+  set_target_properties(heed_${name} PROPERTIES EXPORT_NAME ${name} VERSION ${PROJECT_VERSION}
+                        SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  target_include_directories(heed_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
+                                                 $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_compile_features(heed_${name} PUBLIC cxx_std_20)
+  target_link_libraries(heed_${name} PUBLIC ${ARG_PUBLIC} PRIVATE $<BUILD_INTERFACE:heed_build_flags> ${ARG_PRIVATE})
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  foreach(header ${ARG_HEADERS})
+    get_filename_component(subfolder ${folder}/${header} DIRECTORY)
+    install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed/${subfolder} COMPONENT Development)
+  endforeach()
+  set(HEED_LIBRARIES ${HEED_LIBRARIES} heed_${name} CACHE INTERNAL "")
+endfunction()
+
+function(heed_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE heed_build_flags ${ARG_LIBRARIES})
+endfunction()
+
+function(heed_test name)
+  cmake_parse_arguments(ARG "" "THREADS" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  heed_program(${name} SOURCES ${ARG_SOURCES} LIBRARIES ${ARG_LIBRARIES} GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT ARG_THREADS)
+    set(ARG_THREADS 1)
+  endif()
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT "HEED_NUM_THREADS=${ARG_THREADS}" LABELS "${ARG_LABELS}"
+                       PROCESSORS ${ARG_THREADS} TIMEOUT 600)
+endfunction()

@@ -1,0 +1,80 @@
+// Memory for tensors and for the small objects behind them. The caching allocator keeps what was freed for
+// the next request of the same size class, so a training loop stops asking the system after its first steps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace heed {
+
+/// Bytes and calls of one allocator.
+struct MemoryStats {
+  int64_t in_use = 0;        // bytes handed out now
+  int64_t peak = 0;          // the most handed out since the last reset_peak()
+  int64_t cached = 0;        // bytes kept for reuse
+  int64_t requests = 0;      // calls of allocate
+  int64_t system_calls = 0;  // how many of them had to ask the system
+};
+
+/// How memory is handed out: `caching` for speed; `plain` asks the system for each request and fills it with
+/// NaN patterns, so that sanitizers and tests see every use of what was never written.
+enum class AllocatorKind : uint8_t { caching, plain };
+
+/// HEED_ALLOCATOR=caching|plain as it was at start, caching if unset.
+AllocatorKind default_allocator_kind();
+
+/// Where an Allocator gets its memory: the system's heap, or a device's.
+struct MemorySource {
+  const char* name;                                      // for messages: "cpu", "cuda:0"
+  void* (*acquire)(void* context, size_t bytes);         // aligned to 128; null when there is none
+  void (*release)(void* context, void* pointer, size_t bytes);
+  void (*poison)(void* context, void* pointer, size_t bytes);  // fills with 0xff bytes
+  void* context;
+};
+
+/// Hands out blocks by size class; thread-safe.
+class Allocator {
+ public:
+  explicit Allocator(const MemorySource& source, AllocatorKind kind = default_allocator_kind());
+  ~Allocator();
+  Allocator(const Allocator&) = delete;
+  Allocator& operator=(const Allocator&) = delete;
+
+  /// At least `bytes` bytes, aligned to 128; never null, 0 bytes included. When there is no memory, gives the
+  /// cache back to the system and tries once more, then throws OutOfMemory with what was asked, in use and
+  /// cached; nothing has changed then and the call can be repeated.
+  void* allocate(size_t bytes);
+
+  /// Takes back what allocate(bytes) gave.
+  void deallocate(void* pointer, size_t bytes) noexcept;
+
+  MemoryStats stats() const;
+  void reset_peak();
+
+  /// Gives cached memory back to the source.
+  void release_cached() noexcept;
+
+  /// Fails requests that would take in_use above `bytes` (0: no limit).
+  void set_limit(int64_t bytes);
+
+  AllocatorKind kind() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// The process's CPU allocator. It is never destroyed, so objects with static lifetime may use it.
+Allocator& cpu_allocator();
+
+/// Base of small, often created objects (graph nodes, tensor handles): their memory comes from cpu_allocator().
+class Pooled {
+ public:
+  static void* operator new(size_t bytes) { return cpu_allocator().allocate(bytes); }
+  static void operator delete(void* pointer, size_t bytes) noexcept {
+    cpu_allocator().deallocate(pointer, bytes);
+  }
+};
+
+}  // namespace heed

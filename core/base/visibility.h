@@ -1,0 +1,66 @@
+// Which keys a query may attend to, as a rule on positions inside the sequence.
+#pragma once
+
+#include <cstdint>
+
+#include <heed/core/base/host_device.h>
+
+namespace heed {
+
+/// How the causal diagonal lies when a sequence has different numbers of queries and keys.
+enum class Causal : uint8_t {
+  none,
+  top_left,     // query i sees keys 0 .. i
+  bottom_right  // the last query sees every key: query i sees keys 0 .. i + (keys - queries)
+};
+
+/// A key is visible if the causal rule allows it and, where a window is set, it lies within the window or is
+/// one of the global tokens. Windows are measured from the query's own place on the diagonal.
+struct Visibility {
+  Causal causal = Causal::none;
+  int32_t window_left = -1;   // keys before the diagonal that stay visible; -1: all
+  int32_t window_right = -1;  // keys after it; -1: all
+  int32_t dilation = 1;       // inside a window only every dilation-th key from the diagonal is visible
+  int32_t global_tokens = 0;  // the first global_tokens keys are visible to all, and their queries see all
+                              // keys that the causal rule allows
+
+  friend bool operator==(const Visibility&, const Visibility&) = default;
+
+  HEED_HOST_DEVICE bool has_window() const { return window_left >= 0 || window_right >= 0 || dilation > 1; }
+
+  /// The key position that query q stands on.
+  HEED_HOST_DEVICE int64_t diagonal(int64_t q, int64_t queries, int64_t keys) const {
+    return causal == Causal::bottom_right ? q + keys - queries : q;
+  }
+
+  HEED_HOST_DEVICE bool visible(int64_t q, int64_t k, int64_t queries, int64_t keys) const {
+    const int64_t distance = k - diagonal(q, queries, keys);
+    if (causal != Causal::none && distance > 0) return false;
+    if (!has_window() || k < global_tokens || q < global_tokens) return true;
+    if (window_left >= 0 && distance < -static_cast<int64_t>(window_left)) return false;
+    if (window_right >= 0 && distance > window_right) return false;
+    return dilation <= 1 || distance % dilation == 0;
+  }
+
+  /// One past the last key that query q can see: keys from here on need no work.
+  HEED_HOST_DEVICE int64_t key_end(int64_t q, int64_t queries, int64_t keys) const {
+    int64_t end = keys;
+    const int64_t d = diagonal(q, queries, keys);
+    if (causal != Causal::none && d + 1 < end) end = d + 1;
+    if (window_right >= 0 && q >= global_tokens) {
+      int64_t limit = d + window_right + 1;
+      if (limit < global_tokens) limit = global_tokens;
+      if (limit < end) end = limit;
+    }
+    return end < 0 ? 0 : end;
+  }
+
+  /// The first key that query q can see, ignoring holes after it.
+  HEED_HOST_DEVICE int64_t key_begin(int64_t q, int64_t queries, int64_t keys) const {
+    if (window_left < 0 || global_tokens > 0) return 0;
+    const int64_t begin = diagonal(q, queries, keys) - window_left;
+    return begin < 0 ? 0 : begin;
+  }
+};
+
+}  // namespace heed

@@ -1,0 +1,72 @@
+// Activation functions and their derivatives. Contract for both devices.
+#pragma once
+
+#include <cstdint>
+
+#include <heed/core/base/dtype.h>
+
+namespace heed {
+
+/// gelu is exact, x Φ(x) by erf; gelu_tanh its tanh approximation (Hendrycks and Gimpel, arXiv 1606.08415);
+/// silu is x σ(x).
+enum class Activation : uint8_t { none, relu, gelu, gelu_tanh, silu };
+
+}  // namespace heed
+
+namespace heed::kernels {
+
+template <class T>
+struct ActivationForward {  // y = f(x)
+  Activation activation;
+  const T* x;               // [count]
+  T* y;                     // [count]; may be x
+  int64_t count;
+};
+
+template <class T>
+struct ActivationBackward {  // gx (+)= f'(x) gy
+  Activation activation;
+  const T* x;                // [count], what went into the forward
+  const T* gy;               // [count]
+  T* gx;                     // [count]; may be gy unless accumulate
+  int64_t count;
+  bool accumulate;
+};
+
+template <class T>
+struct GatedForward {  // y = f(gate) * up, element by element; with silu this is SwiGLU
+  Activation activation;
+  const T* gate;       // [rows, cols], row stride ld
+  const T* up;         // [rows, cols], row stride ld
+  T* y;                // [rows, cols], contiguous
+  int64_t rows, cols, ld;
+};
+
+template <class T>
+struct GatedBackward {
+  Activation activation;
+  const T* gate;       // [rows, cols], row stride ld
+  const T* up;         // [rows, cols], row stride ld
+  const T* gy;         // [rows, cols], contiguous
+  T* ggate;            // [rows, cols], row stride gld; null if not wanted
+  T* gup;              // [rows, cols], row stride gld; null if not wanted
+  int64_t rows, cols, ld, gld;
+  bool accumulate_gate, accumulate_up;
+};
+
+}  // namespace heed::kernels
+
+#define HEED_DECLARE(device)                                            \
+  namespace heed::device {                                              \
+  template <class T>                                                    \
+  void activation_forward(const kernels::ActivationForward<T>& args);   \
+  template <class T>                                                    \
+  void activation_backward(const kernels::ActivationBackward<T>& args); \
+  template <class T>                                                    \
+  void gated_forward(const kernels::GatedForward<T>& args);             \
+  template <class T>                                                    \
+  void gated_backward(const kernels::GatedBackward<T>& args);           \
+  }
+HEED_DECLARE(cpu)
+HEED_DECLARE(cuda)
+#undef HEED_DECLARE

@@ -1,0 +1,106 @@
+// Scaled dot-product attention over segments (Vaswani et al., arXiv 1706.03762), without storing the weights
+// (Dao et al., arXiv 2205.14135). Contract for both devices.
+#pragma once
+
+#include <cstdint>
+
+#include <heed/core/base/dtype.h>
+#include <heed/core/base/philox.h>
+#include <heed/core/base/segments.h>
+#include <heed/core/base/visibility.h>
+
+namespace heed::kernels {
+
+/// A [rows, heads, head width] operand inside a larger matrix: element (r, h, d) is at
+/// data[r * row_stride + h * head_stride + d].
+template <class T>
+struct HeadsView {
+  T* data;
+  int64_t row_stride, head_stride;
+};
+
+/// What is added to the scaled scores and what is masked, in positions inside a sequence. Each part may be absent
+/// (null). Element (sequence, head, query, key) of a strided part is at the sum of index * stride; stride 0
+/// broadcasts.
+template <class T>
+struct AttentionBias {
+  const T* bias;                       // added to the scaled scores
+  int64_t bias_stride[4];              // sequence, head, query, key
+  const bool* mask;                    // true: visible
+  int64_t mask_stride[4];
+  const float* alibi_slopes;           // [heads]: adds -slope * |key - diagonal(query)| (arXiv 2108.12409)
+  const T* relative;                   // [heads, 2 * relative_limit + 1]: adds the entry of
+  int32_t relative_limit;              //   clamp(key - diagonal(query), ±relative_limit) + relative_limit
+};
+
+/// out = dropout(softmax(scale * q kᵀ + bias, over the visible keys)) v, for each sequence and head.
+/// Query head h reads key head h * key_heads / heads. A query that sees no key gives zeros and lse = -inf.
+/// Keys that are not visible have no influence, whatever they hold. Rows of out outside the segments are set
+/// to zero. Dropout of the weight (sequence, head, query, key) is drawn by attention_dropout_bits with plane
+/// sequence * heads + head.
+template <class T>
+struct AttentionForward {
+  HeadsView<const T> q;                // [query_rows, heads, width]
+  HeadsView<const T> k, v;             // [key_rows, key_heads, width]
+  HeadsView<T> out;                    // [query_rows, heads, width]
+  accumulator_t<T>* lse;               // [heads, query_rows], log Σ exp(score); null if not wanted
+  SegmentsView segments;
+  int64_t query_rows, key_rows;        // rows of the buffers, gaps included
+  int64_t heads, key_heads, width;
+  double scale;                        // usually 1 / sqrt(width)
+  Visibility visibility;
+  AttentionBias<T> bias;
+  Dropout dropout;
+};
+
+/// Gradients with respect to q, k, v and the biases; rows outside the segments get zero (or keep what they
+/// have, if accumulate). The same bits in every run.
+template <class T>
+struct AttentionBackward {
+  HeadsView<const T> q, k, v;
+  HeadsView<const T> out, gout;        // [query_rows, heads, width]
+  const accumulator_t<T>* lse;         // [heads, query_rows]
+  HeadsView<T> gq, gk, gv;             // data null if not wanted
+  bool accumulate_q, accumulate_k, accumulate_v;
+  accumulator_t<T>* gbias;             // laid out as bias, summed where a stride is 0, always added to what is
+                                       // there; null if not wanted
+  accumulator_t<T>* grelative;         // [heads, 2 * relative_limit + 1], added to; null if not wanted
+  SegmentsView segments;
+  int64_t query_rows, key_rows;
+  int64_t heads, key_heads, width;
+  double scale;
+  Visibility visibility;
+  AttentionBias<T> bias;
+  Dropout dropout;
+};
+
+/// The softmax weights of one sequence and head before dropout, rebuilt from lse. A query that sees no key
+/// has a row of zeros.
+template <class T>
+struct AttentionWeights {
+  HeadsView<const T> q, k;
+  const accumulator_t<T>* lse;         // [heads, query_rows]
+  accumulator_t<T>* weights;           // [queries, keys] of that sequence
+  SegmentsView segments;
+  int64_t query_rows, key_rows;
+  int64_t heads, key_heads, width;
+  double scale;
+  Visibility visibility;
+  AttentionBias<T> bias;
+  int64_t sequence, head;
+};
+
+}  // namespace heed::kernels
+
+#define HEED_DECLARE(device)                                          \
+  namespace heed::device {                                            \
+  template <class T>                                                  \
+  void attention_forward(const kernels::AttentionForward<T>& args);   \
+  template <class T>                                                  \
+  void attention_backward(const kernels::AttentionBackward<T>& args); \
+  template <class T>                                                  \
+  void attention_weights(const kernels::AttentionWeights<T>& args);   \
+  }
+HEED_DECLARE(cpu)
+HEED_DECLARE(cuda)
+#undef HEED_DECLARE

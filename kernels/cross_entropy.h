@@ -1,0 +1,47 @@
+// Softmax and cross-entropy against class ids, with label smoothing. Contract for both devices.
+#pragma once
+
+#include <cstdint>
+
+#include <heed/core/base/dtype.h>
+
+namespace heed::kernels {
+
+/// loss = Σ over rows with target != ignore of -((1 - s) log p[target] + s / classes Σ log p), divided by the
+/// number of such rows if mean. The gradient is made in the same pass. Rows that are ignored are not read,
+/// whatever they hold, and get a zero gradient; if all are, the loss is 0.
+/// A target outside [0, classes) that is not ignored: IndexError with value and row (CPU).
+template <class T>
+struct CrossEntropyForward {
+  const T* logits;               // [rows, classes]
+  const int64_t* targets;        // [rows]
+  int64_t ignore;                // the target that marks a row to leave out; may be any value
+  double label_smoothing;        // s in [0, 1)
+  bool mean;
+  accumulator_t<T>* loss;        // [1]
+  int64_t* counted;              // [1], rows that were not ignored
+  T* glogits;                    // [rows, classes], the gradient of loss; null if not wanted
+  int64_t rows, classes;
+};
+
+template <class T>
+struct CrossEntropyBackward {    // gx (+)= gloss * glogits
+  const T* glogits;              // [count], from the forward
+  const accumulator_t<T>* gloss; // [1]
+  T* gx;                         // [count]; may be glogits unless accumulate
+  int64_t count;
+  bool accumulate;
+};
+
+}  // namespace heed::kernels
+
+#define HEED_DECLARE(device)                                               \
+  namespace heed::device {                                                 \
+  template <class T>                                                       \
+  void cross_entropy_forward(const kernels::CrossEntropyForward<T>& args); \
+  template <class T>                                                       \
+  void cross_entropy_backward(const kernels::CrossEntropyBackward<T>& args); \
+  }
+HEED_DECLARE(cpu)
+HEED_DECLARE(cuda)
+#undef HEED_DECLARE

@@ -1,0 +1,40 @@
+// Dropout, alone or added to a residual. Contract for both devices.
+#pragma once
+
+#include <cstdint>
+
+#include <heed/core/base/dtype.h>
+#include <heed/core/base/philox.h>
+
+namespace heed::kernels {
+
+template <class T>
+struct DropoutForward {  // y = residual + dropout(x)
+  const T* x;            // [count]
+  const T* residual;     // [count] or null: 0
+  T* y;                  // [count]; may be x or residual
+  int64_t count;
+  Dropout dropout;       // its mask is drawn again in the backward
+};
+
+template <class T>
+struct DropoutBackward {  // gx (+)= dropout'(gy)
+  const T* gy;            // [count]
+  T* gx;                  // [count]; may be gy unless accumulate
+  int64_t count;
+  Dropout dropout;
+  bool accumulate;
+};
+
+}  // namespace heed::kernels
+
+#define HEED_DECLARE(device)                                      \
+  namespace heed::device {                                        \
+  template <class T>                                              \
+  void dropout_forward(const kernels::DropoutForward<T>& args);   \
+  template <class T>                                              \
+  void dropout_backward(const kernels::DropoutBackward<T>& args); \
+  }
+HEED_DECLARE(cpu)
+HEED_DECLARE(cuda)
+#undef HEED_DECLARE

@@ -1,0 +1,37 @@
+// Matrix products. Contract for both devices.
+#pragma once
+
+#include <cstdint>
+
+#include <heed/core/base/dtype.h>
+
+namespace heed::kernels {
+
+/// C = alpha * op(A) * op(B) (+ C if accumulate), for each of `batch` matrices; op transposes where asked.
+/// Sums are kept in accumulator_t<T>, in an order over K that depends on the shape alone. k = 0 gives zeros
+/// (or leaves C, if accumulate). A NaN or infinity in A or B reaches every element of C it belongs to.
+/// Instances: <float>, <double>, <bfloat16>, <bfloat16, float>.
+template <class T, class C = T>
+struct Gemm {
+  const T* a;                           // [m, k] row-major with row stride lda, or [k, m] if transpose_a
+  const T* b;                           // [k, n] row-major with row stride ldb, or [n, k] if transpose_b
+  C* c;                                 // [m, n] row-major with row stride ldc
+  int64_t m, n, k;
+  int64_t lda, ldb, ldc;                // elements between rows as stored; at least the row's length
+  bool transpose_a, transpose_b;
+  int64_t batch;                        // 1 for a single product
+  int64_t stride_a, stride_b, stride_c; // elements between the matrices of a batch; 0 repeats an operand
+  float alpha;
+  bool accumulate;
+};
+
+}  // namespace heed::kernels
+
+namespace heed::cpu {
+template <class T, class C>
+void gemm(const kernels::Gemm<T, C>& args);
+}
+namespace heed::cuda {
+template <class T, class C>
+void gemm(const kernels::Gemm<T, C>& args);
+}

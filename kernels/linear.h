@@ -1,0 +1,49 @@
+// Linear layer with everything that follows it: bias, activation, dropout. Contract for both devices.
+#pragma once
+
+#include <cstdint>
+
+#include <heed/core/base/dtype.h>
+#include <heed/core/base/philox.h>
+#include <heed/kernels/activation.h>
+
+namespace heed::kernels {
+
+template <class T>
+struct LinearForward {    // y = dropout(f(x Wᵀ + bias))
+  const T* x;             // [rows, in]
+  const T* weight;        // [out, in]
+  const T* bias;          // [out] or null
+  Activation activation;
+  Dropout dropout;        // element number row * out + column
+  T* y;                   // [rows, out]
+  T* pre_activation;      // [rows, out], x Wᵀ + bias, kept for the backward; null if not wanted
+  int64_t rows, in, out;
+};
+
+/// Takes the gradient of y back to that of x Wᵀ + bias; the products with x and W follow by gemm.
+/// With neither activation nor dropout gpre may be null, then only gbias is computed.
+template <class T>
+struct LinearBackward {
+  const T* gy;                   // [rows, out]
+  const T* pre_activation;       // [rows, out]; null if activation is none
+  Activation activation;
+  Dropout dropout;
+  T* gpre;                       // [rows, out]; may be gy
+  accumulator_t<T>* gbias;       // [out], sums over rows in fixed order; null if not wanted
+  bool accumulate_bias;
+  int64_t rows, out;
+};
+
+}  // namespace heed::kernels
+
+#define HEED_DECLARE(device)                                    \
+  namespace heed::device {                                      \
+  template <class T>                                            \
+  void linear_forward(const kernels::LinearForward<T>& args);   \
+  template <class T>                                            \
+  void linear_backward(const kernels::LinearBackward<T>& args); \
+  }
+HEED_DECLARE(cpu)
+HEED_DECLARE(cuda)
+#undef HEED_DECLARE

@@ -1,0 +1,54 @@
+// Residual connection, dropout and layer normalisation in one pass each way. Contract for both devices.
+#pragma once
+
+#include <cstdint>
+
+#include <heed/core/base/dtype.h>
+#include <heed/core/base/philox.h>
+
+namespace heed::kernels {
+
+template <class T>
+struct ResidualLayerNormForward {  // sum = residual + dropout(x); y = layer_norm(sum)
+  const T* residual;               // [rows, cols]
+  const T* x;                      // [rows, cols]
+  const T* weight;                 // [cols] or null: 1
+  const T* bias;                   // [cols] or null: 0
+  Dropout dropout;                 // element number row * cols + column
+  T* sum;                          // [rows, cols]; may be residual or x
+  T* y;                            // [rows, cols]
+  accumulator_t<T>* mean;          // [rows]
+  accumulator_t<T>* rstd;          // [rows]
+  int64_t rows, cols;
+  double eps;
+};
+
+template <class T>
+struct ResidualLayerNormBackward {
+  const T* gy;                     // [rows, cols]
+  const T* gsum;                   // [rows, cols], the gradient that sum receives from elsewhere; null if none
+  const T* sum;                    // [rows, cols]
+  const T* weight;                 // [cols] or null
+  const accumulator_t<T>* mean;    // [rows]
+  const accumulator_t<T>* rstd;    // [rows]
+  Dropout dropout;
+  T* gresidual;                    // [rows, cols]; null if not wanted; may be gsum
+  T* gx;                           // [rows, cols]; null if not wanted
+  accumulator_t<T>* gweight;       // [cols]; null if not wanted
+  accumulator_t<T>* gbias;         // [cols]; null if not wanted
+  bool accumulate_residual, accumulate_x, accumulate_weight, accumulate_bias;
+  int64_t rows, cols;
+};
+
+}  // namespace heed::kernels
+
+#define HEED_DECLARE(device)                                                            \
+  namespace heed::device {                                                              \
+  template <class T>                                                                    \
+  void residual_layer_norm_forward(const kernels::ResidualLayerNormForward<T>& args);   \
+  template <class T>                                                                    \
+  void residual_layer_norm_backward(const kernels::ResidualLayerNormBackward<T>& args); \
+  }
+HEED_DECLARE(cpu)
+HEED_DECLARE(cuda)
+#undef HEED_DECLARE

@@ -1,0 +1,29 @@
+// The few calls through which the rest of heed reaches a CUDA device. Defined by kernels/cuda/runtime.cu.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include <heed/core/base/allocator.h>
+
+namespace heed::cuda {
+
+/// Usable devices; 0 where there is none. Never throws.
+int device_count();
+
+/// The device's name with its compute capability; an emulated one says so.
+std::string device_name(int index);
+
+/// Memory of device `index`, reused in the order of its stream. DeviceError if there is no such device.
+Allocator& allocator(int index);
+
+/// Copies on the device's stream. copy_to_host returns when the bytes are there; the others may still run.
+void copy_to_device(int index, void* device, const void* host, size_t bytes);
+void copy_to_host(int index, void* host, const void* device, size_t bytes);
+void copy_on_device(int index, void* to, const void* from, size_t bytes);
+void fill_bytes(int index, void* device, int value, size_t bytes);
+
+/// Waits for all work on the device; rethrows what went wrong in it.
+void synchronize(int index);
+
+}  // namespace heed::cuda

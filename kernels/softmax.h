@@ -1,0 +1,38 @@
+// Softmax and log-softmax over the last axis. Contract for both devices.
+#pragma once
+
+#include <cstdint>
+
+#include <heed/core/base/dtype.h>
+
+namespace heed::kernels {
+
+template <class T>
+struct SoftmaxForward {  // y = exp(x - m) / sum exp(x - m), m the row's maximum; its logarithm if log
+  const T* x;            // [rows, cols]
+  T* y;                  // [rows, cols]; a row whose elements are all -inf gives zeros (log: -inf)
+  int64_t rows, cols;
+  bool log;
+};
+
+template <class T>
+struct SoftmaxBackward {
+  const T* y;            // [rows, cols], what the forward returned
+  const T* gy;           // [rows, cols]
+  T* gx;                 // [rows, cols]; may be gy unless accumulate
+  int64_t rows, cols;
+  bool log, accumulate;
+};
+
+}  // namespace heed::kernels
+
+#define HEED_DECLARE(device)                                      \
+  namespace heed::device {                                        \
+  template <class T>                                              \
+  void softmax_forward(const kernels::SoftmaxForward<T>& args);   \
+  template <class T>                                              \
+  void softmax_backward(const kernels::SoftmaxBackward<T>& args); \
+  }
+HEED_DECLARE(cpu)
+HEED_DECLARE(cuda)
+#undef HEED_DECLARE
