@@ -7,7 +7,7 @@ endif()
 # Static libraries pass their private dependencies on to whoever links them.
 set(HEED_PRIVATE_DEPENDENCIES "")
 if(NOT BUILD_SHARED_LIBS)
-  string(APPEND HEED_PRIVATE_DEPENDENCIES "find_dependency(HWY CONFIG)\n")
+  string(APPEND HEED_PRIVATE_DEPENDENCIES "find_dependency(hwy CONFIG)\n")
   if(HEED_HAVE_ONEDNN)
     string(APPEND HEED_PRIVATE_DEPENDENCIES "find_dependency(dnnl CONFIG)\n")
   endif()

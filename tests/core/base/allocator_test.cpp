@@ -1,0 +1,101 @@
+#include <heed/core/base/allocator.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <heed/core/base/check.h>
+
+namespace heed {
+namespace {
+
+struct FakeSource {
+  int64_t live = 0;      // bytes acquired and not released
+  int64_t limit = 1 << 20;
+
+  MemorySource source() {
+    return {"fake",
+            [](void* self, size_t bytes) -> void* {
+              auto& s = *static_cast<FakeSource*>(self);
+              if (s.live + static_cast<int64_t>(bytes) > s.limit) return nullptr;
+              s.live += static_cast<int64_t>(bytes);
+              return std::aligned_alloc(128, bytes);
+            },
+            [](void* self, void* pointer, size_t bytes) {
+              static_cast<FakeSource*>(self)->live -= static_cast<int64_t>(bytes);
+              std::free(pointer);
+            },
+            [](void*, void* pointer, size_t bytes) { std::memset(pointer, 0xff, bytes); }, this};
+  }
+};
+
+TEST(Allocator, ReusesWhatWasFreedAndReturnsEverything) {
+  FakeSource fake;
+  {
+    Allocator allocator(fake.source(), AllocatorKind::caching);
+    for (size_t bytes : {0, 1, 127, 128, 129, 512, 513, 640, 641, 1000, 4096, 4097, 100000}) {
+      void* first = allocator.allocate(bytes);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % 128, 0u);
+      std::memset(first, 1, bytes);
+      allocator.deallocate(first, bytes);
+      const int64_t calls = allocator.stats().system_calls;
+      void* second = allocator.allocate(bytes);
+      EXPECT_EQ(first, second);
+      EXPECT_EQ(allocator.stats().system_calls, calls);
+      allocator.deallocate(second, bytes);
+    }
+    EXPECT_EQ(allocator.stats().in_use, 0);
+    EXPECT_EQ(allocator.stats().cached, fake.live);
+    allocator.release_cached();
+    EXPECT_EQ(fake.live, 0);
+    allocator.deallocate(allocator.allocate(1000), 1000);
+  }
+  EXPECT_EQ(fake.live, 0);
+}
+
+TEST(Allocator, OutOfMemoryGivesTheCacheBackAndCanBeRepeated) {
+  FakeSource fake;
+  Allocator allocator(fake.source(), AllocatorKind::caching);
+  void* half = allocator.allocate(1 << 19);
+  allocator.deallocate(allocator.allocate(1 << 18), 1 << 18);
+  void* other = allocator.allocate(1 << 19);  // fits only after the cached quarter is released
+  EXPECT_EQ(allocator.stats().cached, 0);
+  try {
+    allocator.allocate(1 << 10);
+    FAIL() << "memory was there";
+  } catch (const OutOfMemory& error) {
+    EXPECT_NE(std::string(error.what()).find("fake: cannot allocate 1024 bytes; 1048576 bytes are in use"),
+              std::string::npos)
+        << error.what();
+  }
+  allocator.deallocate(half, 1 << 19);
+  void* again = allocator.allocate(1 << 10);
+  allocator.deallocate(again, 1 << 10);
+  allocator.deallocate(other, 1 << 19);
+}
+
+TEST(Allocator, LimitAndAbsurdSizes) {
+  FakeSource unlimited;
+  Allocator allocator(unlimited.source(), AllocatorKind::plain);
+  EXPECT_THROW(allocator.allocate(~size_t{0}), OutOfMemory);
+  EXPECT_THROW(allocator.set_limit(-1), ConfigError);
+  FakeSource fake;
+  Allocator limited(fake.source(), AllocatorKind::caching);
+  limited.set_limit(1024);
+  EXPECT_THROW(limited.allocate(2048), OutOfMemory);
+  EXPECT_EQ(limited.stats().in_use, 0);
+}
+
+TEST(Allocator, PlainFillsWithNan) {
+  FakeSource fake;
+  Allocator allocator(fake.source(), AllocatorKind::plain);
+  auto* values = static_cast<float*>(allocator.allocate(100 * sizeof(float)));
+  for (int i = 0; i < 100; ++i) EXPECT_NE(values[i], values[i]);
+  allocator.deallocate(values, 100 * sizeof(float));
+  EXPECT_EQ(fake.live, 0);
+}
+
+}  // namespace
+}  // namespace heed
