@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <heed/core/base/visibility.h>
@@ -40,7 +41,7 @@ struct AttentionOptions {
   Tensor relative = {};      // [heads, 2 * limit + 1], added by key - query clamped to ±limit; learnable
   double dropout = 0;        // of the weights, while training
   Generator* generator = nullptr;  // null: default_generator()
-  std::string name = {};           // under which an AttentionRecord lists this call
+  std::string_view name = {};      // under which an AttentionRecord lists this call
 };
 
 /// Multi-head scaled dot-product attention, fused. q [query_rows, heads * width], k and v [key_rows,

@@ -62,11 +62,15 @@ class Parameters {
   /// Euclidean norm of all gradients.
   double gradient_norm() const;
 
-  /// Moves the arenas. StateError once hold() was called: an optimizer has moments on the old device.
+  /// Moves or converts the arenas. StateError once hold() was called: an optimizer has moments of the old
+  /// kind.
   void to(Device device) const;
+  void to(DType dtype) const;
   void hold() const;
 
  private:
+  void rebuild(DType dtype, Device device) const;
+
   struct State;
   std::shared_ptr<State> state_;
 };
