@@ -237,23 +237,6 @@ OptionTable::Settings OptionTable::from_arguments(const std::vector<std::string>
   help_wanted_ = line.help;
   if (help_wanted_) return {};
 
-  const std::string see_help = fmt::format(" (see '{} --help')", program_);
-  bool only_positionals = false;
-  for (std::string& word : line.rest) {
-    if (!only_positionals && word == "--") {
-      only_positionals = true;
-    } else if (!only_positionals && word.size() > 1 && word[0] == '-') {
-      const std::string flag = word.substr(0, word.find('='));
-      const std::string bare = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
-      throw ConfigError(
-          fmt::format("unknown option {}{}{}", printable(flag), suggestion(bare, "--"), see_help));
-    } else {
-      HEED_CHECK(positionals_, ConfigError, "unexpected argument '", printable(word), "'", see_help);
-      HEED_CHECK(!first_invalid_utf8(word), ConfigError, "the argument '", printable(word), "' is not UTF-8");
-      positionals.push_back(std::move(word));
-    }
-  }
-
   Settings settings;
   for (auto& entry : line.values) {
     const std::string flag = "--" + entry.first;
@@ -269,6 +252,23 @@ OptionTable::Settings OptionTable::from_arguments(const std::vector<std::string>
     }
     Option* option = find(entry.first);
     settings.push_back({option, read_option(*option, value, flag), ValueSource::command_line});
+  }
+
+  const std::string see_help = fmt::format(" (see '{} --help')", program_);
+  bool only_positionals = false;
+  for (std::string& word : line.rest) {
+    if (!only_positionals && word == "--") {
+      only_positionals = true;
+    } else if (!only_positionals && word.size() > 1 && word[0] == '-') {
+      const std::string flag = word.substr(0, word.find('='));
+      const std::string bare = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
+      throw ConfigError(
+          fmt::format("unknown option {}{}{}", printable(flag), suggestion(bare, "--"), see_help));
+    } else {
+      HEED_CHECK(positionals_, ConfigError, "unexpected argument '", printable(word), "'", see_help);
+      HEED_CHECK(!first_invalid_utf8(word), ConfigError, "the argument '", printable(word), "' is not UTF-8");
+      positionals.push_back(std::move(word));
+    }
   }
   return settings;
 }

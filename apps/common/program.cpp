@@ -118,7 +118,9 @@ int run_program(int argc, char** argv, const std::function<void(const std::vecto
     f(arguments);
     errno = 0;
     const bool flushed = std::fflush(stdout) == 0 && !std::ferror(stdout);
-    HEED_CHECK(flushed, IoError, "cannot write to standard output: ", std::strerror(errno ? errno : EIO));
+    // The reason for a failure of long ago is no longer known.
+    HEED_CHECK(flushed, IoError, "cannot write to standard output", errno ? ": " : "",
+               errno ? std::strerror(errno) : "");
   } catch (const std::exception& error) {
     print_error(error, debug);
     code = static_cast<int>(exit_code(error));
