@@ -145,8 +145,7 @@ class Search {
 // Dropout off while it lives.
 class Evaluation {
  public:
-  explicit Evaluation(const Transformer& model)
-      : model_(const_cast<Transformer&>(model)), was_training_(model.training()) {
+  explicit Evaluation(Transformer& model) : model_(model), was_training_(model.training()) {
     if (was_training_) model_.eval();
   }
   ~Evaluation() {
@@ -177,14 +176,14 @@ void DecodeOptions::check(int64_t vocabulary) const {
                " is not in the vocabulary of ", vocabulary);
 }
 
-std::vector<std::vector<Hypothesis>> beam_search(const Transformer& model, const Tokens& source,
+std::vector<std::vector<Hypothesis>> beam_search(Transformer& model, const Tokens& source,
                                                  const DecodeOptions& options) {
   options.check(model.config().target_vocabulary);
   const Evaluation evaluation(model);
   return Search(model, source, options).run();
 }
 
-std::vector<Hypothesis> greedy_search(const Transformer& model, const Tokens& source,
+std::vector<Hypothesis> greedy_search(Transformer& model, const Tokens& source,
                                       const DecodeOptions& options) {
   DecodeOptions one = options;
   one.beam = 1;

@@ -28,12 +28,12 @@ struct Hypothesis {
 
 /// The most likely token at each step, for all sources at once; one hypothesis each. Dropout is off and
 /// nothing is recorded.
-std::vector<Hypothesis> greedy_search(const Transformer& model, const Tokens& source,
+std::vector<Hypothesis> greedy_search(Transformer& model, const Tokens& source,
                                       const DecodeOptions& options = {});
 
 /// The `beam` best hypotheses of each source, best first. At each step the best continuations are kept, and a
 /// finished hypothesis competes as it is: it stays finished. With a beam of 1 this is greedy_search.
-std::vector<std::vector<Hypothesis>> beam_search(const Transformer& model, const Tokens& source,
+std::vector<std::vector<Hypothesis>> beam_search(Transformer& model, const Tokens& source,
                                                  const DecodeOptions& options = {});
 
 }  // namespace heed::nn
