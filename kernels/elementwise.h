@@ -26,10 +26,10 @@ enum class UnaryOp : uint8_t {
   floor,
   ceil,
   round,
-  logical_not,
-  is_nan,
-  is_finite
+  logical_not
 };
+
+enum class PredicateOp : uint8_t { is_nan, is_finite };
 
 enum class BinaryOp : uint8_t {
   add,
@@ -45,8 +45,11 @@ enum class BinaryOp : uint8_t {
 
 enum class CompareOp : uint8_t { equal, not_equal, less, less_equal, greater, greater_equal };
 
-/// y = convert(x), or y += convert(x) if accumulate. Every pair of dtypes. Floating to integer truncates
-/// towards zero; to bool asks != 0.
+// In every kernel here y may be exactly one of the inputs, element for element, but must not overlap one
+// otherwise. NaN comes out wherever one goes in, also of maximum and minimum.
+
+/// y = convert(x), or y += convert(x) if accumulate (or, for bool). Every pair of dtypes. Floating to integer
+/// truncates towards zero, clamps to the range, and makes 0 of NaN; to bool asks != 0.
 template <class To, class From>
 struct Copy {
   To* y;
@@ -63,7 +66,7 @@ struct Fill {  // y = value
 };
 
 template <class T>
-struct Unary {  // y = op(x); f32, bf16, f64 and, where it means something, the integers and bool
+struct Unary {  // y = op(x); integers: negative, absolute, sign, square; bool: logical_not
   UnaryOp op;
   T* y;
   const T* x;
@@ -71,11 +74,21 @@ struct Unary {  // y = op(x); f32, bf16, f64 and, where it means something, the 
 };
 
 template <class T>
-struct Binary {  // y = op(a, b)
+struct Predicate {  // y = op(x); f32, bf16, f64
+  PredicateOp op;
+  bool* y;
+  const T* x;
+  Strided<2> index;
+};
+
+template <class T>
+struct Binary {  // y = op(a, b); divide and power: f32, bf16, f64; logical_and, logical_or: bool and only
+                 // they
   BinaryOp op;
   T* y;
-  const T* a;
-  const T* b;
+  const T* a;  // null: `scalar` in each place
+  const T* b;  // likewise
+  T scalar;
   Strided<3> index;
 };
 
@@ -99,20 +112,22 @@ struct Where {  // y = condition ? a : b
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                      \
-  namespace heed::device {                        \
-  template <class To, class From>                 \
-  void copy(const kernels::Copy<To, From>& args); \
-  template <class T>                              \
-  void fill(const kernels::Fill<T>& args);        \
-  template <class T>                              \
-  void unary(const kernels::Unary<T>& args);      \
-  template <class T>                              \
-  void binary(const kernels::Binary<T>& args);    \
-  template <class T>                              \
-  void compare(const kernels::Compare<T>& args);  \
-  template <class T>                              \
-  void where(const kernels::Where<T>& args);      \
+#define HEED_DECLARE(device)                         \
+  namespace heed::device {                           \
+  template <class To, class From>                    \
+  void copy(const kernels::Copy<To, From>& args);    \
+  template <class T>                                 \
+  void fill(const kernels::Fill<T>& args);           \
+  template <class T>                                 \
+  void unary(const kernels::Unary<T>& args);         \
+  template <class T>                                 \
+  void predicate(const kernels::Predicate<T>& args); \
+  template <class T>                                 \
+  void binary(const kernels::Binary<T>& args);       \
+  template <class T>                                 \
+  void compare(const kernels::Compare<T>& args);     \
+  template <class T>                                 \
+  void where(const kernels::Where<T>& args);         \
   }
 HEED_DECLARE(cpu)
 HEED_DECLARE(cuda)
