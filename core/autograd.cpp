@@ -37,7 +37,7 @@ void not_differentiable(const char* name, TensorList inputs) {
 
 Saved::Saved(const Tensor& tensor) {
   if (!tensor.defined()) return;
-  tensor_ = tensor.requires_grad() ? tensor.detach() : tensor;
+  tensor_ = tensor.detach();  // never the handle itself: an output's would hold the node that holds it
   version_ = tensor.version();
   operation_ = tensor.operation();
 }

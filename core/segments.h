@@ -28,7 +28,8 @@ class Segments {
   static Segments dense(int64_t count, int64_t queries, int64_t keys, std::span<const int32_t> key_lengths);
   /// Dense where also the queries beyond lengths[i] are padding.
   static Segments dense(int64_t count, int64_t length, std::span<const int32_t> lengths);
-  /// Any layout. ShapeError where the arrays differ in size or a number is negative.
+  /// Any layout. ShapeError where the arrays differ in size, a number is negative, or a row belongs to two
+  /// sequences on one side.
   Segments(std::vector<int64_t> query_first, std::vector<int32_t> query_length,
            std::vector<int64_t> key_first, std::vector<int32_t> key_length);
   /// Cross-attention: the queries of one batch with the keys of another. ShapeError if the counts differ.
@@ -52,6 +53,7 @@ class Segments {
 
  private:
   struct State;
+  explicit Segments(std::shared_ptr<State> state);
   std::shared_ptr<State> state_;
 };
 

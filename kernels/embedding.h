@@ -25,7 +25,7 @@ struct EmbeddingForward {       // y = dropout(scale * weight[id] + position[pos
   const T* position;            // [positions, cols] or null
   const int64_t* position_ids;  // [rows]; null if position is
   Dropout dropout;              // element number row * cols + column
-  float scale;
+  double scale;
   T* y;  // [rows, cols]
   int64_t rows, cols, vocabulary, positions;
 };
@@ -36,7 +36,7 @@ struct EmbeddingBackward {      // each table row sums its gradients in the orde
   const int64_t* ids;           // [rows]
   const int64_t* position_ids;  // [rows]; null if there are no positions
   Dropout dropout;
-  float scale;
+  double scale;
   int64_t padding_id;           // this id's row gets no gradient; kNoToken if there is none such
   accumulator_t<T>* gweight;    // [vocabulary, cols]; null if not wanted
   accumulator_t<T>* gposition;  // [positions, cols]; null if not wanted

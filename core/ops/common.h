@@ -26,6 +26,12 @@ inline void check_same_kind(const Tensor& a, const Tensor& b, const char* operat
              "; convert one with to(DType)");
 }
 
+/// f32, bf16 or f64: for what has to be known before anything is drawn from a generator.
+inline void check_floating(const Tensor& x, const char* operation) {
+  HEED_CHECK(is_floating(x.dtype()), DTypeError, operation,
+             ": needs a floating-point tensor (f32, bf16 or f64), got ", x.dtype());
+}
+
 /// An optional tensor of a fixed shape and x's kind.
 inline void check_parameter(const Tensor& parameter, const char* name, const Shape& shape, const Tensor& x,
                             const char* operation) {

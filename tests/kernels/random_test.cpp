@@ -7,7 +7,7 @@
 
 #include <heed/kernels/random.h>
 
-#include "error_bound.h"
+#include "plain_bound.h"
 
 namespace heed {
 namespace {
