@@ -8,7 +8,7 @@
 
 namespace heed {
 
-/// Every random operation takes one offset of the stream and draws all its numbers at that offset, element by
+/// Every random operation takes an offset of the stream and draws all its numbers there, element by
 /// element (core/base/philox.h): results depend on the seed and the order of operations alone. Saved in
 /// checkpoints as {seed, offset}. Taking offsets is thread-safe.
 class Generator {
@@ -24,8 +24,8 @@ class Generator {
     seed_ = seed;
     offset_ = offset;
   }
-  /// The place of the next random operation.
-  PhiloxState next() { return {seed_, nullptr, offset_.fetch_add(1)}; }
+  /// The place of the next random operation, which uses `positions` offsets.
+  PhiloxState next(uint64_t positions = 1) { return {seed_, nullptr, offset_.fetch_add(positions)}; }
 
  private:
   std::atomic<uint64_t> seed_;

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include <heed/core/autograd.h>
+#include <heed/core/base/pattern.h>
 #include <heed/core/creation.h>
 #include <heed/nn/init.h>
 
@@ -15,19 +16,10 @@ constexpr std::pair<const char*, Initializer> kNames[] = {{"pytorch", Initialize
                                                           {"normal", Initializer::normal},
                                                           {"zeros", Initializer::zeros}};
 
-bool fits(std::string_view pattern, std::string_view name) {
-  if (pattern.empty()) return name.empty();
-  if (pattern.front() != '*')
-    return !name.empty() && pattern.front() == name.front() && fits(pattern.substr(1), name.substr(1));
-  for (size_t skip = 0; skip <= name.size(); ++skip)
-    if (fits(pattern.substr(1), name.substr(skip))) return true;
-  return false;
-}
-
 bool fits_any_name(const std::string& pattern, const Parameter& parameter) {
-  if (fits(pattern, parameter.name)) return true;
+  if (matches(pattern, parameter.name)) return true;
   for (const std::string& alias : parameter.aliases)
-    if (fits(pattern, alias)) return true;
+    if (matches(pattern, alias)) return true;
   return false;
 }
 
