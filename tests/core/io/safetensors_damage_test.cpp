@@ -15,6 +15,15 @@ namespace {
 std::atomic<size_t> now{0};
 std::atomic<size_t> peak{0};
 
+void* allocate(size_t bytes) {
+  void* p = std::malloc(bytes);
+  const size_t total = now += malloc_usable_size(p);
+  size_t seen = peak;
+  while (total > seen && !peak.compare_exchange_weak(seen, total)) {
+  }
+  return p;
+}
+
 void release(void* p) {
   now -= malloc_usable_size(p);
   std::free(p);
@@ -22,13 +31,10 @@ void release(void* p) {
 }  // namespace
 
 // Every allocation of this program is counted.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept { return allocate(bytes); }
 void* operator new(size_t bytes) {
-  void* p = std::malloc(bytes);
+  void* p = allocate(bytes);
   if (!p) throw std::bad_alloc();
-  const size_t total = now += malloc_usable_size(p);
-  size_t seen = peak;
-  while (total > seen && !peak.compare_exchange_weak(seen, total)) {
-  }
   return p;
 }
 void operator delete(void* p) noexcept { release(p); }
@@ -68,6 +74,15 @@ std::string content(const std::string& path) {
   return all;
 }
 
+/// Inverts one bit of a file in place.
+void flip(const std::string& path, size_t bit) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(bit / 8));
+  const int byte = file.get();
+  file.seekp(static_cast<std::streamoff>(bit / 8));
+  file.put(static_cast<char>(byte ^ (1 << bit % 8)));
+}
+
 TEST(SafetensorsDamage, TruncationIsFoundAtEveryByte) {
   const TemporaryFolder folder;
   const std::string whole = small_file(folder);
@@ -81,17 +96,17 @@ TEST(SafetensorsDamage, TruncationIsFoundAtEveryByte) {
 TEST(SafetensorsDamage, EveryFlippedBitIsFoundOrHarmless) {
   const TemporaryFolder folder;
   const std::string whole = small_file(folder);
-  const std::string sound = content(folder.file("small"));
+  const std::string path = folder.file("small");
+  const std::string sound = content(path);
   size_t undetected = 0;
   for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
-    std::string damaged = whole;
-    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
-    const std::string path = folder.put("damaged", damaged);
+    flip(path, bit);
     try {
       EXPECT_EQ(content(path), sound) << "bit " << bit;  // a flip in the checksums' own key only hides them
       ++undetected;
     } catch (const CheckpointError&) {
     }
+    flip(path, bit);
   }
   EXPECT_LE(undetected, 8 * (sizeof kChecksumKey - 1));
 }
@@ -101,16 +116,17 @@ TEST(SafetensorsDamage, WithoutChecksumsNoFlipCrashes) {
   const float a[] = {1, 2, 3};
   const TensorData tensor{{"a", DType::f32, {3}}, a};
   save_safetensors(folder.file("plain"), {&tensor, 1}, {{{"format", "pt"}}, false, true});
+  const std::string path = folder.file("plain");
   const std::string whole = folder.get("plain");
   size_t refused = 0;
   for (size_t bit = 0; bit < 8 * (whole.size() - sizeof a); ++bit) {
-    std::string damaged = whole;
-    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    flip(path, bit);
     try {
-      content(folder.put("damaged", damaged));
+      content(path);
     } catch (const CheckpointError&) {
       ++refused;
     }
+    flip(path, bit);
   }
   EXPECT_GT(refused, 4 * (whole.size() - sizeof a));  // the rest renames tensors or metadata
 }
@@ -152,7 +168,7 @@ TEST(SafetensorsDamage, HostileSizesAllocateNothing) {
 TEST(SafetensorsDamage, MemoryStaysWithinFourTimesTheHeader) {
   const TemporaryFolder folder;
   std::string short_names = "{", high_ranks = "{", metadata = R"({"__metadata__":{)";
-  for (int i = 0; i < 200'000; ++i) {
+  for (int i = 0; i < 50'000; ++i) {
     const std::string comma = i ? "," : "";
     short_names +=
         concat(comma, '"', i, R"(":{"dtype":"F32","shape":[],"data_offsets":[)", 4 * i, ",", 4 * i + 4, "]}");
@@ -164,7 +180,7 @@ TEST(SafetensorsDamage, MemoryStaysWithinFourTimesTheHeader) {
   high_ranks += "}";
   metadata += "}}";
   const std::pair<const std::string*, size_t> headers[] = {
-      {&short_names, 800'000}, {&high_ranks, 0}, {&metadata, 0}};
+      {&short_names, 200'000}, {&high_ranks, 0}, {&metadata, 0}};
   for (const auto& header : headers) {
     const std::string path = folder.put("f", file_bytes(*header.first, header.second));
     const size_t used = peak_of([&] { SafetensorsReader reader(path); });
