@@ -229,8 +229,10 @@ void add_panel(GnuplotFigure& figure, const Panel& panel, double left, double to
   // Beyond so many cells an SVG holds one picture instead of a shape for each of them.
   const char* image = m.rows * m.cols > kMostShapes ? "with image" : "with image pixels";
   plot += !boxes ? image
-                 : fmt::format("using 1:2:(0.5):(0.5):3 with boxxyerror fillstyle solid {} fillcolor palette",
-                               gaps ? "border rgb '#ffffff'" : "noborder");
+                 : fmt::format(
+                       "using ($3 == $3 ? $1 : NaN):2:(0.5):(0.5):3 with boxxyerror fillstyle solid {} "
+                       "fillcolor palette",
+                       gaps ? "border rgb '#ffffff'" : "noborder");
   if (map.decimals > 0) {
     plot += fmt::format(", {} index {} using 1:2:3:4 with labels textcolor rgb variable font ',{}'",
                         GnuplotFigure::kData, figure.add_data(cell_texts(map, panel.scale)),
