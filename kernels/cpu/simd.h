@@ -114,7 +114,7 @@ HWY_INLINE Vec<D> load_n(D d, const T* p, int64_t n) {
     return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(n)), d, p);
   } else {
     alignas(64) T buffer[hn::MaxLanes(d)] = {};
-    std::memcpy(buffer, p, static_cast<size_t>(n) * sizeof(T));
+    for (int64_t i = 0; i < n; ++i) buffer[i] = p[i];
     return load(d, buffer);
   }
 }
@@ -126,7 +126,7 @@ HWY_INLINE void store_n(Vec<D> v, D d, T* p, int64_t n) {
   } else {
     alignas(64) T buffer[hn::MaxLanes(d)];
     store(v, d, buffer);
-    std::memcpy(p, buffer, static_cast<size_t>(n) * sizeof(T));
+    for (int64_t i = 0; i < n; ++i) p[i] = buffer[i];
   }
 }
 
