@@ -28,6 +28,14 @@ std::string resolve(const std::string& path) {
   return resolved;
 }
 
+FileDescriptor open_folder(const std::string& path) {
+  int fd;
+  do {
+    fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  } while (fd < 0 && errno == EINTR);
+  return FileDescriptor(fd);
+}
+
 int retry_fsync(int fd) {
   int status;
   do {
@@ -98,8 +106,7 @@ void AtomicFile::commit() {
   sync();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename the temporary file", errno);
   temporary_.clear();
-  const FileDescriptor folder(
-      ::open(detail::parent_folder(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const FileDescriptor folder = open_folder(detail::parent_folder(path_));
   // EINVAL: a file system that has nothing to sync for a folder. EACCES: one that may be written but not
   // listed.
   const bool synced = folder.valid() ? retry_fsync(folder.get()) == 0 || errno == EINVAL : errno == EACCES;

@@ -25,9 +25,9 @@
 namespace heed {
 
 struct TensorSpec {
-  std::string name;
+  std::string name = {};
   DType dtype = DType::f32;
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape = {};
 
   friend bool operator==(const TensorSpec&, const TensorSpec&) = default;
 };

@@ -37,11 +37,11 @@ class HeaderParser {
   }
 
   SafetensorsHeader parse(Checksums checksums) {
-    in_.expect('{', "at the start of the header");
+    in_.expect('{', {"at the start of the header"});
     if (!in_.accept('}')) {
       do parse_member();
       while (in_.accept(','));
-      in_.expect('}', "or ',' after a tensor");
+      in_.expect('}', {"or ',' after a tensor"});
     }
     in_.skip_space();
     if (!in_.at_end()) in_.fail("unexpected text after the header's closing '}'");
@@ -58,8 +58,8 @@ class HeaderParser {
   }
 
   void parse_member() {
-    std::string name = in_.string(kMaxTensorName, "a tensor's name");
-    in_.expect(':', "after a name");
+    std::string name = in_.string(kMaxTensorName, {"a tensor's name"});
+    in_.expect(':', {"after a name"});
     if (name == kMetadata) return parse_metadata();
     if (header_.tensors.size() == kMaxTensors) in_.fail("more than ", kMaxTensors, " tensors");
     parse_tensor(std::move(name));
@@ -68,15 +68,15 @@ class HeaderParser {
   void parse_metadata() {
     if (has_metadata_) in_.fail(kMetadata, " occurs twice");
     has_metadata_ = true;
-    in_.expect('{', "after __metadata__");
+    in_.expect('{', {"after __metadata__"});
     if (in_.accept('}')) return;
     size_t bytes = 0;
     do {
-      std::string key = in_.string(kMaxMetadataBytes, "a key of __metadata__");
-      in_.expect(':', "after a key of __metadata__");
+      std::string key = in_.string(kMaxMetadataBytes, {"a key of __metadata__"});
+      in_.expect(':', {"after a key of __metadata__"});
       in_.skip_space();
       const size_t value_at = in_.position() + 1;
-      std::string value = in_.string(kMaxMetadataBytes, "a value of __metadata__");
+      std::string value = in_.string(kMaxMetadataBytes, {"a value of __metadata__"});
       bytes += key.size() + value.size();
       if (bytes > kMaxMetadataBytes) in_.fail("__metadata__ holds more than ", kMaxMetadataBytes, " bytes");
       if (key == kChecksumKey) {
@@ -88,17 +88,17 @@ class HeaderParser {
       if (!header_.metadata.emplace(key, std::move(value)).second)
         in_.fail("the key ", quoted(key), " of __metadata__ occurs twice");
     } while (in_.accept(','));
-    in_.expect('}', "or ',' after a value of __metadata__");
+    in_.expect('}', {"or ',' after a value of __metadata__"});
   }
 
   void parse_tensor(std::string name) {
-    const std::string label = "tensor " + quoted(name);
     TensorEntry& tensor = header_.tensors.emplace_back();
     tensor.name = std::move(name);
+    const detail::Place label{"", tensor.name};
     bool has_dtype = false, has_shape = false, has_offsets = false;
-    in_.expect('{', ("for " + label).c_str());
+    in_.expect('{', {"for", tensor.name});
     do {
-      const std::string key = in_.string(kMaxTensorName, "a field of a tensor");
+      const std::string key = in_.string(kMaxTensorName, {"a field of a tensor"});
       bool* seen = key == "dtype"          ? &has_dtype
                    : key == "shape"        ? &has_shape
                    : key == "data_offsets" ? &has_offsets
@@ -107,19 +107,19 @@ class HeaderParser {
         in_.fail(label, " has an unknown field ", quoted(key), " (expected dtype, shape, data_offsets)");
       if (*seen) in_.fail(label, ": ", key, " occurs twice");
       *seen = true;
-      in_.expect(':', ("after " + key + " of " + label).c_str());
+      in_.expect(':', {"after a field of", tensor.name});
       if (seen == &has_dtype) tensor.dtype = parse_dtype(label);
       if (seen == &has_shape) parse_shape(tensor, label);
       if (seen == &has_offsets) parse_offsets(tensor, label);
     } while (in_.accept(','));
-    in_.expect('}', ("or ',' in " + label).c_str());
+    in_.expect('}', {"or ',' in", tensor.name});
     if (!has_dtype || !has_shape || !has_offsets)
       in_.fail(label, " has no ", !has_dtype ? "dtype" : !has_shape ? "shape" : "data_offsets");
     check_size(tensor, label);
   }
 
-  DType parse_dtype(const std::string& label) {
-    const std::string text = in_.string(64, "a dtype");
+  DType parse_dtype(const detail::Place& label) {
+    const std::string text = in_.string(64, {"a dtype"});
     for (const DTypeName& entry : kReadable)
       if (text == entry.name) return entry.dtype;
     if (std::find(kOtherKnown.begin(), kOtherKnown.end(), text) != kOtherKnown.end())
@@ -128,38 +128,38 @@ class HeaderParser {
     in_.fail(label, " has the unknown dtype ", quoted(text));
   }
 
-  void parse_shape(TensorEntry& tensor, const std::string& label) {
-    in_.expect('[', ("for the shape of " + label).c_str());
+  void parse_shape(TensorEntry& tensor, const detail::Place& label) {
+    in_.expect('[', {"for the shape of", tensor.name});
     if (in_.accept(']')) return;
     do {
-      if (tensor.shape.size() == static_cast<size_t>(kMaxRank))
-        in_.fail(label, " has more than ", kMaxRank, " dimensions");
-      tensor.shape.push_back(static_cast<int64_t>(in_.whole_number("a size in the shape of " + label)));
+      if (tensor.shape.size() == static_cast<size_t>(kMaxRank)) in_.fail(label, " has more than ", kMaxRank, " dimensions");
+      tensor.shape.push_back(static_cast<int64_t>(in_.whole_number({"a size in the shape of", tensor.name})));
     } while (in_.accept(','));
-    in_.expect(']', ("or ',' in the shape of " + label).c_str());
+    in_.expect(']', {"or ',' in the shape of", tensor.name});
   }
 
-  void parse_offsets(TensorEntry& tensor, const std::string& label) {
-    in_.expect('[', ("for data_offsets of " + label).c_str());
-    tensor.begin = in_.whole_number("data_offsets of " + label);
-    in_.expect(',', ("between the two data_offsets of " + label).c_str());
-    tensor.end = in_.whole_number("data_offsets of " + label);
-    in_.expect(']', ("after the two data_offsets of " + label).c_str());
+  void parse_offsets(TensorEntry& tensor, const detail::Place& label) {
+    in_.expect('[', {"for data_offsets of", tensor.name});
+    tensor.begin = in_.whole_number({"data_offsets of", tensor.name});
+    in_.expect(',', {"between the two data_offsets of", tensor.name});
+    tensor.end = in_.whole_number({"data_offsets of", tensor.name});
+    in_.expect(']', {"after the two data_offsets of", tensor.name});
     if (tensor.begin > tensor.end)
       in_.fail("data_offsets [", tensor.begin, ", ", tensor.end, "] of ", label, " end before they begin");
   }
 
-  void check_size(const TensorEntry& tensor, const std::string& label) {
-    const std::string shape = detail::shape_text(tensor.shape);
+  void check_size(const TensorEntry& tensor, const detail::Place& label) {
     const std::optional<uint64_t> elements = detail::checked_elements(tensor.shape);
     const std::optional<uint64_t> bytes =
         elements ? detail::checked_product(*elements, static_cast<uint64_t>(size_of(tensor.dtype)))
                  : std::nullopt;
     if (!bytes)
-      in_.fail(label, " of shape ", shape, " and dtype ", tensor.dtype, " has more than 2^63 - 1 bytes");
+      in_.fail(label, " of shape ", detail::shape_text(tensor.shape), " and dtype ", tensor.dtype,
+               " has more than 2^63 - 1 bytes");
     if (*bytes != tensor.bytes())
-      in_.fail(label, " of shape ", shape, " and dtype ", tensor.dtype, " needs ", *bytes,
-               " bytes, but its data_offsets [", tensor.begin, ", ", tensor.end, "] span ", tensor.bytes());
+      in_.fail(label, " of shape ", detail::shape_text(tensor.shape), " and dtype ", tensor.dtype, " needs ",
+               *bytes, " bytes, but its data_offsets [", tensor.begin, ", ", tensor.end, "] span ",
+               tensor.bytes());
   }
 
   void sort_by_name() {

@@ -6,7 +6,7 @@
 
 #include <heed/kernels/activation.h>
 
-#include "error_bound.h"
+#include "plain_bound.h"
 
 namespace heed {
 namespace {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <ostream>
 
 #include <heed/core/io/detail/json_scanner.h>
 
@@ -33,6 +34,12 @@ std::string byte_text(unsigned char byte) {
 
 }  // namespace
 
+std::ostream& operator<<(std::ostream& out, const Place& place) {
+  out << place.text;
+  if (place.tensor.data() == nullptr) return out;
+  return out << (*place.text ? " tensor " : "tensor ") << quoted(place.tensor);
+}
+
 void JsonScanner::skip_space() {
   while (!at_end() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r'))
     ++at_;
@@ -45,7 +52,7 @@ bool JsonScanner::accept(char c) {
   return true;
 }
 
-void JsonScanner::expect(char c, const char* where) {
+void JsonScanner::expect(char c, const Place& where) {
   if (!accept(c)) fail("expected '", c, "' ", where, ", found ", next_text());
 }
 
@@ -56,7 +63,7 @@ std::string JsonScanner::next_text() const {
                              : "byte " + byte_text(static_cast<unsigned char>(c));
 }
 
-std::string JsonScanner::string(size_t max_bytes, const char* what) {
+std::string JsonScanner::string(size_t max_bytes, const Place& what) {
   skip_space();
   if (at_end() || text_[at_] != '"') fail("expected a string as ", what, ", found ", next_text());
   ++at_;
@@ -121,7 +128,7 @@ uint32_t JsonScanner::four_hex_digits() {
   return code;
 }
 
-uint64_t JsonScanner::whole_number(const std::string& what) {
+uint64_t JsonScanner::whole_number(const Place& what) {
   skip_space();
   if (at_end() || !is_digit(text_[at_])) fail("expected a whole number as ", what, ", found ", next_text());
   if (text_[at_] == '0' && at_ + 1 < text_.size() && is_digit(text_[at_ + 1]))

@@ -4,12 +4,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <string_view>
 
 #include <heed/core/base/check.h>
 
 namespace heed::detail {
+
+/// Where in a header something stands, put into words only if it is needed: "for the shape of", tensor "a".
+struct Place {
+  const char* text;
+  std::string_view tensor = {};
+};
+std::ostream& operator<<(std::ostream& out, const Place& place);
 
 class JsonScanner {
  public:
@@ -25,14 +33,14 @@ class JsonScanner {
   /// Skips space, then takes `c` if it comes next.
   bool accept(char c);
   /// Skips space and takes `c`; an error naming `where` otherwise.
-  void expect(char c, const char* where);
+  void expect(char c, const Place& where);
 
   /// Skips space and takes a string: valid UTF-8, unescaped, without NUL, at most `max_bytes` long. `what`
   /// says in messages what it is.
-  std::string string(size_t max_bytes, const char* what);
+  std::string string(size_t max_bytes, const Place& what);
 
   /// Skips space and takes a number: digits only, without leading zeros, at most 2^63 - 1.
-  uint64_t whole_number(const std::string& what);
+  uint64_t whole_number(const Place& what);
 
   /// A CheckpointError that ends with the byte of the file which was reached.
   template <class... Parts>
