@@ -27,6 +27,7 @@ struct Run {
 /// Calls row(run) for runs that cover elements [begin, end) of the index space, counted in row-major order.
 template <int N, class Row>
 void walk(const Strided<N>& index, int64_t begin, int64_t end, const Row& row) {
+  if (begin >= end) return;
   const int inner = index.rank - 1;
   Run<N> run{};
   if (inner < 0) {  // a single element
