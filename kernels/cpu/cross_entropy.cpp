@@ -100,7 +100,7 @@ void scale_gradient(const kernels::CrossEntropyBackward<T>& args, int64_t begin,
     store_up_to(value, d, args.gx + i, end - i);
   }
 }
-HEED_TYPED(scale_gradient, CrossEntropyBackward)
+HEED_TYPED(scale_gradient, kernels::CrossEntropyBackward)
 
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -69,7 +69,7 @@ void embed_rows(const kernels::EmbeddingForward<T>& args, int64_t begin, int64_t
     }
   }
 }
-HEED_TYPED(embed_rows, EmbeddingForward)
+HEED_TYPED(embed_rows, kernels::EmbeddingForward)
 
 /// Columns `column` … `column` + count - 1 of table row `entry`.
 template <class T>
