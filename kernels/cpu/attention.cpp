@@ -1,9 +1,8 @@
-#include <heed/kernels/attention.h>
-
 #include <algorithm>
 #include <limits>
 
 #include <heed/core/base/parallel_for.h>
+#include <heed/kernels/attention.h>
 #include <heed/kernels/cpu/attention_plane.h>
 #include <heed/kernels/cpu/scratch.h>
 #include <heed/kernels/cpu/typed_export.h>
@@ -45,12 +44,14 @@ void rebuild_weights(const kernels::AttentionWeights<T>& args, int64_t begin, in
   const Scratch<A> memory(w.place(nullptr, args.width, queries, lanes, false));
   w.place(memory.data(), args.width, queries, lanes, false);
   const T* q = args.q.data + (p.query_first + begin) * args.q.row_stride + p.head * args.q.head_stride;
-  pack_queries(d, q, args.q.row_stride, queries, args.width, static_cast<A>(args.scale), nullptr, w, w.queries, w.queries_t);
+  pack_queries(d, q, args.q.row_stride, queries, args.width, static_cast<A>(args.scale), nullptr, w,
+               w.queries, w.queries_t);
   load_lse(args.lse + p.head * args.query_rows + p.query_first + begin, queries, w.block, w.row[0]);
   VisibleKeys visible;
   find_visible_keys(args.visibility, p, begin, queries, visible);
   for (int64_t key = 0; key < p.keys; key += kKeyBlock) {
-    const ScoreBlock at{begin, queries, key, std::min(kKeyBlock, p.keys - key), (queries + lanes - 1) / lanes};
+    const ScoreBlock at{begin, queries, key, std::min(kKeyBlock, p.keys - key),
+                        (queries + lanes - 1) / lanes};
     const T* k = args.k.data + (p.key_first + key) * args.k.row_stride + p.key_head * args.k.head_stride;
     const auto keys = key_rows(d, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
     product<false>(d, keys.data, keys.stride, w.queries_t, w.block, w.scores, w.block, at.keys, at.vectors,
@@ -60,7 +61,8 @@ void rebuild_weights(const kernels::AttentionWeights<T>& args, int64_t begin, in
     for (int64_t j = 0; j < at.keys; ++j) {
       for (int64_t c = 0; c < at.vectors * lanes; c += lanes) {
         A* const s = w.scores + j * w.block + c;
-        hn::StoreU(weight_of(d, hn::LoadU(d, s), hn::LoadU(d, w.row[0] + c), visible, c, key + j, true), d, s);
+        hn::StoreU(weight_of(d, hn::LoadU(d, s), hn::LoadU(d, w.row[0] + c), visible, c, key + j, true), d,
+                   s);
       }
     }
     for (int64_t i = 0; i < queries; ++i) {
@@ -89,7 +91,8 @@ void attention_forward(const kernels::AttentionForward<T>& args) {
   const SegmentsView& s = args.segments;
   for_gap_rows(s.count, s.query_first, s.query_length, s.total_query, args.query_rows, [&](int64_t row) {
     for (int64_t head = 0; head < args.heads; ++head) {
-      std::fill_n(args.out.data + row * args.out.row_stride + head * args.out.head_stride, args.width, T(A(0)));
+      std::fill_n(args.out.data + row * args.out.row_stride + head * args.out.head_stride, args.width,
+                  T(A(0)));
       if (args.lse) args.lse[head * args.query_rows + row] = -std::numeric_limits<A>::infinity();
     }
   });

@@ -14,17 +14,17 @@ namespace heed::cpu::HWY_NAMESPACE {
 /// Where the gradients of one chunk of keys are summed, a padded row a key, and its part of the queries'.
 template <class A>
 struct ChunkGradients {
-  int64_t key, keys;    // the chunk
-  A *gk, *gv;           // [keys, padded]; null if not wanted
-  A* gq;                // [queries, gq_stride]; null: gq goes straight to where it belongs
+  int64_t key, keys;  // the chunk
+  A *gk, *gv;         // [keys, padded]; null if not wanted
+  A* gq;              // [queries, gq_stride]; null: gq goes straight to where it belongs
   int64_t gq_stride;
-  bool first;           // gq holds nothing yet
+  bool first;  // gq holds nothing yet
 };
 
 /// Turns scores into weights after dropout, and gscores (their gradient) into the gradient of the scores.
 template <class D>
-HWY_INLINE void gradient_block(D d, const ScoreBlock& at, const VisibleKeys& visible, bool hidden, bool dropout,
-                               const AttentionScratch<Lane<D>>& w) {
+HWY_INLINE void gradient_block(D d, const ScoreBlock& at, const VisibleKeys& visible, bool hidden,
+                               bool dropout, const AttentionScratch<Lane<D>>& w) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t column = 0; column < at.vectors * lanes; column += lanes) {
     const auto lse = hn::LoadU(d, w.row[0] + column), delta = hn::LoadU(d, w.row[1] + column);
@@ -48,8 +48,8 @@ HWY_INLINE void gradient_block(D d, const ScoreBlock& at, const VisibleKeys& vis
 
 /// Adds a block of the scores' gradient to those of the bias and of the relative table.
 template <class T>
-HWY_NOINLINE void add_bias_gradients(const kernels::AttentionBackward<T>& args, const Plane& p, const ScoreBlock& at,
-                                     const AttentionScratch<accumulator_t<T>>& w) {
+HWY_NOINLINE void add_bias_gradients(const kernels::AttentionBackward<T>& args, const Plane& p,
+                                     const ScoreBlock& at, const AttentionScratch<accumulator_t<T>>& w) {
   using A = accumulator_t<T>;
   const auto& b = args.bias;
   const int64_t limit = b.relative_limit;
@@ -78,8 +78,8 @@ HWY_INLINE void find_deltas(D d, const T* out, int64_t row_stride, int64_t queri
   for (int64_t i = 0; i < queries; ++i) {
     auto sum = hn::Zero(d);
     for (int64_t c = 0; c < width; c += lanes)
-      sum = hn::MulAdd(load_up_to(d, out + i * row_stride + c, width - c), hn::LoadU(d, w.gout + i * w.padded + c),
-                       sum);
+      sum = hn::MulAdd(load_up_to(d, out + i * row_stride + c, width - c),
+                       hn::LoadU(d, w.gout + i * w.padded + c), sum);
     delta[i] = w.row[0][i] == std::numeric_limits<Lane<D>>::infinity() ? 0 : reduce_sum(d, sum);
   }
   std::fill(delta + queries, delta + w.block, Lane<D>(0));
@@ -87,20 +87,21 @@ HWY_INLINE void find_deltas(D d, const T* out, int64_t row_stride, int64_t queri
 
 /// One block of queries against one of keys: fills w.scores and w.gscores with weights and score gradients.
 template <class T>
-HWY_INLINE void score_gradients(const kernels::AttentionBackward<T>& args, const Plane& p, const ScoreBlock& at,
-                                const VisibleKeys& visible, bool hidden, KeyRows<accumulator_t<T>> keys,
-                                const AttentionScratch<accumulator_t<T>>& w) {
+HWY_INLINE void score_gradients(const kernels::AttentionBackward<T>& args, const Plane& p,
+                                const ScoreBlock& at, const VisibleKeys& visible, bool hidden,
+                                KeyRows<accumulator_t<T>> keys, const AttentionScratch<accumulator_t<T>>& w) {
   const Tag<T> d;
   const T* v = args.v.data + (p.key_first + at.key) * args.v.row_stride + p.key_head * args.v.head_stride;
   const auto values = key_rows(d, v, args.v.row_stride, at.keys, args.width, w.padded, w.values);
-  product<false>(d, keys.data, keys.stride, w.queries_t, w.block, w.scores, w.block, at.keys, at.vectors, args.width,
-                 false);
+  product<false>(d, keys.data, keys.stride, w.queries_t, w.block, w.scores, w.block, at.keys, at.vectors,
+                 args.width, false);
   product<false>(d, values.data, values.stride, w.gout_t, w.block, w.gscores, w.block, at.keys, at.vectors,
                  args.width, false);
   if (changes_scores(args.bias, args.visibility))
     change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
   if (args.dropout.active())
-    fill_dropout(d, args.dropout, static_cast<uint32_t>(p.sequence * args.heads + p.head), at, w.dropout, w.block);
+    fill_dropout(d, args.dropout, static_cast<uint32_t>(p.sequence * args.heads + p.head), at, w.dropout,
+                 w.block);
   gradient_block(d, at, visible, hidden, args.dropout.active(), w);
 }
 
@@ -116,12 +117,12 @@ HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const 
   VisibleKeys visible;
   find_visible_keys(args.visibility, p, query, queries, visible);
   load_lse(args.lse + p.head * args.query_rows + row, queries, w.block, w.row[0]);
-  pack_queries(d, args.q.data + row * args.q.row_stride + p.head * args.q.head_stride, args.q.row_stride, queries,
-               args.width, static_cast<A>(args.scale), w.row[0], w, w.queries, w.queries_t);
+  pack_queries(d, args.q.data + row * args.q.row_stride + p.head * args.q.head_stride, args.q.row_stride,
+               queries, args.width, static_cast<A>(args.scale), w.row[0], w, w.queries, w.queries_t);
   pack_queries(d, args.gout.data + row * args.gout.row_stride + p.head * args.gout.head_stride,
                args.gout.row_stride, queries, args.width, A(1), w.row[0], w, w.gout, w.gout_t);
-  find_deltas(d, args.out.data + row * args.out.row_stride + p.head * args.out.head_stride, args.out.row_stride,
-              queries, args.width, w);
+  find_deltas(d, args.out.data + row * args.out.row_stride + p.head * args.out.head_stride,
+              args.out.row_stride, queries, args.width, w);
 
   bool first = true;
   const int64_t begin = std::max(chunk.key, visible.first / kKeyBlock * kKeyBlock);
@@ -136,14 +137,14 @@ HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const 
     if (args.gbias || args.grelative) add_bias_gradients(args, p, at, w);
     const int64_t offset = (key - chunk.key) * w.padded;
     if (chunk.gv)
-      product<false>(d, w.scores, w.block, w.gout, w.padded, chunk.gv + offset, w.padded, at.keys, vectors, queries,
-                     true);
-    if (chunk.gk)
-      product<false>(d, w.gscores, w.block, w.queries, w.padded, chunk.gk + offset, w.padded, at.keys, vectors,
+      product<false>(d, w.scores, w.block, w.gout, w.padded, chunk.gv + offset, w.padded, at.keys, vectors,
                      queries, true);
+    if (chunk.gk)
+      product<false>(d, w.gscores, w.block, w.queries, w.padded, chunk.gk + offset, w.padded, at.keys,
+                     vectors, queries, true);
     if (args.gq.data)
-      weigh(d, w.gscores, keys, w, queries, at.keys, sight != Sight::all || changes_scores(args.bias, args.visibility),
-            !first);
+      weigh(d, w.gscores, keys, w, queries, at.keys,
+            sight != Sight::all || changes_scores(args.bias, args.visibility), !first);
     first = false;
   }
   if (args.gq.data == nullptr) return;
@@ -151,8 +152,11 @@ HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const 
   T* gq = args.gq.data + row * args.gq.row_stride + p.head * args.gq.head_stride;
   for (int64_t i = 0; i < queries; ++i) {
     const A* from = w.out + i * w.padded;
-    if (chunk.gq) write_row(d, from, chunk.gq + (query + i) * chunk.gq_stride, args.width, A(1), !chunk.first);
-    else write_row(d, from, gq + i * args.gq.row_stride, args.width, static_cast<A>(args.scale), args.accumulate_q);
+    if (chunk.gq)
+      write_row(d, from, chunk.gq + (query + i) * chunk.gq_stride, args.width, A(1), !chunk.first);
+    else
+      write_row(d, from, gq + i * args.gq.row_stride, args.width, static_cast<A>(args.scale),
+                args.accumulate_q);
   }
 }
 

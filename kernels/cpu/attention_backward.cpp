@@ -49,14 +49,16 @@ void backward_unit(const BackwardWork<T>& work, int64_t sequence, int64_t key_he
   for (int64_t head = first.head; head < first.head + group && begin == end && args.gq.data; ++head)
     zero_rows(d, work.gq_part(head, split, first.query_first), first.queries * work.stride);
   for (int64_t c = begin; c < end; ++c) {
-    ChunkGradients<A> chunk{c * kKeyChunk, std::min(kKeyChunk, first.keys - c * kKeyChunk), gk, gv, nullptr,
-                            work.stride, c == begin};
+    ChunkGradients<A> chunk{
+        c * kKeyChunk, std::min(kKeyChunk, first.keys - c * kKeyChunk), gk, gv, nullptr, work.stride,
+        c == begin};
     if (gk) zero_rows(d, gk, chunk.keys * w.padded);
     if (gv) zero_rows(d, gv, chunk.keys * w.padded);
     for (int64_t head = first.head; head < first.head + group; ++head) {
       const Plane p = make_plane(args, sequence, head);
       if (work.plan.sums_queries) chunk.gq = work.gq_part(head, split, p.query_first);
-      for (int64_t query = 0; query < p.queries; query += kQueryBlock) backward_block(args, p, query, chunk, w);
+      for (int64_t query = 0; query < p.queries; query += kQueryBlock)
+        backward_block(args, p, query, chunk, w);
     }
     if (gk) write_keys(gk, w.padded, args.gk, first, chunk.key, chunk.keys, args.width, args.accumulate_k);
     if (gv) write_keys(gv, w.padded, args.gv, first, chunk.key, chunk.keys, args.width, args.accumulate_v);
@@ -99,7 +101,8 @@ void sum_queries(const BackwardWork<T>& work, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     const Plane p = make_plane(args, i / blocks / args.heads, i / blocks % args.heads);
     const int64_t query = i % blocks * kQueryBlock;
-    for (int64_t row = p.query_first + query; row < p.query_first + std::min(query + kQueryBlock, p.queries); ++row) {
+    for (int64_t row = p.query_first + query; row < p.query_first + std::min(query + kQueryBlock, p.queries);
+         ++row) {
       A* const sum = work.gq_part(p.head, 0, row);
       for (int64_t split = 1; split < work.plan.splits; ++split)
         write_row(d, work.gq_part(p.head, split, row), sum, args.width, A(1), true);

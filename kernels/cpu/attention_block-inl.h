@@ -22,7 +22,8 @@ namespace heed::cpu::HWY_NAMESPACE {
 template <class D>
 using Lane = hn::TFromD<D>;
 
-// ---- Rows --------------------------------------------------------------------------------------------------
+// ---- Rows
+// --------------------------------------------------------------------------------------------------
 
 /// `width` elements of a row, times scale, and zeros up to `padded`.
 template <class D, class T>
@@ -76,19 +77,21 @@ HWY_INLINE void transpose_4x4(const double* from, int64_t from_stride, double* t
 
 /// Rows and cols are multiples of 4.
 template <class A>
-HWY_INLINE void transpose(const A* from, int64_t from_stride, A* to, int64_t to_stride, int64_t rows, int64_t cols) {
+HWY_INLINE void transpose(const A* from, int64_t from_stride, A* to, int64_t to_stride, int64_t rows,
+                          int64_t cols) {
   for (int64_t i = 0; i < rows; i += 4) {
     for (int64_t j = 0; j < cols; j += 4)
       transpose_4x4(from + i * from_stride + j, from_stride, to + j * to_stride + i, to_stride);
   }
 }
 
-/// Packs `count` rows that begin at `from`, scaled, and their transpose of whole vectors of columns, filled up
-/// with zeros. Rows whose lse (may be null) is that of a query without keys, as load_lse() marks it, become zeros.
+/// Packs `count` rows that begin at `from`, scaled, and their transpose of whole vectors of columns, filled
+/// up with zeros. Rows whose lse (may be null) is that of a query without keys, as load_lse() marks it,
+/// become zeros.
 template <class D, class T>
-HWY_INLINE void pack_queries(D d, const T* from, int64_t row_stride, int64_t count, int64_t width, Lane<D> scale,
-                             const Lane<D>* lse, const AttentionScratch<Lane<D>>& w, Lane<D>* rows,
-                             Lane<D>* columns) {
+HWY_INLINE void pack_queries(D d, const T* from, int64_t row_stride, int64_t count, int64_t width,
+                             Lane<D> scale, const Lane<D>* lse, const AttentionScratch<Lane<D>>& w,
+                             Lane<D>* rows, Lane<D>* columns) {
   const int64_t unit = std::max<int64_t>(4, static_cast<int64_t>(hn::Lanes(d)));
   const int64_t filled = (count + unit - 1) / unit * unit;
   for (int64_t i = 0; i < count; ++i) {
@@ -109,8 +112,8 @@ struct KeyRows {
   int64_t stride;
 };
 
-/// `count` rows as accumulators with a whole number of vectors a row: as they are if they are so already, else
-/// packed into `buffer`.
+/// `count` rows as accumulators with a whole number of vectors a row: as they are if they are so already,
+/// else packed into `buffer`.
 template <class D, class T>
 HWY_INLINE KeyRows<Lane<D>> key_rows(D d, const T* from, int64_t row_stride, int64_t count, int64_t width,
                                      int64_t padded, Lane<D>* buffer) {
@@ -122,7 +125,8 @@ HWY_INLINE KeyRows<Lane<D>> key_rows(D d, const T* from, int64_t row_stride, int
   return {buffer, padded};
 }
 
-/// Asks for rows that are needed soon; the strides between them hide them from the processor's own prefetching.
+/// Asks for rows that are needed soon; the strides between them hide them from the processor's own
+/// prefetching.
 template <class T>
 HWY_INLINE void prefetch_rows(const T* from, int64_t row_stride, int64_t count, int64_t width) {
   constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
@@ -143,7 +147,8 @@ HWY_INLINE bool all_finite(D d, KeyRows<Lane<D>> rows, int64_t count, int64_t pa
   return reduce_sum(d, sum) == 0;
 }
 
-/// out (+)= weightsᵀ rows, where a weight of 0 takes nothing, not even a NaN: for blocks that hold hidden keys.
+/// out (+)= weightsᵀ rows, where a weight of 0 takes nothing, not even a NaN: for blocks that hold hidden
+/// keys.
 template <class A>
 HWY_NOINLINE void weigh_guarded(const A* weights, int64_t stride, KeyRows<A> rows, A* out, int64_t out_stride,
                                 int64_t queries, int64_t width, int64_t keys, bool accumulate) {
@@ -166,17 +171,19 @@ HWY_INLINE void weigh(D d, const Lane<D>* weights, KeyRows<Lane<D>> rows, const 
     weigh_guarded(weights, w.block, rows, w.out, w.padded, queries, w.padded, keys, accumulate);
   } else {
     const int64_t vectors = w.padded / static_cast<int64_t>(hn::Lanes(d));
-    product<true>(d, weights, w.block, rows.data, rows.stride, w.out, w.padded, queries, vectors, keys, accumulate);
+    product<true>(d, weights, w.block, rows.data, rows.stride, w.out, w.padded, queries, vectors, keys,
+                  accumulate);
   }
 }
 
-// ---- Scores ------------------------------------------------------------------------------------------------
+// ---- Scores
+// ------------------------------------------------------------------------------------------------
 
 /// Where a block of scores lies in its plane.
 struct ScoreBlock {
   int64_t query, queries;  // the first, how many
   int64_t key, keys;
-  int64_t vectors;         // that hold the queries
+  int64_t vectors;  // that hold the queries
 };
 
 /// Which of a vector of queries see key `key`.
@@ -257,8 +264,8 @@ HWY_INLINE void hide_keys(const kernels::AttentionBias<T>& b, const Visibility& 
 
 /// All that the bias and single hidden keys do to a block of scores; the intervals of VisibleKeys come later.
 template <class T, class A>
-HWY_NOINLINE void change_scores(const kernels::AttentionBias<T>& b, const Visibility& visibility, const Plane& p,
-                                const ScoreBlock& at, A* scores, int64_t stride) {
+HWY_NOINLINE void change_scores(const kernels::AttentionBias<T>& b, const Visibility& visibility,
+                                const Plane& p, const ScoreBlock& at, A* scores, int64_t stride) {
   const int64_t diagonal = visibility.diagonal(at.query, p.queries, p.keys);
   if (b.bias) add_bias(b, p, at, scores, stride);
   if (b.alibi_slopes) add_alibi(static_cast<A>(b.alibi_slopes[p.head]), at, diagonal, scores, stride);
@@ -277,16 +284,17 @@ HWY_INLINE void load_lse(const A* lse, int64_t queries, int64_t block, A* to) {
 
 /// exp(score - lse) of a vector of queries for one key, 0 where the key is hidden.
 template <class D>
-HWY_INLINE Vec<D> weight_of(D d, Vec<D> score, Vec<D> lse, const VisibleKeys& visible, int64_t column, int64_t key,
-                            bool hidden) {
+HWY_INLINE Vec<D> weight_of(D d, Vec<D> score, Vec<D> lse, const VisibleKeys& visible, int64_t column,
+                            int64_t key, bool hidden) {
   const auto weight = exp_fast(d, hn::Sub(score, lse));
   return hidden ? hn::IfThenElseZero(sees(d, visible, column, key, visible.global_last > 0), weight) : weight;
 }
 
-// ---- Dropout -----------------------------------------------------------------------------------------------
+// ---- Dropout
+// -----------------------------------------------------------------------------------------------
 
-/// The four random words of one group of 8 keys for a 64-bit lane's worth of queries from `query` on; only the
-/// lower halves of the lanes count.
+/// The four random words of one group of 8 keys for a 64-bit lane's worth of queries from `query` on; only
+/// the lower halves of the lanes count.
 template <class D64, class V = Vec<D64>>
 HWY_INLINE void attention_words(D64 d, const PhiloxState& rng, int64_t group, int64_t query, uint32_t plane,
                                 V (&word)[4]) {
@@ -301,8 +309,8 @@ HWY_INLINE void attention_words(D64 d, const PhiloxState& rng, int64_t group, in
 
 /// What the weights of a block are multiplied by: 0 where dropped, the scale where kept.
 template <class D>
-HWY_NOINLINE void fill_dropout(D d, const Dropout& dropout, uint32_t plane, const ScoreBlock& at, Lane<D>* factors,
-                               int64_t stride) {
+HWY_NOINLINE void fill_dropout(D d, const Dropout& dropout, uint32_t plane, const ScoreBlock& at,
+                               Lane<D>* factors, int64_t stride) {
   const hn::ScalableTag<uint64_t> d64;
   const hn::RebindToSigned<D> di;
   using I = Lane<decltype(di)>;

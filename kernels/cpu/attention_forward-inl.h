@@ -21,8 +21,8 @@ struct RunningSoftmax {
 
 /// Turns scores into exponentials and updates the running softmax.
 template <bool kHidden, class D>
-HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visible, Lane<D>* scores, int64_t stride,
-                              const RunningSoftmax<Lane<D>>& run, bool first) {
+HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visible, Lane<D>* scores,
+                              int64_t stride, const RunningSoftmax<Lane<D>>& run, bool first) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto lowest = hn::Set(d, -std::numeric_limits<Lane<D>>::infinity());
   const bool globals = visible.global_last > 0;
@@ -69,7 +69,8 @@ HWY_INLINE void shrink_rows(D d, const Lane<D>* shrink, Lane<D>* out, int64_t pa
 }
 
 template <class D>
-HWY_INLINE void multiply_block(D d, const Lane<D>* factors, Lane<D>* values, const ScoreBlock& at, int64_t stride) {
+HWY_INLINE void multiply_block(D d, const Lane<D>* factors, Lane<D>* values, const ScoreBlock& at,
+                               int64_t stride) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t k = 0; k < at.keys; ++k) {
     for (int64_t c = k * stride; c < k * stride + at.vectors * lanes; c += lanes)
@@ -107,7 +108,8 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t queries = std::min(kQueryBlock, p.queries - query);
   const T* q = args.q.data + (p.query_first + query) * args.q.row_stride + p.head * args.q.head_stride;
-  pack_queries(d, q, args.q.row_stride, queries, args.width, static_cast<A>(args.scale), nullptr, w, w.queries, w.queries_t);
+  pack_queries(d, q, args.q.row_stride, queries, args.width, static_cast<A>(args.scale), nullptr, w,
+               w.queries, w.queries_t);
 
   VisibleKeys visible;
   find_visible_keys(args.visibility, p, query, queries, visible);
@@ -115,7 +117,8 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
   const RunningSoftmax<A> run{w.row[0], w.row[1], w.row[2]};
   bool first = true;
   for (int64_t key = visible.first / kKeyBlock * kKeyBlock; key < visible.last; key += kKeyBlock) {
-    const ScoreBlock at{query, queries, key, std::min(kKeyBlock, visible.last - key), (queries + lanes - 1) / lanes};
+    const ScoreBlock at{query, queries, key, std::min(kKeyBlock, visible.last - key),
+                        (queries + lanes - 1) / lanes};
     const Sight sight = visible.sight(key, key + at.keys);
     if (sight == Sight::none) continue;
     const int64_t row = p.key_first + key;
@@ -129,11 +132,14 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
     product<false>(d, keys.data, keys.stride, w.queries_t, w.block, w.scores, w.block, at.keys, at.vectors,
                    args.width, false);
     if (changed) change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
-    if (sight == Sight::all) softmax_block<false>(d, at, visible, w.scores, w.block, run, first);
-    else softmax_block<true>(d, at, visible, w.scores, w.block, run, first);
+    if (sight == Sight::all)
+      softmax_block<false>(d, at, visible, w.scores, w.block, run, first);
+    else
+      softmax_block<true>(d, at, visible, w.scores, w.block, run, first);
     if (!first) shrink_rows(d, run.shrink, w.out, w.padded, queries);
     if (args.dropout.active()) {
-      fill_dropout(d, args.dropout, static_cast<uint32_t>(p.sequence * args.heads + p.head), at, w.dropout, w.block);
+      fill_dropout(d, args.dropout, static_cast<uint32_t>(p.sequence * args.heads + p.head), at, w.dropout,
+                   w.block);
       multiply_block(d, w.dropout, w.scores, at, w.block);
     }
     const auto values = key_rows(d, args.v.data + row * args.v.row_stride + p.key_head * args.v.head_stride,

@@ -60,12 +60,17 @@ void for_gap_rows(int64_t count, const int64_t* first, const int32_t* length, in
 
 /// How the backward divides: a task owns the gradients of some keys, for a run of sequences and key heads.
 struct BackwardPlan {
-  bool serial_sequences, serial_heads;  // one task takes them all in order: they add to the same bias gradient
-  int64_t splits;                       // of the keys of a sequence
-  bool sums_queries;                    // gq is summed from parts, one a split
+  bool serial_sequences,
+      serial_heads;   // one task takes them all in order: they add to the same bias gradient
+  int64_t splits;     // of the keys of a sequence
+  bool sums_queries;  // gq is summed from parts, one a split
 
-  int64_t sequence_groups(int64_t count) const { return serial_sequences ? std::min<int64_t>(1, count) : count; }
-  int64_t head_groups(int64_t key_heads) const { return serial_heads ? std::min<int64_t>(1, key_heads) : key_heads; }
+  int64_t sequence_groups(int64_t count) const {
+    return serial_sequences ? std::min<int64_t>(1, count) : count;
+  }
+  int64_t head_groups(int64_t key_heads) const {
+    return serial_heads ? std::min<int64_t>(1, key_heads) : key_heads;
+  }
 };
 
 /// How much of a block of keys a block of queries sees. Where `irregular`, single keys may be hidden besides.
@@ -74,9 +79,9 @@ enum class Sight : uint8_t { none, part, all };
 /// The keys that each query of a block sees: those with before < key < end, and those with key < global_end.
 struct VisibleKeys {
   alignas(64) int32_t before[kQueryBlock], end[kQueryBlock], global_end[kQueryBlock];
-  int64_t first, last;              // no query sees a key outside [first, last)
+  int64_t first, last;                // no query sees a key outside [first, last)
   int64_t widest_first, widest_last;  // of the plain interval: the least before + 1 and the greatest end
-  int64_t all_first, all_last;      // every query sees all of [all_first, all_last)
+  int64_t all_first, all_last;        // every query sees all of [all_first, all_last)
   int64_t global_last;
 
   Sight sight(int64_t key_begin, int64_t key_end) const {
@@ -87,8 +92,8 @@ struct VisibleKeys {
 };
 
 /// For queries first_query … + count - 1 of a plane; the arrays are filled up to a whole block.
-inline void find_visible_keys(const Visibility& visibility, const Plane& plane, int64_t first_query, int64_t count,
-                              VisibleKeys& out) {
+inline void find_visible_keys(const Visibility& visibility, const Plane& plane, int64_t first_query,
+                              int64_t count, VisibleKeys& out) {
   const auto keys = static_cast<int32_t>(plane.keys);
   const bool causal = visibility.causal != Causal::none, window = visibility.has_window();
   const int64_t diagonal = visibility.diagonal(first_query, plane.queries, plane.keys);
@@ -131,15 +136,15 @@ constexpr int64_t padded_width(int64_t width, int64_t element) {
 /// column a query (`block` of them, so that a vector holds neighbouring queries); all else has a row a token.
 template <class A>
 struct AttentionScratch {
-  int64_t block;   // columns of a block of scores
-  int64_t padded;  // width, rounded up to whole vectors
+  int64_t block;           // columns of a block of scores
+  int64_t padded;          // width, rounded up to whole vectors
   A *queries, *queries_t;  // scaled; [block, padded] and [padded, block]
   A *gout, *gout_t;        // backward only; likewise
   A *keys, *values;        // [kKeyBlock, padded], where the originals cannot be used as they are
   A *scores, *gscores;     // [kKeyBlock, block]; gscores in the backward only
-  A *dropout;              // [kKeyBlock, block], 0 or the scale
-  A *out;                  // [block, padded]
-  A *row[4];               // [block] each: statistics of the queries
+  A* dropout;              // [kKeyBlock, block], 0 or the scale
+  A* out;                  // [block, padded]
+  A* row[4];               // [block] each: statistics of the queries
 
   /// Sets the members for vectors of `lanes` lanes; returns how many elements `memory` must have (null: only
   /// that).

@@ -1,4 +1,5 @@
-// The small matrix product that all of attention is made of: operands of a few dozen rows that lie in the cache.
+// The small matrix product that all of attention is made of: operands of a few dozen rows that lie in the
+// cache.
 #if defined(HEED_KERNELS_CPU_ATTENTION_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_KERNELS_CPU_ATTENTION_PRODUCT_INL_H_
 #undef HEED_KERNELS_CPU_ATTENTION_PRODUCT_INL_H_
@@ -17,14 +18,17 @@ constexpr int kVectorRegisters = 16;
 constexpr int kVectorRegisters = 32;
 #endif
 
-/// Rows of c that are summed in registers at once, for a panel of `vectors` vectors: one more vector of b for each
-/// of the panel and one of a must fit too.
+/// Rows of c that are summed in registers at once, for a panel of `vectors` vectors: one more vector of b for
+/// each of the panel and one of a must fit too.
 constexpr int tile_rows(int vectors) {
-  return vectors == 1 ? 8 : vectors == 2 ? (kVectorRegisters == 16 ? 6 : 8) : vectors == 3 ? (kVectorRegisters == 16 ? 4 : 8) : 6;
+  return vectors == 1   ? 8
+         : vectors == 2 ? (kVectorRegisters == 16 ? 6 : 8)
+         : vectors == 3 ? (kVectorRegisters == 16 ? 4 : 8)
+                        : 6;
 }
 
-/// kRows rows and kVectors vectors of columns of c (+)= a b. Row i of a begins at a + i * lda, or its element k
-/// is at a[i + k * lda] if kTransposed.
+/// kRows rows and kVectors vectors of columns of c (+)= a b. Row i of a begins at a + i * lda, or its element
+/// k is at a[i + k * lda] if kTransposed.
 template <int kRows, int kVectors, bool kTransposed, class D, class A>
 HWY_INLINE void product_tile(D d, const A* HWY_RESTRICT a, int64_t lda, const A* HWY_RESTRICT b, int64_t ldb,
                              A* HWY_RESTRICT c, int64_t ldc, int64_t depth, bool accumulate) {
@@ -71,9 +75,10 @@ HWY_NOINLINE void product_panel(D d, const A* a, int64_t lda, const A* b, int64_
   for (int64_t t = 0; t < tiles; ++t) {
     const int64_t h = height + (t < taller);
     switch (h) {
-#define HEED_TILE(n)                                                                                         \
-  case n:                                                                                                    \
-    if constexpr (n <= kMost) product_tile<n, kVectors, kTransposed>(d, a, lda, b, ldb, c, ldc, depth, accumulate); \
+#define HEED_TILE(n)                                                                        \
+  case n:                                                                                   \
+    if constexpr (n <= kMost)                                                               \
+      product_tile<n, kVectors, kTransposed>(d, a, lda, b, ldb, c, ldc, depth, accumulate); \
     break;
       HEED_TILE(1)
       HEED_TILE(2)
@@ -90,16 +95,17 @@ HWY_NOINLINE void product_panel(D d, const A* a, int64_t lda, const A* b, int64_
   }
 }
 
-/// c (+)= a b with c of `rows` rows and `vectors` whole vectors of columns, and a of depth columns (kTransposed:
-/// stored as its transpose). Sums run over depth in order. rows > 0.
+/// c (+)= a b with c of `rows` rows and `vectors` whole vectors of columns, and a of depth columns
+/// (kTransposed: stored as its transpose). Sums run over depth in order. rows > 0.
 template <bool kTransposed, class D, class A>
-HWY_INLINE void product(D d, const A* a, int64_t lda, const A* b, int64_t ldb, A* c, int64_t ldc, int64_t rows,
-                        int64_t vectors, int64_t depth, bool accumulate) {
+HWY_INLINE void product(D d, const A* a, int64_t lda, const A* b, int64_t ldb, A* c, int64_t ldc,
+                        int64_t rows, int64_t vectors, int64_t depth, bool accumulate) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   while (vectors > 0) {
     int64_t taken;
     if (kVectorRegisters > 16 && vectors >= 4 && vectors != 5) {
-      if constexpr (kVectorRegisters > 16) product_panel<4, kTransposed>(d, a, lda, b, ldb, c, ldc, rows, depth, accumulate);
+      if constexpr (kVectorRegisters > 16)
+        product_panel<4, kTransposed>(d, a, lda, b, ldb, c, ldc, rows, depth, accumulate);
       taken = 4;
     } else if (vectors >= 3 && (vectors % 2 == 1)) {
       product_panel<3, kTransposed>(d, a, lda, b, ldb, c, ldc, rows, depth, accumulate);

@@ -22,7 +22,7 @@ constexpr auto choose_by_type(F32 f32, BF16 bf16, F64 f64) {
 
 }  // namespace heed::cpu
 
-#define HEED_TYPED(f, Args)                                                                               \
+#define HEED_TYPED(f, Args)                                                                      \
   void f##_f32(const Args<float>& args, int64_t begin, int64_t end) { f(args, begin, end); }     \
   void f##_bf16(const Args<bfloat16>& args, int64_t begin, int64_t end) { f(args, begin, end); } \
   void f##_f64(const Args<double>& args, int64_t begin, int64_t end) { f(args, begin, end); }
