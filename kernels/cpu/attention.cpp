@@ -4,8 +4,8 @@
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/attention.h>
 #include <heed/kernels/cpu/attention_plane.h>
-#include <heed/kernels/cpu/scratch.h>
 #include <heed/kernels/cpu/typed_export.h>
+#include <heed/kernels/cpu/workspace.h>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/attention.cpp"
@@ -23,7 +23,7 @@ void attend_tasks(const kernels::AttentionForward<T>& args, int64_t begin, int64
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
   const int64_t blocks = query_blocks(args.segments);
   AttentionScratch<A> w;
-  const Scratch<A> memory(w.place(nullptr, args.width, args.segments.max_query, lanes, false));
+  Workspace<A> memory(w.place(nullptr, args.width, args.segments.max_query, lanes, false));
   w.place(memory.data(), args.width, args.segments.max_query, lanes, false);
   for (int64_t i = begin; i < end; ++i) {
     const int64_t pair = i / blocks, query = i % blocks * kQueryBlock;
@@ -41,7 +41,7 @@ void rebuild_weights(const kernels::AttentionWeights<T>& args, int64_t begin, in
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), queries = end - begin;
   const Plane p = make_plane(args, args.sequence, args.head);
   AttentionScratch<A> w;
-  const Scratch<A> memory(w.place(nullptr, args.width, queries, lanes, false));
+  Workspace<A> memory(w.place(nullptr, args.width, queries, lanes, false));
   w.place(memory.data(), args.width, queries, lanes, false);
   const T* q = args.q.data + (p.query_first + begin) * args.q.row_stride + p.head * args.q.head_stride;
   pack_queries(d, q, args.q.row_stride, queries, args.width, static_cast<A>(args.scale), nullptr, w,

@@ -4,8 +4,8 @@
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/attention.h>
 #include <heed/kernels/cpu/attention_plane.h>
-#include <heed/kernels/cpu/scratch.h>
 #include <heed/kernels/cpu/typed_export.h>
+#include <heed/kernels/cpu/workspace.h>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/attention_backward.cpp"
@@ -75,7 +75,7 @@ void backward_tasks(const BackwardWork<T>& work, int64_t begin, int64_t end) {
   AttentionScratch<A> w;
   const int64_t size = w.place(nullptr, args.width, args.segments.max_query, lanes, true);
   const int64_t chunk = std::min<int64_t>(kKeyChunk, args.segments.max_key) * w.padded;
-  const Scratch<A> memory(size + 2 * chunk);
+  Workspace<A> memory(size + 2 * chunk);
   w.place(memory.data(), args.width, args.segments.max_query, lanes, true);
   A* const gk = args.gk.data ? memory.data() + size : nullptr;
   A* const gv = args.gv.data ? memory.data() + size + chunk : nullptr;
@@ -164,7 +164,7 @@ void attention_backward(const kernels::AttentionBackward<T>& args) {
 
   BackwardWork<T> work{args, make_plan(args), padded_width(args.width, sizeof(A)), nullptr};
   const BackwardPlan& plan = work.plan;
-  const Scratch<A> parts(plan.sums_queries ? args.heads * plan.splits * args.query_rows * work.stride : 0);
+  Workspace<A> parts(plan.sums_queries ? args.heads * plan.splits * args.query_rows * work.stride : 0);
   work.gq_parts = parts.data();
   const auto tasks = HEED_SIMD_OF(T, backward_tasks);
   const int64_t size = int64_t{s.max_query} * s.max_key * args.width * 2;

@@ -6,7 +6,7 @@
 
 #include <heed/core/base/segments.h>
 #include <heed/core/base/visibility.h>
-#include <heed/kernels/cpu/scratch.h>
+#include <heed/kernels/cpu/workspace.h>
 
 namespace heed::cpu {
 
@@ -50,9 +50,10 @@ template <class F>
 void for_gap_rows(int64_t count, const int64_t* first, const int32_t* length, int64_t total, int64_t rows,
                   const F& f) {
   if (total == rows) return;
-  const Scratch<uint8_t> covered(rows);
-  covered.zero();
-  for (int64_t i = 0; i < count; ++i) std::fill_n(&covered[first[i]], length[i], uint8_t{1});
+  Workspace<uint8_t> memory(rows);
+  uint8_t* const covered = memory.data();
+  std::fill_n(covered, rows, uint8_t{0});
+  for (int64_t i = 0; i < count; ++i) std::fill_n(covered + first[i], length[i], uint8_t{1});
   for (int64_t row = 0; row < rows; ++row) {
     if (!covered[row]) f(row);
   }

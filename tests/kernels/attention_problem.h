@@ -1,6 +1,8 @@
 // Attention problems for the tests: operands with odd strides and NaN around them, and plain loops over them.
 #pragma once
 
+#include <memory>
+
 #include <heed/core/base/segments.h>
 #include <heed/kernels/attention.h>
 
