@@ -87,6 +87,13 @@ void make_stacks(unsigned threads) {
   stack_bytes = bytes;
   for (size_t i = 0; i < threads; ++i) mprotect(stacks + i * bytes, kPage, PROT_NONE);
   machine.fibers.resize(threads);
+  reclaim_stacks();
+}
+
+void reclaim_stacks() {
+#ifdef HEED_EMULATOR_ASAN
+  __asan_unpoison_memory_region(stacks, stack_count * stack_bytes);
+#endif
 }
 
 bool on_fiber_stack(const void* address) {
@@ -104,7 +111,8 @@ void prepare_fiber(Fiber& fiber, unsigned thread) {
   fiber.open_copies = 0;
   fiber.stack = stacks + thread * stack_bytes;
 #ifdef HEED_EMULATOR_ASAN
-  __asan_unpoison_memory_region(fiber.stack + kPage, stack_bytes - kPage);
+  // A thread that returned leaves only its first frames behind.
+  __asan_unpoison_memory_region(fiber.stack + stack_bytes - 2 * kPage, 2 * kPage);
 #endif
   // The tops are staggered, or the hot lines of all stacks would compete for the same cache sets.
   void** top = reinterpret_cast<void**>(fiber.stack + stack_bytes - (thread % 16) * 256);
