@@ -24,6 +24,7 @@ Isa apply() {
   constexpr int64_t kAvx512 = HWY_AVX3 | HWY_AVX3_DL;
   if (limit < Isa::avx512) hwy::DisableTargets(kAvx512 | (limit < Isa::avx2 ? HWY_AVX2 : 0));
   const int64_t targets = hwy::SupportedTargets();
+  hwy::GetChosenTarget().Update(targets);  // SupportedTargets() has set it to all the machine has
   HEED_CHECK(targets & (HWY_SSE4 | HWY_AVX2 | kAvx512), DeviceError,
              "heed needs an x86-64-v2 processor (SSE4.2), which this one is not");
   return targets & kAvx512 ? Isa::avx512 : targets & HWY_AVX2 ? Isa::avx2 : Isa::baseline;

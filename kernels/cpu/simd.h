@@ -179,6 +179,21 @@ HWY_INLINE Vec<D> power_of_two(D d, hn::VFromD<hn::RebindToSigned<D>> n) {
   return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(hn::RebindToSigned<D>(), 127))));
 }
 
+/// e^r - 1 for |r| <= 0.4, such that one plus it is e^r within 1 ulp.
+template <class D>
+HWY_INLINE Vec<D> expm1_reduced(D d, Vec<D> r) {
+  const float c[] = {0.49999993447705854f, 0.16666520630890824f, 0.04166838806348473f, 0.008368716955705954f,
+                     0.0013814597776608175f};
+  return hn::MulAdd(hn::Mul(r, r), polynomial(d, r, c), r);
+}
+
+/// v 2^n for n in -252 … 254, in two steps, since 2^n itself need not be a normal number.
+template <class D>
+HWY_INLINE Vec<D> scale(D d, Vec<D> v, hn::VFromD<hn::RebindToSigned<D>> n) {
+  const auto half = hn::ShiftRight<1>(n);
+  return hn::Mul(hn::Mul(v, power_of_two(d, half)), power_of_two(d, hn::Sub(n, half)));
+}
+
 /// e^x within 1 ulp (2 without FMA), over the whole range: subnormals, 0 and infinity where they belong.
 template <class D>
 HWY_INLINE Vec<D> exp(D d, Vec<D> x) {
@@ -189,11 +204,7 @@ HWY_INLINE Vec<D> exp(D d, Vec<D> x) {
     x = hn::Max(hn::Set(d, -104.0f), hn::Min(hn::Set(d, 89.0f), x));
     hn::VFromD<hn::RebindToSigned<D>> n;
     const auto r = exp_reduce(d, x, n);
-    const float c[] = {0.49999993447705854f, 0.16666520630890824f, 0.04166838806348473f,
-                       0.008368716955705954f, 0.0013814597776608175f};
-    const auto y = hn::Add(hn::MulAdd(hn::Mul(r, r), polynomial(d, r, c), r), hn::Set(d, 1.0f));
-    const auto half = hn::ShiftRight<1>(n);  // in two steps: 2^n itself need not be a normal number
-    return hn::Mul(hn::Mul(y, power_of_two(d, half)), power_of_two(d, hn::Sub(n, half)));
+    return scale(d, hn::Add(expm1_reduced(d, r), hn::Set(d, 1.0f)), n);
   }
 }
 

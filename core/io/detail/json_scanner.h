@@ -1,0 +1,70 @@
+// The strict subset of JSON that a safetensors header is written in: objects, strings and whole numbers,
+// taken token by token, so nothing nests and no input can exhaust the stack.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+
+#include <heed/core/base/check.h>
+
+namespace heed::detail {
+
+/// Where in a header something stands, put into words only if it is needed: "for the shape of", tensor "a".
+struct Place {
+  const char* text;
+  std::string_view tensor = {};
+};
+std::ostream& operator<<(std::ostream& out, const Place& place);
+
+class JsonScanner {
+ public:
+  /// `file` names the file in messages; `base` is the offset of `text` in it.
+  JsonScanner(std::string_view text, std::string_view file, uint64_t base)
+      : text_(text), file_(file), base_(base) {}
+
+  /// Bytes consumed so far.
+  size_t position() const { return at_; }
+
+  void skip_space();
+  bool at_end() const { return at_ == text_.size(); }
+  /// Skips space, then takes `c` if it comes next.
+  bool accept(char c);
+  /// Skips space and takes `c`; an error naming `where` otherwise.
+  void expect(char c, const Place& where);
+
+  /// Skips space and takes a string: valid UTF-8, unescaped, without NUL, at most `max_bytes` long. `what`
+  /// says in messages what it is.
+  std::string string(size_t max_bytes, const Place& what);
+
+  /// Skips space and takes a number: digits only, without leading zeros, at most 2^63 - 1.
+  uint64_t whole_number(const Place& what);
+
+  /// A CheckpointError that ends with the byte of the file which was reached.
+  template <class... Parts>
+  [[noreturn]] void fail(const Parts&... parts) const {
+    throw CheckpointError(concat("safetensors file '", file_, "': ", parts..., ", at byte ", base_ + at_));
+  }
+
+ private:
+  void append_escape(std::string& out);
+  uint32_t four_hex_digits();
+  std::string next_text() const;
+
+  std::string_view text_;
+  std::string_view file_;
+  uint64_t base_;
+  size_t at_ = 0;
+};
+
+/// Bytes of the UTF-8 character at the front of `text`, 0 if it is none (overlong, surrogate, above
+/// U+10FFFF).
+size_t utf8_length(std::string_view text);
+bool is_utf8(std::string_view text);
+
+/// `text` in single quotes for a message: control characters escaped, cut after 80 bytes.
+std::string quoted(std::string_view text);
+
+}  // namespace heed::detail
