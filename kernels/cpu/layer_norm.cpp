@@ -15,7 +15,7 @@ void forward(const kernels::LayerNormForward<T>& args, int64_t begin, int64_t en
     SumColumns<T> columns{x, {}};
     for_columns<T>(0, args.cols, columns);
     const auto statistics =
-        row_statistics(x, columns.sum.total(), args.cols, args.eps, args.mean + row, args.rstd + row);
+        row_statistics(x, columns.sums, args.cols, args.eps, args.mean + row, args.rstd + row);
     normalize_row(x, statistics, args.weight, args.bias, args.y + row * args.cols, args.cols);
   }
 }

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/parallel_for.h>
@@ -21,21 +20,14 @@ struct RowStatistics {
   A pivot, shift, rstd;
 };
 
-/// The mean with the lower third of its digits zeroed: numbers that have few digits (bf16, integers) then
-/// keep to a coarse grid, on which sums are exact; else each addition would round off the same digits again.
-inline float pivot_near(float mean) {
-  uint32_t bits;
-  std::memcpy(&bits, &mean, sizeof bits);
-  bits &= ~uint32_t{0xff};
-  std::memcpy(&mean, &bits, sizeof bits);
-  return mean;
-}
-inline double pivot_near(double mean) {
-  uint64_t bits;
-  std::memcpy(&bits, &mean, sizeof bits);
-  bits &= ~uint64_t{0xffffff};
-  std::memcpy(&mean, &bits, sizeof bits);
-  return mean;
+/// The mean rounded to a grid of about 2^-15 (2^-28 in double) of `scale`, the size of the row's elements.
+/// Were it finer, then the deviations of numbers with few digits (bf16, integers) would all be rounded off in
+/// the same direction when they are added up.
+template <class A>
+A pivot_near(A mean, A scale) {
+  const A coarse = scale * (sizeof(A) == 4 ? A(384) : A(3 << 23));
+  const A pivot = (mean + coarse) - coarse;
+  return std::isfinite(pivot) ? pivot : mean;
 }
 
 /// gx = (gy * weight - offset - normed * slope) * rstd.
@@ -153,14 +145,26 @@ struct Sum {
   HWY_INLINE accumulator_t<T> total() const { return reduce_sum(Tag<T>(), hn::Add(part[0], part[1])); }
 };
 
+/// What the first look at a row finds: Σ x and Σ |x|.
+template <class T>
+struct RowSums {
+  Sum<T> sum, magnitude;
+
+  template <int I>
+  HWY_INLINE void add(Vec<Tag<T>> v) {
+    sum.template add<I>(v);
+    magnitude.template add<I>(hn::Abs(v));
+  }
+};
+
 template <class T>
 struct SumColumns {
   const T* x;
-  Sum<T> sum;
+  RowSums<T> sums;
 
   template <int I, class Io>
   HWY_INLINE void step(int64_t c, Io io) {
-    sum.template add<I>(io.load(x + c));
+    sums.template add<I>(io.load(x + c));
   }
 };
 
@@ -178,10 +182,11 @@ struct Deviations {
   }
 };
 
-/// From the sum of the row; also writes the mean and the inverse deviation.
+/// Also writes the mean and the inverse deviation.
 template <class T, class A = accumulator_t<T>>
-HWY_INLINE RowStatistics<A> row_statistics(const T* x, A sum, int64_t cols, double eps, A* mean, A* rstd) {
-  const A n = static_cast<A>(cols), pivot = pivot_near(sum / n);
+HWY_INLINE RowStatistics<A> row_statistics(const T* x, const RowSums<T>& sums, int64_t cols, double eps,
+                                           A* mean, A* rstd) {
+  const A n = static_cast<A>(cols), pivot = pivot_near(sums.sum.total() / n, sums.magnitude.total() / n);
   Deviations<T> deviations{x, hn::Set(Tag<T>(), pivot), {}, {}};
   for_columns<T>(0, cols, deviations);
   const A shift = deviations.sum.total() / n;
@@ -245,7 +250,7 @@ struct GradientSums {
 template <class T, class A = accumulator_t<T>>
 HWY_INLINE RowGradient<A> row_gradient(const T* gy, const T* x, const T* weight, A mean, A rstd,
                                        int64_t cols) {
-  const A n = static_cast<A>(cols), pivot = pivot_near(mean);
+  const A n = static_cast<A>(cols), pivot = pivot_near(mean, std::abs(mean) + 1 / rstd);
   GradientSums<T> sums{gy, x, weight, hn::Set(Tag<T>(), pivot), {}, {}, {}};
   for_columns<T>(0, cols, sums);
   const A shift = sums.deviation.total() / n, gradient = sums.gradient.total();

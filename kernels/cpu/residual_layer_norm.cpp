@@ -16,7 +16,7 @@ struct AddColumns {
   const Dropout* dropout;
   const uint16_t* bits;  // of column `first`
   int64_t first;
-  Sum<T> sum;
+  RowSums<T> sums;
 
   template <int I, class Io>
   HWY_INLINE void step(int64_t c, Io io) {
@@ -25,7 +25,7 @@ struct AddColumns {
     v = hn::Add(io.load(residual + c), v);
     io.store(v, out + c);
     if constexpr (std::is_same_v<T, bfloat16>) v = io.load(out + c);
-    sum.template add<I>(v);
+    sums.template add<I>(v);
   }
 };
 
@@ -43,7 +43,7 @@ void forward(const kernels::ResidualLayerNormForward<T>& args, int64_t begin, in
       for_columns<T>(c, c + n, columns);
     }
     const auto statistics =
-        row_statistics(sum, columns.sum.total(), args.cols, args.eps, args.mean + row, args.rstd + row);
+        row_statistics(sum, columns.sums, args.cols, args.eps, args.mean + row, args.rstd + row);
     normalize_row(sum, statistics, args.weight, args.bias, args.y + at, args.cols);
   }
 }
