@@ -65,15 +65,17 @@ void Checker::check(const Use& use, F each) {
   } else if (shadow_.is_variable(p)) {
     for (size_t i = 0; i < use.bytes; ++i) each(shadow_.variable(p + i), Space::variable, p + i);
   } else if (Region* region = shadow_.region_near(p)) {
-    if (p < region->start || p + use.bytes > region->start + region->bytes)
+    if (p < region->start || p + use.bytes > region->start + region->bytes) {
+      if (sites_.in_library(use.by.site)) return;
       report_error(std::string("out-of-bounds global memory ") + verb(use) + " of " +
                    std::to_string(use.bytes) + " bytes by " + who(use.by) + ": " +
                    (p < region->start ? std::to_string(region->start - p) + " bytes before the start"
                                       : std::to_string(p - region->start) + " bytes from the start") +
                    " of an allocation of " + std::to_string(region->bytes) + " bytes");
+    }
     const size_t first = static_cast<size_t>(p - region->start);
     for (size_t i = 0; i < use.bytes; ++i) each(region->cells[first + i], Space::global, p + i);
-  } else if (!shadow_.is_constant(p)) {
+  } else if (!shadow_.is_constant(p) && !sites_.in_library(use.by.site)) {
     report_error(
         std::string(verb(use)) + " of host memory by " + who(use.by) +
         ": the address is in no allocation of the device (a host pointer, or memory that was freed)");

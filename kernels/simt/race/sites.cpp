@@ -15,7 +15,7 @@ std::string source_line(const void* return_address) {
   const size_t offset = static_cast<size_t>(static_cast<const char*>(return_address) -
                                             static_cast<const char*>(info.dli_fbase));
   char command[600], line[512] = "?";
-  snprintf(command, sizeof command, "addr2line -s -e '%s' 0x%zx 2>/dev/null", info.dli_fname, offset - 1);
+  snprintf(command, sizeof command, "addr2line -e '%s' 0x%zx 2>/dev/null", info.dli_fname, offset - 1);
   if (FILE* pipe = popen(command, "r")) {
     if (fgets(line, sizeof line, pipe) == nullptr) strcpy(line, "?");
     pclose(pipe);
@@ -41,7 +41,14 @@ uint32_t Sites::of(Location at) {
 }
 
 std::string Sites::text(uint32_t site) const {
-  return sites_[site].address ? source_line(sites_[site].address) : emulator::text(sites_[site].at);
+  if (sites_[site].address == nullptr) return emulator::text(sites_[site].at);
+  const std::string line = source_line(sites_[site].address);
+  return line.substr(line.rfind('/') + 1);
+}
+
+bool Sites::in_library(uint32_t site) const {
+  return sites_[site].address != nullptr &&
+         source_line(sites_[site].address).find("/c++/") != std::string::npos;
 }
 
 }  // namespace heed::emulator

@@ -16,6 +16,9 @@ class Sites {
   uint32_t of(Location at);
   /// "file.cu:12"
   std::string text(uint32_t site) const;
+  /// Whether it lies in a header of the C++ library. Kernels do not use it, but the emulator does, and the
+  /// linker may have given it a kernel source's instrumented copy of an inline function.
+  bool in_library(uint32_t site) const;
 
  private:
   struct Site {
