@@ -8,6 +8,7 @@
 #include <heed/version.h>
 
 #include "apps/common/console.h"
+#include "apps/common/text.h"
 
 namespace heed::apps {
 

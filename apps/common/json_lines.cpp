@@ -6,7 +6,7 @@
 #include <heed/core/base/check.h>
 
 #include "apps/common/console.h"
-#include "apps/common/option_values.h"
+#include "apps/common/text.h"
 
 namespace heed::apps {
 

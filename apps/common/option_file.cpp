@@ -9,6 +9,7 @@
 #include <toml++/toml.h>
 
 #include "apps/common/option_reading.h"
+#include "apps/common/text.h"
 
 namespace heed::apps {
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "apps/common/option_reading.h"
+#include "apps/common/text.h"
 
 namespace heed::apps {
 
@@ -12,11 +13,7 @@ namespace {
 constexpr size_t kHelpColumn = 30;
 constexpr size_t kHelpWidth = 100;
 
-// Columns of a terminal that UTF-8 text takes, one for each character that is not a continuation byte.
-size_t columns(std::string_view text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-}
+size_t width_of(std::string_view text) { return static_cast<size_t>(text_columns(text)); }
 
 std::string show(const OptionValue& value) {
   if (const auto* integer = std::get_if<int64_t>(&value)) return std::to_string(*integer);
@@ -30,7 +27,7 @@ std::string show(const OptionValue& value) {
 // "  left      right", the right column wrapped at spaces.
 std::string row(const std::string& left, const std::string& right) {
   std::string out = "  " + left;
-  size_t column = 2 + columns(left);
+  size_t column = 2 + width_of(left);
   if (column + 2 > kHelpColumn) {
     out += '\n';
     column = 0;
@@ -40,7 +37,7 @@ std::string row(const std::string& left, const std::string& right) {
   for (size_t at = 0; at < right.size();) {
     const size_t end = std::min(right.find(' ', at), right.size());
     const std::string word = right.substr(at, end - at);
-    if (column > kHelpColumn && column + 1 + columns(word) > kHelpWidth) {
+    if (column > kHelpColumn && column + 1 + width_of(word) > kHelpWidth) {
       out += '\n' + std::string(kHelpColumn, ' ');
       column = kHelpColumn;
     }
@@ -49,7 +46,7 @@ std::string row(const std::string& left, const std::string& right) {
       ++column;
     }
     out += word;
-    column += columns(word);
+    column += width_of(word);
     at = end + 1;
   }
   return out + '\n';

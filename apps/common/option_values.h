@@ -48,11 +48,6 @@ std::vector<std::string> parse_list(std::string_view text);
 /// The shortest decimal text that reads back as the same double, always with a point or an exponent.
 std::string format_number(double value);
 
-/// Position of the first byte that is not part of well-formed UTF-8, if any.
-std::optional<size_t> first_invalid_utf8(std::string_view text);
-/// The text on one line, safe for a terminal: control and ill-formed bytes become \n, \t or \xNN.
-std::string printable(std::string_view text);
-
 /// The candidate closest to text by edit distance, or the shortest one that text begins; "" where none is
 /// close.
 std::string nearest(std::string_view text, const std::vector<std::string>& candidates);

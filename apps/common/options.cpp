@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "apps/common/option_reading.h"
+#include "apps/common/text.h"
 
 namespace heed::apps {
 

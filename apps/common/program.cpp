@@ -19,6 +19,7 @@
 
 #include "apps/common/console.h"
 #include "apps/common/option_values.h"
+#include "apps/common/text.h"
 
 namespace heed::apps {
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "apps/common/console.h"
+#include "apps/common/text.h"
 
 namespace heed::apps {
 
@@ -27,15 +28,6 @@ std::string bar(double fraction, bool utf8) {
     }
   }
   return utf8 ? "▕" + out + "▏" : "[" + out + "]";
-}
-
-// The first width characters of UTF-8 text.
-std::string cut(const std::string& text, int width) {
-  int characters = 0;
-  for (size_t at = 0; at < text.size(); ++at) {
-    if ((text[at] & 0xc0) != 0x80 && ++characters > width) return text.substr(0, at);
-  }
-  return text;
 }
 
 }  // namespace
@@ -77,7 +69,7 @@ std::string progress_line(const ProgressState& state, int width, bool utf8) {
     line += fmt::format(" < {} left", format_duration((state.total - state.done) / state.rate));
   }
   if (!state.note.empty()) line += "  " + state.note;
-  return cut(line, width);
+  return shorten(line, width);
 }
 
 Progress::Progress(std::string label, int64_t total, std::string unit, std::FILE* stream)

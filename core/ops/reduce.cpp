@@ -4,8 +4,7 @@
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
-#include <heed/core/ops/strided_index.h>
-#include <heed/core/tensor_impl.h>
+#include <heed/core/ops/lines.h>
 #include <heed/kernels/reduce.h>
 
 namespace heed {
@@ -203,20 +202,6 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 // -----------------------------------------------------------------------------------------
 
 namespace {
-
-// The index space of the lines along `axis`: all other axes of `shape`.
-template <class... Tensors>
-auto lines_along(int axis, const Shape& shape, const Tensors&... operands) {
-  const auto drop = [axis](const Tensor& t) {
-    Shape sizes = t.shape(), strides = t.strides();
-    sizes.erase(axis);
-    strides.erase(axis);
-    return make_view(t, sizes, strides, t.offset());
-  };
-  Shape rest = shape;
-  rest.erase(axis);
-  return strided_index(rest, drop(operands)...);
-}
 
 Tensor arg_extremum(bool largest, const char* operation, const Tensor& x, int64_t axis, bool keep) {
   not_differentiable(operation, x);

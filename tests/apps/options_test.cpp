@@ -11,6 +11,8 @@
 
 #include <heed/core/base/check.h>
 
+#include "apps/common/text.h"
+
 namespace heed::apps {
 namespace {
 

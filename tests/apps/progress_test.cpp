@@ -19,7 +19,7 @@ TEST(Progress, LineShowsRateAndTimeLeft) {
             "epoch 3/20 [#####...............]  25% 1000/4000 pairs, 125/s, 0:10 < 0:24 left  loss 1.234");
   EXPECT_EQ(progress_line(state, 200, true),
             "epoch 3/20 ▕█████               ▏  25% 1000/4000 pairs, 125/s, 0:10 < 0:24 left  loss 1.234");
-  EXPECT_EQ(progress_line(state, 13, true), "epoch 3/20 ▕█") << "cut between characters";
+  EXPECT_EQ(progress_line(state, 13, true), "epoch 3/20 ▕…") << "cut between characters";
 }
 
 TEST(Progress, LineWithoutTotalOrRate) {

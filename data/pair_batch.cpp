@@ -1,0 +1,83 @@
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include <heed/core/base/check.h>
+#include <heed/data/pair_batch.h>
+
+namespace heed::data {
+namespace {
+
+void append(Sequences& side, int64_t length) {
+  HEED_CHECK(length <= std::numeric_limits<int32_t>::max(), DataError, "a sequence of ", length,
+             " symbols is too long for a batch");
+  side.first.push_back(side.rows);
+  side.length.push_back(static_cast<int32_t>(length));
+  side.rows += length;
+  side.max_length = std::max(side.max_length, static_cast<int32_t>(length));
+}
+
+Sequences spread(const Sequences& packed) {
+  Sequences dense = packed;
+  for (size_t i = 0; i < dense.first.size(); ++i)
+    dense.first[i] = static_cast<int64_t>(i) * packed.max_length;
+  dense.rows = static_cast<int64_t>(dense.first.size()) * packed.max_length;
+  return dense;
+}
+
+/// Copies every sequence from its rows in `from` to those in `to`; the other rows hold kPad.
+std::vector<int64_t> move_rows(const std::vector<int64_t>& ids, const Sequences& from, const Sequences& to) {
+  std::vector<int64_t> moved(static_cast<size_t>(to.rows), kPad);
+  for (size_t i = 0; i < from.first.size(); ++i)
+    std::copy_n(ids.begin() + from.first[i], from.length[i], moved.begin() + to.first[i]);
+  return moved;
+}
+
+}  // namespace
+
+int64_t PairBatch::target_tokens() const {
+  return std::accumulate(target.length.begin(), target.length.end(), int64_t{0});
+}
+
+int64_t source_rows(const Pair& pair, bool source_marks) {
+  return static_cast<int64_t>(pair.source.size()) + (source_marks ? 2 : 0);
+}
+
+int64_t target_rows(const Pair& pair) { return static_cast<int64_t>(pair.target.size()) + 1; }
+
+PairBatch pack(std::span<const Pair> pairs, std::span<const int64_t> numbers, bool source_marks) {
+  HEED_CHECK(pairs.size() == numbers.size(), ShapeError, "pack: ", pairs.size(), " pairs, but ",
+             numbers.size(), " numbers");
+  PairBatch batch;
+  batch.pairs.assign(numbers.begin(), numbers.end());
+  for (const Pair& pair : pairs) {
+    append(batch.source, source_rows(pair, source_marks));
+    append(batch.target, target_rows(pair));
+  }
+  batch.source_ids.reserve(static_cast<size_t>(batch.source.rows));
+  batch.target_ids.reserve(static_cast<size_t>(batch.target.rows));
+  batch.labels.reserve(static_cast<size_t>(batch.target.rows));
+  for (const Pair& pair : pairs) {
+    if (source_marks) batch.source_ids.push_back(kStart);
+    batch.source_ids.insert(batch.source_ids.end(), pair.source.begin(), pair.source.end());
+    if (source_marks) batch.source_ids.push_back(kEnd);
+    batch.target_ids.push_back(kStart);
+    batch.target_ids.insert(batch.target_ids.end(), pair.target.begin(), pair.target.end());
+    batch.labels.insert(batch.labels.end(), pair.target.begin(), pair.target.end());
+    batch.labels.push_back(kEnd);
+  }
+  return batch;
+}
+
+PairBatch padded(const PairBatch& batch) {
+  PairBatch dense;
+  dense.source = spread(batch.source);
+  dense.target = spread(batch.target);
+  dense.source_ids = move_rows(batch.source_ids, batch.source, dense.source);
+  dense.target_ids = move_rows(batch.target_ids, batch.target, dense.target);
+  dense.labels = move_rows(batch.labels, batch.target, dense.target);
+  dense.pairs = batch.pairs;
+  return dense;
+}
+
+}  // namespace heed::data

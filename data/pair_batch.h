@@ -1,0 +1,58 @@
+// Pairs of symbol sequences, and batches of them laid out for a sequence-to-sequence model.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace heed::data {
+
+/// Symbols that the program itself puts into a sequence; those of a vocabulary begin at kFirstSymbol.
+inline constexpr int64_t kPad = 0;
+inline constexpr int64_t kStart = 1;
+inline constexpr int64_t kEnd = 2;
+inline constexpr int64_t kFirstSymbol = 3;
+
+/// A source and its target, bare: without start and end marks.
+struct Pair {
+  std::vector<int64_t> source;
+  std::vector<int64_t> target;
+
+  friend bool operator==(const Pair&, const Pair&) = default;
+};
+
+/// One side of a batch: the rows of sequence i are [first[i], first[i] + length[i]).
+struct Sequences {
+  std::vector<int64_t> first;
+  std::vector<int32_t> length;
+  int64_t rows = 0;        // of the whole side, pad rows included
+  int32_t max_length = 0;  // the longest length
+};
+
+/// A batch of B pairs. Packed, the sequences follow one another and there is no pad row; padded (see
+/// padded()), every sequence has max_length rows, those after its own holding kPad.
+struct PairBatch {
+  Sequences source;
+  Sequences target;
+  std::vector<int64_t> source_ids;  // [source.rows]: `1 s… 2`, or bare `s…`
+  std::vector<int64_t> target_ids;  // [target.rows]: what the decoder is fed, `1 t…`
+  std::vector<int64_t> labels;      // [target.rows]: what it should answer, `t… 2`
+  std::vector<int64_t> pairs;       // [B]: which pair of the data set each one is
+
+  int64_t size() const { return static_cast<int64_t>(source.length.size()); }
+  /// Labels that count for the loss: those of no pad row.
+  int64_t target_tokens() const;
+};
+
+/// Rows that a pair takes on each side of a batch.
+int64_t source_rows(const Pair& pair, bool source_marks);
+int64_t target_rows(const Pair& pair);
+
+/// Packs `pairs`, whose numbers in the data set are `numbers`, in the given order. With `source_marks` the
+/// source is framed by kStart and kEnd, otherwise it is bare.
+PairBatch pack(std::span<const Pair> pairs, std::span<const int64_t> numbers, bool source_marks = true);
+
+/// The same batch as dense [B, max_length] rows on both sides; lengths stay.
+PairBatch padded(const PairBatch& batch);
+
+}  // namespace heed::data

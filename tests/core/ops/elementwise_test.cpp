@@ -1,0 +1,224 @@
+#include "reference.h"
+
+namespace heed::test {
+namespace {
+
+struct BinaryCase {
+  const char* name;
+  Tensor (*function)(const Tensor&, const Tensor&);
+  double (*value)(double, double);
+  bool positive = false;  // operands
+};
+
+void check(const BinaryCase& op, const Shape& a, const Shape& b) {
+  const auto values = [&](const Shape& shape, uint64_t seed) {
+    return op.positive ? uniform(shape, 0.5, 2, seed) : normal(shape, seed);
+  };
+  check_op({.name = concat(op.name, " ", a, " ", b),
+            .inputs = {values(a, 1), values(b, 2)},
+            .function = [=](const Tensors& in) { return one(op.function(in[0], in[1])); },
+            .reference =
+                [=](const Tensors& in) {
+                  return one(build(broadcast_shapes(a, b, ""),
+                                   [&](const Place& p) { return op.value(at(in[0], p), at(in[1], p)); }));
+                }});
+}
+
+const std::vector<BinaryCase>& binaries() {
+  static const std::vector<BinaryCase> cases = {
+      {"add", add, [](double a, double b) { return a + b; }},
+      {"subtract", subtract, [](double a, double b) { return a - b; }},
+      {"multiply", multiply, [](double a, double b) { return a * b; }},
+      {"divide", divide, [](double a, double b) { return a / b; }, true},
+      {"power", [](const Tensor& a, const Tensor& b) { return power(a, b); },
+       [](double a, double b) { return std::pow(a, b); }, true},
+      {"maximum", maximum, [](double a, double b) { return std::max(a, b); }},
+      {"minimum", minimum, [](double a, double b) { return std::min(a, b); }}};
+  return cases;
+}
+
+TEST(Elementwise, TwoOperandsOfOneShape) {
+  for (const BinaryCase& op : binaries())
+    for (const Shape& shape : awkward_shapes()) check(op, shape, shape);
+}
+
+TEST(Elementwise, Broadcasting) {
+  for (const BinaryCase& op : binaries()) {
+    check(op, {3, 1}, {1, 5});
+    check(op, {5}, {2, 3, 5});
+    check(op, {4}, {});
+    check(op, {2, 1, 3}, {4, 1});
+    check(op, {0, 3}, {1, 3});
+    check(op, {1, 0}, {4, 1});
+    check(op, {2, 1, 2, 1, 2, 1, 2, 1}, {1, 3, 1, 2, 1, 2, 1, 2});
+  }
+}
+
+TEST(Elementwise, TransposedOperands) {
+  for (const BinaryCase& op : binaries())
+    check_op({.name = op.name,
+              .inputs = {uniform({4, 3, 2}, 0.5, 2, 1), uniform({2, 3, 4}, 0.5, 2, 2)},
+              .function = [=](const Tensors& in) { return one(op.function(in[0].transpose(0, 2), in[1])); },
+              .reference =
+                  [=](const Tensors& in) {
+                    return one(build({2, 3, 4}, [&](const Place& p) {
+                      return op.value(at(in[0], {p[2], p[1], p[0]}), at(in[1], p));
+                    }));
+                  }});
+}
+
+TEST(Elementwise, OneTensorAsBothOperands) {
+  for (const BinaryCase& op : binaries())
+    check_op({.name = op.name,
+              .inputs = {uniform({3, 4}, 0.5, 2, 1)},
+              .function = [=](const Tensors& in) { return one(op.function(in[0], in[0])); },
+              .reference =
+                  [=](const Tensors& in) {
+                    return one(
+                        build({3, 4}, [&](const Place& p) { return op.value(at(in[0], p), at(in[0], p)); }));
+                  }});
+}
+
+struct UnaryCase {
+  const char* name;
+  std::function<Tensor(const Tensor&)> function;
+  std::function<double(double)> value;
+  bool positive = false;
+};
+
+TEST(Elementwise, OneOperand) {
+  const std::vector<UnaryCase> cases = {
+      {"negative", [](const Tensor& x) { return -x; }, [](double x) { return -x; }},
+      {"exp", exp, [](double x) { return std::exp(x); }},
+      {"log", log, [](double x) { return std::log(x); }, true},
+      {"sqrt", sqrt, [](double x) { return std::sqrt(x); }, true},
+      {"rsqrt", rsqrt, [](double x) { return 1 / std::sqrt(x); }, true},
+      {"sin", sin, [](double x) { return std::sin(x); }},
+      {"cos", cos, [](double x) { return std::cos(x); }},
+      {"tanh", tanh, [](double x) { return std::tanh(x); }},
+      {"sigmoid", sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }},
+      {"erf", erf, [](double x) { return std::erf(x); }},
+      {"abs", abs, [](double x) { return std::fabs(x); }},
+      {"square", square, [](double x) { return x * x; }},
+      {"floor", floor, [](double x) { return std::floor(x); }},
+      {"round", round, [](double x) { return std::nearbyint(x); }},
+      {"sign", sign, [](double x) { return double(x > 0) - double(x < 0); }},
+      {"power 3", [](const Tensor& x) { return power(x, 3.0); }, [](double x) { return x * x * x; }},
+      {"power 0.5", [](const Tensor& x) { return power(x, 0.5); }, [](double x) { return std::sqrt(x); },
+       true},
+      {"power 0", [](const Tensor& x) { return power(x, 0.0); }, [](double) { return 1; }},
+      {"clamp", [](const Tensor& x) { return clamp(x, -0.5, 0.75); },
+       [](double x) { return std::min(std::max(x, -0.5), 0.75); }},
+      {"x + 2", [](const Tensor& x) { return x + 2.0; }, [](double x) { return x + 2; }},
+      {"2 + x", [](const Tensor& x) { return 2.0 + x; }, [](double x) { return x + 2; }},
+      {"x - 2", [](const Tensor& x) { return x - 2.0; }, [](double x) { return x - 2; }},
+      {"2 - x", [](const Tensor& x) { return 2.0 - x; }, [](double x) { return 2 - x; }},
+      {"x * 2.5", [](const Tensor& x) { return x * 2.5; }, [](double x) { return x * 2.5; }},
+      {"2.5 * x", [](const Tensor& x) { return 2.5 * x; }, [](double x) { return x * 2.5; }},
+      {"x / 2", [](const Tensor& x) { return x / 2.0; }, [](double x) { return x / 2; }},
+      {"2 / x", [](const Tensor& x) { return 2.0 / x; }, [](double x) { return 2 / x; }, true}};
+  for (const UnaryCase& op : cases)
+    for (const Shape& shape : awkward_shapes())
+      check_op({.name = concat(op.name, " ", shape),
+                .inputs = {op.positive ? uniform(shape, 0.25, 3, 1) : normal(shape, 1)},
+                .function = [=](const Tensors& in) { return one(op.function(in[0])); },
+                .reference =
+                    [=](const Tensors& in) {
+                      return one(build(shape, [&](const Place& p) { return op.value(at(in[0], p)); }));
+                    }});
+}
+
+// ---- gradients where a function has a corner
+// -----------------------------------------------------------------
+
+std::vector<double> gradient(const Tensor& x, const std::function<Tensor(const Tensor&)>& f) {
+  x.set_requires_grad();
+  sum(f(x)).backward();
+  return x.grad().to_vector<double>();
+}
+
+TEST(Elementwise, EqualOperandsOfAnExtremumShareTheGradient) {
+  for (auto function : {maximum, minimum}) {
+    const Tensor a = tensor<double>({1, 2, 3}).set_requires_grad();
+    const Tensor b = tensor<double>({1, 5, 0}).set_requires_grad();
+    sum(function(a, b)).backward();
+    const bool larger = function == maximum;
+    EXPECT_EQ(a.grad().to_vector<double>(), (std::vector<double>{0.5, larger ? 0. : 1., larger ? 1. : 0.}));
+    EXPECT_EQ(b.grad().to_vector<double>(), (std::vector<double>{0.5, larger ? 1. : 0., larger ? 0. : 1.}));
+  }
+}
+
+TEST(Elementwise, GradientsAtCorners) {
+  EXPECT_EQ(gradient(tensor<double>({-2, 0, 3}), abs), (std::vector<double>{-1, 0, 1}));
+  EXPECT_EQ(gradient(tensor<double>({-1, 1, 0, -2, 2}), [](const Tensor& x) { return clamp(x, -1, 1); }),
+            (std::vector<double>{1, 1, 1, 0, 0}));
+  EXPECT_EQ(gradient(tensor<double>({0, 2}), [](const Tensor& x) { return power(x, 0.0); }),
+            (std::vector<double>{0, 0}));
+  EXPECT_EQ(gradient(tensor<double>({0, 2}), [](const Tensor& x) { return power(x, 1.0); }),
+            (std::vector<double>{1, 1}));
+  const Tensor exponents = tensor<double>({0, 1, 2});
+  EXPECT_EQ(gradient(zeros({3}, {.dtype = DType::f64}), [&](const Tensor& x) { return power(x, exponents); }),
+            (std::vector<double>{0, 1, 0}));
+  EXPECT_EQ(gradient(exponents.clone(), [](const Tensor& e) { return power(zeros_like(e), e); }),
+            (std::vector<double>{0, 0, 0}));
+}
+
+// ---- special values, integers, kinds of numbers
+// --------------------------------------------------------------
+
+TEST(Elementwise, NanComesThrough) {
+  const double nan = std::nan("");
+  const Tensor a = tensor<float>({float(nan), 1, float(nan)}), b = tensor<float>({1, float(nan), float(nan)});
+  for (const Tensor& y : {maximum(a, b), minimum(a, b), a + b, a * b, clamp(a + b, 0, 1), sign(a + b)})
+    for (float value : y.to_vector<float>()) EXPECT_TRUE(std::isnan(value));
+  const float infinity = HUGE_VALF;
+  EXPECT_EQ(sigmoid(tensor<float>({-infinity, infinity, -200, 200})).to_vector<float>(),
+            (std::vector<float>{0, 1, 0, 1}));
+  EXPECT_EQ(round(tensor<float>({0.5, 1.5, -0.5, 2.5})).to_vector<float>(),
+            (std::vector<float>{0, 2, -0.f, 2}));
+}
+
+TEST(Elementwise, IntegersWrapAndHaveNoDivision) {
+  const int64_t greatest = std::numeric_limits<int64_t>::max(), least = std::numeric_limits<int64_t>::min();
+  const Tensor x = tensor<int64_t>({greatest, least, 3});
+  EXPECT_EQ((x + 1.0).to_vector<int64_t>(), (std::vector<int64_t>{least, least + 1, 4}));
+  EXPECT_EQ((-x).to_vector<int64_t>(), (std::vector<int64_t>{-greatest, least, -3}));
+  EXPECT_EQ(abs(x).to_vector<int64_t>(), (std::vector<int64_t>{greatest, least, 3}));
+  EXPECT_EQ(maximum(x, tensor<int64_t>({5})).to_vector<int64_t>(), (std::vector<int64_t>{greatest, 5, 5}));
+  EXPECT_EQ(square(tensor<int32_t>({-3, 1 << 20})).to_vector<int32_t>(), (std::vector<int32_t>{9, 0}));
+  EXPECT_EQ(sign(tensor<int32_t>({-3, 0, 7})).to_vector<int32_t>(), (std::vector<int32_t>{-1, 0, 1}));
+  EXPECT_EQ((7.0 - tensor<int32_t>({2, 9})).to_vector<int32_t>(), (std::vector<int32_t>{5, -2}));
+  expect_error<DTypeError>([&] { x / x; }, {"divide", "i64", "to(DType::f32)"});
+  expect_error<DTypeError>([&] { power(x, 2.0); }, {"power", "i64"});
+  expect_error<DTypeError>([&] { exp(x); }, {"exp", "floating-point", "i64"});
+  expect_error<ConfigError>([&] { x + 0.5; }, {"add", "0.5", "i64"});
+  expect_error<ConfigError>([&] { tensor<int32_t>({1}) * 3e9; }, {"multiply", "3e+09", "i32"});
+}
+
+TEST(Elementwise, Errors) {
+  const Tensor f = zeros({2, 3}), d = zeros({2, 3}, {.dtype = DType::f64}),
+               b = zeros({2, 3}, {.dtype = DType::boolean});
+  expect_error<ShapeError>([&] { f + zeros({2, 4}); }, {"add", "[2, 3]", "[2, 4]", "axis -1", "3 and 4"});
+  expect_error<ShapeError>([&] { f* zeros({3, 1, 4, 3}); }, {"multiply", "axis -2", "2 and 4"});
+  expect_error<DTypeError>([&] { f + d; }, {"add", "f32 and f64", "to(DType)"});
+  expect_error<DTypeError>([&] { b + b; }, {"add", "bool"});
+  expect_error<DTypeError>([&] { abs(b); }, {"abs", "bool"});
+  expect_error<ConfigError>([&] { clamp(f, 1, 0); }, {"clamp", "low is 1 and high 0"});
+  expect_error<ConfigError>([&] { clamp(f, std::nan(""), 0); }, {"clamp", "nan"});
+  expect_error<StateError>([&] { f + Tensor(); }, {"undefined"});
+}
+
+TEST(Elementwise, ResultsDoNotDependOnThreads) {
+  const Tensor a = normal({3, 70001}, 1).to(DType::f32), b = normal({70001}, 2).to(DType::f32);
+  const auto results = [&] { return std::vector<Tensor>{a + b, exp(a), maximum(a, b), -a.transpose(0, 1)}; };
+  const int before = thread_count();
+  set_thread_count(1);
+  const std::vector<Tensor> alone = results();
+  set_thread_count(3);
+  const std::vector<Tensor> together = results();
+  set_thread_count(before);
+  for (size_t i = 0; i < alone.size(); ++i) EXPECT_TRUE(equal_all(alone[i], together[i])) << i;
+}
+
+}  // namespace
+}  // namespace heed::test
