@@ -18,17 +18,17 @@ namespace heed::kernels {
 template <class T>
 struct ActivationForward {  // y = f(x)
   Activation activation;
-  const T* x;               // [count]
-  T* y;                     // [count]; may be x
+  const T* x;  // [count]
+  T* y;        // [count]; may be x
   int64_t count;
 };
 
 template <class T>
 struct ActivationBackward {  // gx (+)= f'(x) gy
   Activation activation;
-  const T* x;                // [count], what went into the forward
-  const T* gy;               // [count]
-  T* gx;                     // [count]; may be gy unless accumulate
+  const T* x;   // [count], what went into the forward
+  const T* gy;  // [count]
+  T* gx;        // [count]; may be gy unless accumulate
   int64_t count;
   bool accumulate;
 };
@@ -36,20 +36,20 @@ struct ActivationBackward {  // gx (+)= f'(x) gy
 template <class T>
 struct GatedForward {  // y = f(gate) * up, element by element; with silu this is SwiGLU
   Activation activation;
-  const T* gate;       // [rows, cols], row stride ld
-  const T* up;         // [rows, cols], row stride ld
-  T* y;                // [rows, cols], contiguous
+  const T* gate;  // [rows, cols], row stride ld
+  const T* up;    // [rows, cols], row stride ld
+  T* y;           // [rows, cols], contiguous
   int64_t rows, cols, ld;
 };
 
 template <class T>
 struct GatedBackward {
   Activation activation;
-  const T* gate;       // [rows, cols], row stride ld
-  const T* up;         // [rows, cols], row stride ld
-  const T* gy;         // [rows, cols], contiguous
-  T* ggate;            // [rows, cols], row stride gld; null if not wanted
-  T* gup;              // [rows, cols], row stride gld; null if not wanted
+  const T* gate;  // [rows, cols], row stride ld
+  const T* up;    // [rows, cols], row stride ld
+  const T* gy;    // [rows, cols], contiguous
+  T* ggate;       // [rows, cols], row stride gld; null if not wanted
+  T* gup;         // [rows, cols], row stride gld; null if not wanted
   int64_t rows, cols, ld, gld;
   bool accumulate_gate, accumulate_up;
 };

@@ -19,18 +19,18 @@ struct HeadsView {
   int64_t row_stride, head_stride;
 };
 
-/// What is added to the scaled scores and what is masked, in positions inside a sequence. Each part may be absent
-/// (null). Element (sequence, head, query, key) of a strided part is at the sum of index * stride; stride 0
-/// broadcasts.
+/// What is added to the scaled scores and what is masked, in positions inside a sequence. Each part may be
+/// absent (null). Element (sequence, head, query, key) of a strided part is at the sum of index * stride;
+/// stride 0 broadcasts.
 template <class T>
 struct AttentionBias {
-  const T* bias;                       // added to the scaled scores
-  int64_t bias_stride[4];              // sequence, head, query, key
-  const bool* mask;                    // true: visible
+  const T* bias;           // added to the scaled scores
+  int64_t bias_stride[4];  // sequence, head, query, key
+  const bool* mask;        // true: visible
   int64_t mask_stride[4];
-  const float* alibi_slopes;           // [heads]: adds -slope * |key - diagonal(query)| (arXiv 2108.12409)
-  const T* relative;                   // [heads, 2 * relative_limit + 1]: adds the entry of
-  int32_t relative_limit;              //   clamp(key - diagonal(query), ±relative_limit) + relative_limit
+  const float* alibi_slopes;  // [heads]: adds -slope * |key - diagonal(query)| (arXiv 2108.12409)
+  const T* relative;          // [heads, 2 * relative_limit + 1]: adds the entry of
+  int32_t relative_limit;     //   clamp(key - diagonal(query), ±relative_limit) + relative_limit
 };
 
 /// out = dropout(softmax(scale * q kᵀ + bias, over the visible keys)) v, for each sequence and head.
@@ -40,14 +40,14 @@ struct AttentionBias {
 /// sequence * heads + head.
 template <class T>
 struct AttentionForward {
-  HeadsView<const T> q;                // [query_rows, heads, width]
-  HeadsView<const T> k, v;             // [key_rows, key_heads, width]
-  HeadsView<T> out;                    // [query_rows, heads, width]
-  accumulator_t<T>* lse;               // [heads, query_rows], log Σ exp(score); null if not wanted
+  HeadsView<const T> q;     // [query_rows, heads, width]
+  HeadsView<const T> k, v;  // [key_rows, key_heads, width]
+  HeadsView<T> out;         // [query_rows, heads, width]
+  accumulator_t<T>* lse;    // [heads, query_rows], log Σ exp(score); null if not wanted
   SegmentsView segments;
-  int64_t query_rows, key_rows;        // rows of the buffers, gaps included
+  int64_t query_rows, key_rows;  // rows of the buffers, gaps included
   int64_t heads, key_heads, width;
-  double scale;                        // usually 1 / sqrt(width)
+  double scale;  // usually 1 / sqrt(width)
   Visibility visibility;
   AttentionBias<T> bias;
   Dropout dropout;
@@ -58,13 +58,13 @@ struct AttentionForward {
 template <class T>
 struct AttentionBackward {
   HeadsView<const T> q, k, v;
-  HeadsView<const T> out, gout;        // [query_rows, heads, width]
-  const accumulator_t<T>* lse;         // [heads, query_rows]
-  HeadsView<T> gq, gk, gv;             // data null if not wanted
+  HeadsView<const T> out, gout;  // [query_rows, heads, width]
+  const accumulator_t<T>* lse;   // [heads, query_rows]
+  HeadsView<T> gq, gk, gv;       // data null if not wanted
   bool accumulate_q, accumulate_k, accumulate_v;
-  accumulator_t<T>* gbias;             // laid out as bias, summed where a stride is 0, always added to what is
-                                       // there; null if not wanted
-  accumulator_t<T>* grelative;         // [heads, 2 * relative_limit + 1], added to; null if not wanted
+  accumulator_t<T>* gbias;      // laid out as bias, summed where a stride is 0, always added to what is
+                                // there; null if not wanted
+  accumulator_t<T>* grelative;  // [heads, 2 * relative_limit + 1], added to; null if not wanted
   SegmentsView segments;
   int64_t query_rows, key_rows;
   int64_t heads, key_heads, width;
@@ -79,8 +79,8 @@ struct AttentionBackward {
 template <class T>
 struct AttentionWeights {
   HeadsView<const T> q, k;
-  const accumulator_t<T>* lse;         // [heads, query_rows]
-  accumulator_t<T>* weights;           // [queries, keys] of that sequence
+  const accumulator_t<T>* lse;  // [heads, query_rows]
+  accumulator_t<T>* weights;    // [queries, keys] of that sequence
   SegmentsView segments;
   int64_t query_rows, key_rows;
   int64_t heads, key_heads, width;

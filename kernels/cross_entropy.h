@@ -13,33 +13,33 @@ namespace heed::kernels {
 /// A target outside [0, classes) that is not ignored: IndexError with value and row (CPU).
 template <class T>
 struct CrossEntropyForward {
-  const T* logits;               // [rows, classes]
-  const int64_t* targets;        // [rows]
-  int64_t ignore;                // the target that marks a row to leave out; may be any value
-  double label_smoothing;        // s in [0, 1)
+  const T* logits;         // [rows, classes]
+  const int64_t* targets;  // [rows]
+  int64_t ignore;          // the target that marks a row to leave out; may be any value
+  double label_smoothing;  // s in [0, 1)
   bool mean;
-  accumulator_t<T>* loss;        // [1]
-  int64_t* counted;              // [1], rows that were not ignored
-  T* glogits;                    // [rows, classes], the gradient of loss; null if not wanted
+  accumulator_t<T>* loss;  // [1]
+  int64_t* counted;        // [1], rows that were not ignored
+  T* glogits;              // [rows, classes], the gradient of loss; null if not wanted
   int64_t rows, classes;
 };
 
 template <class T>
-struct CrossEntropyBackward {    // gx (+)= gloss * glogits
-  const T* glogits;              // [count], from the forward
-  const accumulator_t<T>* gloss; // [1]
-  T* gx;                         // [count]; may be glogits unless accumulate
+struct CrossEntropyBackward {     // gx (+)= gloss * glogits
+  const T* glogits;               // [count], from the forward
+  const accumulator_t<T>* gloss;  // [1]
+  T* gx;                          // [count]; may be glogits unless accumulate
   int64_t count;
   bool accumulate;
 };
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                               \
-  namespace heed::device {                                                 \
-  template <class T>                                                       \
-  void cross_entropy_forward(const kernels::CrossEntropyForward<T>& args); \
-  template <class T>                                                       \
+#define HEED_DECLARE(device)                                                 \
+  namespace heed::device {                                                   \
+  template <class T>                                                         \
+  void cross_entropy_forward(const kernels::CrossEntropyForward<T>& args);   \
+  template <class T>                                                         \
   void cross_entropy_backward(const kernels::CrossEntropyBackward<T>& args); \
   }
 HEED_DECLARE(cpu)

@@ -14,7 +14,7 @@ struct DropoutForward {  // y = residual + dropout(x)
   const T* residual;     // [count] or null: 0
   T* y;                  // [count]; may be x or residual
   int64_t count;
-  Dropout dropout;       // its mask is drawn again in the backward
+  Dropout dropout;  // its mask is drawn again in the backward
 };
 
 template <class T>

@@ -8,7 +8,8 @@
 
 namespace heed {
 
-/// The id of a row that holds no token (a gap in a dense batch): its embedding is zero and it has no gradient.
+/// The id of a row that holds no token (a gap in a dense batch): its embedding is zero and it has no
+/// gradient.
 inline constexpr int64_t kNoToken = -1;
 
 }  // namespace heed
@@ -18,27 +19,27 @@ namespace heed::kernels {
 /// An id outside [0, vocabulary) other than kNoToken, or a position outside [0, positions): IndexError with
 /// value, row and table size (CPU).
 template <class T>
-struct EmbeddingForward {        // y = dropout(scale * weight[id] + position[position_id])
-  const int64_t* ids;            // [rows]
-  const T* weight;               // [vocabulary, cols]
-  const T* position;             // [positions, cols] or null
-  const int64_t* position_ids;   // [rows]; null if position is
-  Dropout dropout;               // element number row * cols + column
-  float scale;
-  T* y;                          // [rows, cols]
+struct EmbeddingForward {       // y = dropout(scale * weight[id] + position[position_id])
+  const int64_t* ids;           // [rows]
+  const T* weight;              // [vocabulary, cols]
+  const T* position;            // [positions, cols] or null
+  const int64_t* position_ids;  // [rows]; null if position is
+  Dropout dropout;              // element number row * cols + column
+  double scale;
+  T* y;  // [rows, cols]
   int64_t rows, cols, vocabulary, positions;
 };
 
 template <class T>
-struct EmbeddingBackward {       // each table row sums its gradients in the order of the rows
-  const T* gy;                   // [rows, cols]
-  const int64_t* ids;            // [rows]
-  const int64_t* position_ids;   // [rows]; null if there are no positions
+struct EmbeddingBackward {      // each table row sums its gradients in the order of the rows
+  const T* gy;                  // [rows, cols]
+  const int64_t* ids;           // [rows]
+  const int64_t* position_ids;  // [rows]; null if there are no positions
   Dropout dropout;
-  float scale;
-  int64_t padding_id;            // this id's row gets no gradient; kNoToken if there is none such
-  accumulator_t<T>* gweight;     // [vocabulary, cols]; null if not wanted
-  accumulator_t<T>* gposition;   // [positions, cols]; null if not wanted
+  double scale;
+  int64_t padding_id;           // this id's row gets no gradient; kNoToken if there is none such
+  accumulator_t<T>* gweight;    // [vocabulary, cols]; null if not wanted
+  accumulator_t<T>* gposition;  // [positions, cols]; null if not wanted
   bool accumulate_weight, accumulate_position;
   int64_t rows, cols, vocabulary, positions;
 };

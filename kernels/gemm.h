@@ -13,14 +13,14 @@ namespace heed::kernels {
 /// Instances: <float>, <double>, <bfloat16>, <bfloat16, float>.
 template <class T, class C = T>
 struct Gemm {
-  const T* a;                           // [m, k] row-major with row stride lda, or [k, m] if transpose_a
-  const T* b;                           // [k, n] row-major with row stride ldb, or [n, k] if transpose_b
-  C* c;                                 // [m, n] row-major with row stride ldc
+  const T* a;  // [m, k] row-major with row stride lda, or [k, m] if transpose_a
+  const T* b;  // [k, n] row-major with row stride ldb, or [n, k] if transpose_b
+  C* c;        // [m, n] row-major with row stride ldc
   int64_t m, n, k;
-  int64_t lda, ldb, ldc;                // elements between rows as stored; at least the row's length
+  int64_t lda, ldb, ldc;  // elements between rows as stored; at least the row's length
   bool transpose_a, transpose_b;
-  int64_t batch;                        // 1 for a single product
-  int64_t stride_a, stride_b, stride_c; // elements between the matrices of a batch; 0 repeats an operand
+  int64_t batch;                         // 1 for a single product
+  int64_t stride_a, stride_b, stride_c;  // elements between the matrices of a batch; 0 repeats an operand
   float alpha;
   bool accumulate;
 };

@@ -8,27 +8,27 @@
 namespace heed::kernels {
 
 template <class T>
-struct LayerNormForward {       // y = weight * (x - mean) * rstd + bias, for each row
-  const T* x;                   // [rows, cols]
-  const T* weight;              // [cols] or null: 1
-  const T* bias;                // [cols] or null: 0
-  T* y;                         // [rows, cols]
-  accumulator_t<T>* mean;       // [rows], kept for the backward
-  accumulator_t<T>* rstd;       // [rows], 1 / sqrt(variance + eps)
-  int64_t rows, cols;           // cols >= 1
+struct LayerNormForward {  // y = weight * (x - mean) * rstd + bias, for each row
+  const T* x;              // [rows, cols]
+  const T* weight;         // [cols] or null: 1
+  const T* bias;           // [cols] or null: 0
+  T* y;                    // [rows, cols]
+  accumulator_t<T>* mean;  // [rows], kept for the backward
+  accumulator_t<T>* rstd;  // [rows], 1 / sqrt(variance + eps)
+  int64_t rows, cols;      // cols >= 1
   double eps;
 };
 
 template <class T>
 struct LayerNormBackward {
-  const T* gy;                     // [rows, cols]
-  const T* x;                      // [rows, cols]
-  const T* weight;                 // [cols] or null
-  const accumulator_t<T>* mean;    // [rows]
-  const accumulator_t<T>* rstd;    // [rows]
-  T* gx;                           // [rows, cols]; null if not wanted
-  accumulator_t<T>* gweight;       // [cols], summed over rows in fixed order; null if not wanted
-  accumulator_t<T>* gbias;         // [cols]; null if not wanted
+  const T* gy;                   // [rows, cols]
+  const T* x;                    // [rows, cols]
+  const T* weight;               // [cols] or null
+  const accumulator_t<T>* mean;  // [rows]
+  const accumulator_t<T>* rstd;  // [rows]
+  T* gx;                         // [rows, cols]; null if not wanted
+  accumulator_t<T>* gweight;     // [cols], summed over rows in fixed order; null if not wanted
+  accumulator_t<T>* gbias;       // [cols]; null if not wanted
   bool accumulate_x, accumulate_weight, accumulate_bias;
   int64_t rows, cols;
 };

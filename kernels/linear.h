@@ -10,14 +10,14 @@
 namespace heed::kernels {
 
 template <class T>
-struct LinearForward {    // y = dropout(f(x Wᵀ + bias))
-  const T* x;             // [rows, in]
-  const T* weight;        // [out, in]
-  const T* bias;          // [out] or null
+struct LinearForward {  // y = dropout(f(x Wᵀ + bias))
+  const T* x;           // [rows, in]
+  const T* weight;      // [out, in]
+  const T* bias;        // [out] or null
   Activation activation;
-  Dropout dropout;        // element number row * out + column
-  T* y;                   // [rows, out]
-  T* pre_activation;      // [rows, out], x Wᵀ + bias, kept for the backward; null if not wanted
+  Dropout dropout;    // element number row * out + column
+  T* y;               // [rows, out]
+  T* pre_activation;  // [rows, out], x Wᵀ + bias, kept for the backward; null if not wanted
   int64_t rows, in, out;
 };
 
@@ -25,12 +25,12 @@ struct LinearForward {    // y = dropout(f(x Wᵀ + bias))
 /// With neither activation nor dropout gpre may be null, then only gbias is computed.
 template <class T>
 struct LinearBackward {
-  const T* gy;                   // [rows, out]
-  const T* pre_activation;       // [rows, out]; null if activation is none
+  const T* gy;              // [rows, out]
+  const T* pre_activation;  // [rows, out]; null if activation is none
   Activation activation;
   Dropout dropout;
-  T* gpre;                       // [rows, out]; may be gy
-  accumulator_t<T>* gbias;       // [out], sums over rows in fixed order; null if not wanted
+  T* gpre;                  // [rows, out]; may be gy
+  accumulator_t<T>* gbias;  // [out], sums over rows in fixed order; null if not wanted
   bool accumulate_bias;
   int64_t rows, out;
 };

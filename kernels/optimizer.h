@@ -10,9 +10,9 @@ namespace heed::kernels {
 /// Σ g², in double, summed in an order that depends on count alone.
 template <class A>
 struct SquaredNorm {
-  const A* g;        // [count]
+  const A* g;  // [count]
   int64_t count;
-  double* result;    // [1]
+  double* result;  // [1]
 };
 
 /// What Adam, AdamW and SGD share: a slice of the arenas with one rate. A is float or double; T is A, or
@@ -20,48 +20,50 @@ struct SquaredNorm {
 template <class T>
 struct StepSlice {
   using A = accumulator_t<T>;
-  T* value;                    // [count]
-  A* master;                   // [count]; null: value itself is stepped
-  A* gradient;                 // [count]
+  T* value;     // [count]
+  A* master;    // [count]; null: value itself is stepped
+  A* gradient;  // [count]
   int64_t count;
   double rate;
   double weight_decay;
-  const double* gradient_norm; // the norm (not squared) of the whole gradient; null: no clipping
-  double clip;                 // gradients are scaled by min(1, clip / (norm + 1e-6))
-  bool zero_gradient;          // sets the gradient to zero in the same pass
+  const double* gradient_norm;  // the norm (not squared) of the whole gradient; null: no clipping
+  double clip;                  // gradients are scaled by min(1, clip / (norm + 1e-6))
+  bool zero_gradient;           // sets the gradient to zero in the same pass
 };
 
 /// Adam (Kingma and Ba, arXiv 1412.6980); decoupled: AdamW (Loshchilov and Hutter, arXiv 1711.05101).
-/// Step by step what PyTorch computes: value -= rate / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps).
+/// Step by step what PyTorch computes: value -= rate / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step)
+/// + eps).
 template <class T>
 struct AdamStep {
   StepSlice<T> slice;
-  accumulator_t<T>* m;         // [count]
-  accumulator_t<T>* v;         // [count]
+  accumulator_t<T>* m;  // [count]
+  accumulator_t<T>* v;  // [count]
   double beta1, beta2, eps;
-  bool decoupled;              // weight decay acts on the value, not on the gradient
-  const int64_t* step;         // [1], counted from 1, on the device; so that a captured step can advance
+  bool decoupled;       // weight decay acts on the value, not on the gradient
+  const int64_t* step;  // [1], counted from 1, on the device; so that a captured step can advance
 };
 
-/// Stochastic gradient descent: b = momentum * b + (1 - dampening) * g; value -= rate * (nesterov ? g + momentum * b : b).
+/// Stochastic gradient descent: b = momentum * b + (1 - dampening) * g; value -= rate * (nesterov ? g +
+/// momentum * b : b).
 template <class T>
 struct SgdStep {
   StepSlice<T> slice;
   accumulator_t<T>* momentum_buffer;  // [count]; null if momentum is 0
   double momentum, dampening;
-  bool nesterov, first;               // first: the buffer is set to g
+  bool nesterov, first;  // first: the buffer is set to g
 };
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                 \
-  namespace heed::device {                                   \
-  template <class A>                                         \
-  void squared_norm(const kernels::SquaredNorm<A>& args);    \
-  template <class T>                                         \
-  void adam_step(const kernels::AdamStep<T>& args);          \
-  template <class T>                                         \
-  void sgd_step(const kernels::SgdStep<T>& args);            \
+#define HEED_DECLARE(device)                              \
+  namespace heed::device {                                \
+  template <class A>                                      \
+  void squared_norm(const kernels::SquaredNorm<A>& args); \
+  template <class T>                                      \
+  void adam_step(const kernels::AdamStep<T>& args);       \
+  template <class T>                                      \
+  void sgd_step(const kernels::SgdStep<T>& args);         \
   }
 HEED_DECLARE(cpu)
 HEED_DECLARE(cuda)

@@ -25,17 +25,17 @@ struct ResidualLayerNormForward {  // sum = residual + dropout(x); y = layer_nor
 
 template <class T>
 struct ResidualLayerNormBackward {
-  const T* gy;                     // [rows, cols]
-  const T* gsum;                   // [rows, cols], the gradient that sum receives from elsewhere; null if none
-  const T* sum;                    // [rows, cols]
-  const T* weight;                 // [cols] or null
-  const accumulator_t<T>* mean;    // [rows]
-  const accumulator_t<T>* rstd;    // [rows]
+  const T* gy;                   // [rows, cols]
+  const T* gsum;                 // [rows, cols], the gradient that sum receives from elsewhere; null if none
+  const T* sum;                  // [rows, cols]
+  const T* weight;               // [cols] or null
+  const accumulator_t<T>* mean;  // [rows]
+  const accumulator_t<T>* rstd;  // [rows]
   Dropout dropout;
-  T* gresidual;                    // [rows, cols]; null if not wanted; may be gsum
-  T* gx;                           // [rows, cols]; null if not wanted
-  accumulator_t<T>* gweight;       // [cols]; null if not wanted
-  accumulator_t<T>* gbias;         // [cols]; null if not wanted
+  T* gresidual;               // [rows, cols]; null if not wanted; may be gsum
+  T* gx;                      // [rows, cols]; null if not wanted
+  accumulator_t<T>* gweight;  // [cols]; null if not wanted
+  accumulator_t<T>* gbias;    // [cols]; null if not wanted
   bool accumulate_residual, accumulate_x, accumulate_weight, accumulate_bias;
   int64_t rows, cols;
 };

@@ -17,9 +17,9 @@ struct SoftmaxForward {  // y = exp(x - m) / sum exp(x - m), m the row's maximum
 
 template <class T>
 struct SoftmaxBackward {
-  const T* y;            // [rows, cols], what the forward returned
-  const T* gy;           // [rows, cols]
-  T* gx;                 // [rows, cols]; may be gy unless accumulate
+  const T* y;   // [rows, cols], what the forward returned
+  const T* gy;  // [rows, cols]
+  T* gx;        // [rows, cols]; may be gy unless accumulate
   int64_t rows, cols;
   bool log, accumulate;
 };

@@ -1,5 +1,3 @@
-#include <heed/core/base/allocator.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -8,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include <heed/core/base/allocator.h>
 #include <heed/core/base/check.h>
 
 namespace heed {
@@ -39,7 +38,8 @@ constexpr size_t kLargestRequest = size_t{1} << 62;
 
 AllocatorKind kind_from_environment() {
   const char* value = std::getenv("HEED_ALLOCATOR");
-  if (value == nullptr || *value == '\0' || std::string_view(value) == "caching") return AllocatorKind::caching;
+  if (value == nullptr || *value == '\0' || std::string_view(value) == "caching")
+    return AllocatorKind::caching;
   HEED_CHECK(std::string_view(value) == "plain", ConfigError, "HEED_ALLOCATOR is '", value,
              "'; expected caching or plain");
   return AllocatorKind::plain;
@@ -70,15 +70,17 @@ struct Allocator::State {
   int64_t limit = 0;
 
   size_t block_bytes(size_t bytes) const {
-    return kind == AllocatorKind::plain ? (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment
-                                        : size_class(bytes).bytes;
+    return kind == AllocatorKind::plain
+               ? (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment
+               : size_class(bytes).bytes;
   }
 
   void release_all() noexcept {
     for (size_t index = 0; index < kClasses; ++index) {
-      const size_t bytes = index < 4 ? (index + 1) * kAlignment
-                                     : ((size_t{1} << (9 + (index - 4) / kStepsPerDoubling)) / kStepsPerDoubling) *
-                                           (kStepsPerDoubling + 1 + (index - 4) % kStepsPerDoubling);
+      const size_t bytes = index < 4
+                               ? (index + 1) * kAlignment
+                               : ((size_t{1} << (9 + (index - 4) / kStepsPerDoubling)) / kStepsPerDoubling) *
+                                     (kStepsPerDoubling + 1 + (index - 4) % kStepsPerDoubling);
       for (void* pointer : free_lists[index]) source.release(source.context, pointer, bytes);
       free_lists[index].clear();
     }

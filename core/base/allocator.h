@@ -26,8 +26,8 @@ AllocatorKind default_allocator_kind();
 
 /// Where an Allocator gets its memory: the system's heap, or a device's.
 struct MemorySource {
-  const char* name;                                      // for messages: "cpu", "cuda:0"
-  void* (*acquire)(void* context, size_t bytes);         // aligned to 128; null when there is none
+  const char* name;                               // for messages: "cpu", "cuda:0"
+  void* (*acquire)(void* context, size_t bytes);  // aligned to 128; null when there is none
   void (*release)(void* context, void* pointer, size_t bytes);
   void (*poison)(void* context, void* pointer, size_t bytes);  // fills with 0xff bytes
   void* context;
@@ -68,7 +68,8 @@ class Allocator {
 /// The process's CPU allocator. It is never destroyed, so objects with static lifetime may use it.
 Allocator& cpu_allocator();
 
-/// Base of small, often created objects (graph nodes, tensor handles): their memory comes from cpu_allocator().
+/// Base of small, often created objects (graph nodes, tensor handles): their memory comes from
+/// cpu_allocator().
 class Pooled {
  public:
   static void* operator new(size_t bytes) { return cpu_allocator().allocate(bytes); }

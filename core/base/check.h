@@ -15,39 +15,67 @@ class Error : public std::runtime_error {
 };
 
 /// Sizes, ranks or element counts that do not fit each other.
-class ShapeError : public Error { using Error::Error; };
+class ShapeError : public Error {
+  using Error::Error;
+};
 /// An element type the operation does not take.
-class DTypeError : public Error { using Error::Error; };
+class DTypeError : public Error {
+  using Error::Error;
+};
 /// A device that is missing, or operands on different devices.
-class DeviceError : public Error { using Error::Error; };
+class DeviceError : public Error {
+  using Error::Error;
+};
 /// An axis, position or id outside its range.
-class IndexError : public Error { using Error::Error; };
+class IndexError : public Error {
+  using Error::Error;
+};
 /// An option with an impossible value, or options that contradict each other.
-class ConfigError : public Error { using Error::Error; };
+class ConfigError : public Error {
+  using Error::Error;
+};
 /// A gradient that cannot be computed as asked.
-class AutogradError : public Error { using Error::Error; };
+class AutogradError : public Error {
+  using Error::Error;
+};
 /// Writing through overlapping memory.
-class AliasError : public Error { using Error::Error; };
+class AliasError : public Error {
+  using Error::Error;
+};
 /// A call that the object's present state does not allow.
-class StateError : public Error { using Error::Error; };
+class StateError : public Error {
+  using Error::Error;
+};
 /// Training or input data that cannot be read or used.
-class DataError : public Error { using Error::Error; };
+class DataError : public Error {
+  using Error::Error;
+};
 /// A weight or checkpoint file that is damaged, hostile or does not fit the model.
-class CheckpointError : public Error { using Error::Error; };
+class CheckpointError : public Error {
+  using Error::Error;
+};
 /// A value that became NaN or infinite.
-class NumericError : public Error { using Error::Error; };
+class NumericError : public Error {
+  using Error::Error;
+};
 /// Memory that could not be had; the call can be repeated after freeing some.
-class OutOfMemory : public Error { using Error::Error; };
+class OutOfMemory : public Error {
+  using Error::Error;
+};
 /// The operating system refused to read or write.
-class IoError : public Error { using Error::Error; };
+class IoError : public Error {
+  using Error::Error;
+};
 /// A broken invariant inside heed: a bug of ours.
-class InternalError : public Error { using Error::Error; };
+class InternalError : public Error {
+  using Error::Error;
+};
 
 /// Joins its arguments, each printed with operator<<, into one string.
 template <class... Parts>
 std::string concat(const Parts&... parts) {
   std::ostringstream out;
-  (out << ... << parts);
+  static_cast<void>((out << ... << parts));
   return out.str();
 }
 
@@ -58,9 +86,10 @@ namespace detail {
 }  // namespace heed
 
 /// Throws ErrorType with the joined parts unless condition holds.
-#define HEED_CHECK(condition, ErrorType, ...)                                                   \
-  do {                                                                                          \
-    if (!(condition)) [[unlikely]] throw ::heed::ErrorType(::heed::concat(__VA_ARGS__));        \
+#define HEED_CHECK(condition, ErrorType, ...)               \
+  do {                                                      \
+    if (!(condition)) [[unlikely]]                          \
+      throw ::heed::ErrorType(::heed::concat(__VA_ARGS__)); \
   } while (false)
 
 /// Throws InternalError with file and line unless condition holds.

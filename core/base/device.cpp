@@ -1,9 +1,8 @@
-#include <heed/core/base/device.h>
-
 #include <charconv>
 #include <ostream>
 
 #include <heed/core/base/check.h>
+#include <heed/core/base/device.h>
 
 namespace heed {
 
@@ -20,9 +19,7 @@ Device parse_device(std::string_view text) {
   throw ConfigError(concat("unknown device '", text, "'; expected cpu, cuda or cuda:N"));
 }
 
-std::string to_string(Device device) {
-  return device.is_cpu() ? "cpu" : concat("cuda:", device.index);
-}
+std::string to_string(Device device) { return device.is_cpu() ? "cpu" : concat("cuda:", device.index); }
 
 std::ostream& operator<<(std::ostream& out, Device device) { return out << to_string(device); }
 

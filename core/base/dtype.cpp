@@ -1,8 +1,8 @@
-#include <heed/core/base/dtype.h>
-
 #include <array>
 #include <ostream>
 #include <utility>
+
+#include <heed/core/base/dtype.h>
 
 namespace heed {
 namespace {

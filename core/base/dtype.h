@@ -18,11 +18,15 @@ enum class DType : uint8_t { f32, bf16, f64, i64, i32, boolean };
 constexpr int64_t size_of(DType dtype) {
   switch (dtype) {
     case DType::f64:
-    case DType::i64: return 8;
+    case DType::i64:
+      return 8;
     case DType::f32:
-    case DType::i32: return 4;
-    case DType::bf16: return 2;
-    case DType::boolean: return 1;
+    case DType::i32:
+      return 4;
+    case DType::bf16:
+      return 2;
+    case DType::boolean:
+      return 1;
   }
   return 0;
 }
@@ -40,11 +44,16 @@ DType parse_dtype(std::string_view text);
 
 template <class T>
 constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<T, float>) return DType::f32;
-  else if constexpr (std::is_same_v<T, bfloat16>) return DType::bf16;
-  else if constexpr (std::is_same_v<T, double>) return DType::f64;
-  else if constexpr (std::is_same_v<T, int64_t>) return DType::i64;
-  else if constexpr (std::is_same_v<T, int32_t>) return DType::i32;
+  if constexpr (std::is_same_v<T, float>)
+    return DType::f32;
+  else if constexpr (std::is_same_v<T, bfloat16>)
+    return DType::bf16;
+  else if constexpr (std::is_same_v<T, double>)
+    return DType::f64;
+  else if constexpr (std::is_same_v<T, int64_t>)
+    return DType::i64;
+  else if constexpr (std::is_same_v<T, int32_t>)
+    return DType::i32;
   else {
     static_assert(std::is_same_v<T, bool>, "not an element type of heed");
     return DType::boolean;
@@ -59,10 +68,15 @@ using accumulator_t = std::conditional_t<std::is_same_v<T, double>, double, floa
 template <class F>
 decltype(auto) visit_floating(DType dtype, const char* operation, F&& f) {
   switch (dtype) {
-    case DType::f32: return f.template operator()<float>();
-    case DType::bf16: return f.template operator()<bfloat16>();
-    case DType::f64: return f.template operator()<double>();
-    default: throw DTypeError(concat(operation, ": needs a floating-point tensor (f32, bf16 or f64), got ", name(dtype)));
+    case DType::f32:
+      return f.template operator()<float>();
+    case DType::bf16:
+      return f.template operator()<bfloat16>();
+    case DType::f64:
+      return f.template operator()<double>();
+    default:
+      throw DTypeError(
+          concat(operation, ": needs a floating-point tensor (f32, bf16 or f64), got ", name(dtype)));
   }
 }
 
@@ -70,12 +84,18 @@ decltype(auto) visit_floating(DType dtype, const char* operation, F&& f) {
 template <class F>
 decltype(auto) visit_dtype(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::f32: return f.template operator()<float>();
-    case DType::bf16: return f.template operator()<bfloat16>();
-    case DType::f64: return f.template operator()<double>();
-    case DType::i64: return f.template operator()<int64_t>();
-    case DType::i32: return f.template operator()<int32_t>();
-    case DType::boolean: return f.template operator()<bool>();
+    case DType::f32:
+      return f.template operator()<float>();
+    case DType::bf16:
+      return f.template operator()<bfloat16>();
+    case DType::f64:
+      return f.template operator()<double>();
+    case DType::i64:
+      return f.template operator()<int64_t>();
+    case DType::i32:
+      return f.template operator()<int32_t>();
+    case DType::boolean:
+      return f.template operator()<bool>();
   }
   throw InternalError("visit_dtype: corrupt dtype");
 }

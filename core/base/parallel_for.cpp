@@ -1,21 +1,242 @@
-#include <heed/core/base/parallel_for.h>
-
 #include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include <heed/core/base/check.h>
+#include <heed/core/base/parallel_for.h>
 
 namespace heed {
+namespace {
 
-int thread_count() { return 1; }
+constexpr int kMaxThreads = 1024;
+constexpr std::chrono::microseconds kSpin{20};  // a wake-up from sleep costs about as much
+
+thread_local bool inside_parallel_for = false;
+
+void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Returns when `word` is no longer `old`: spins for a while, then sleeps.
+void wait_while(const std::atomic<uint32_t>& word, uint32_t old) {
+  const auto end = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 16; ++i) {
+      if (word.load(std::memory_order_acquire) != old) return;
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  word.wait(old, std::memory_order_acquire);
+}
+
+int64_t chunk_end(int64_t begin, int64_t grain, int64_t count) {
+  return count - begin < grain ? count : begin + grain;
+}
+
+int default_thread_count() {
+  if (const char* text = std::getenv("HEED_NUM_THREADS"); text != nullptr && *text != '\0') {
+    int threads = 0;
+    const char* end = text + std::strlen(text);
+    const auto [stop, error] = std::from_chars(text, end, threads);
+    HEED_CHECK(error == std::errc() && stop == end && threads >= 1 && threads <= kMaxThreads, ConfigError,
+               "HEED_NUM_THREADS is '", text, "'; expected a whole number, 1 to ", kMaxThreads);
+    return threads;
+  }
+  int cores = static_cast<int>(std::thread::hardware_concurrency());
+#ifdef __linux__
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = CPU_COUNT(&allowed);
+#endif
+  return std::clamp(cores, 1, kMaxThreads);
+}
+
+/// A job is a number of chunks that its caller and the workers claim one by one. Whoever claims a chunk may
+/// read the job's fields: the job cannot end, nor the next begin, before that chunk is done.
+class Pool {
+ public:
+  explicit Pool(int threads) : threads_(threads) {}
+
+  int threads() {
+    int threads = threads_.load(std::memory_order_relaxed);
+    if (threads != 0) return threads;
+    const int initial = default_thread_count();
+    return threads_.compare_exchange_strong(threads, initial) ? initial : threads;
+  }
+
+  int known_threads() const { return threads_.load(); }  // 0: not asked for yet
+
+  void resize(int threads) {
+    const std::lock_guard<std::mutex> lock(callers);
+    threads_.store(threads);
+    wake(static_cast<int>(workers_.size()));  // those that are too many see it and leave
+    while (static_cast<int>(workers_.size()) > threads - 1) {
+      workers_.back().join();
+      workers_.pop_back();
+    }
+  }
+
+  void run(int64_t count, int64_t grain, int64_t chunks, detail::RangeFunction function, void* context) {
+    const std::lock_guard<std::mutex> lock(callers);
+    start_workers();
+    function_ = function;
+    context_ = context;
+    count_ = count;
+    grain_ = grain;
+    chunks_ = chunks;
+    failed_.store(false, std::memory_order_relaxed);
+    done_.store(0, std::memory_order_relaxed);
+    finished_.store(0, std::memory_order_relaxed);
+    unclaimed_.store(chunks, std::memory_order_release);
+    wake(static_cast<int>(std::min<int64_t>(chunks - 1, static_cast<int64_t>(workers_.size()))));
+    inside_parallel_for = true;
+    const bool last = work();
+    inside_parallel_for = false;
+    if (!last) wait_while(finished_, 0);
+    if (failed_.load(std::memory_order_relaxed)) std::rethrow_exception(std::exchange(exception_, nullptr));
+  }
+
+  std::mutex callers;  // held while a job runs
+
+ private:
+  void start_workers() {
+    const int wanted = threads() - 1;
+    if (static_cast<int>(workers_.size()) >= wanted) return;
+    workers_.reserve(static_cast<size_t>(wanted));
+    // Signals are for the threads of the program, but profilers time ours too.
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    sigdelset(&blocked, SIGPROF);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    try {
+      while (static_cast<int>(workers_.size()) < wanted) {
+        const int index = static_cast<int>(workers_.size()) + 1;
+        workers_.emplace_back([this, index, seen = epoch_.load()] { serve(index, seen); });
+      }
+    } catch (const std::system_error&) {  // the system gives us no more: go on with those we have
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  void wake(int workers) {
+    epoch_.fetch_add(1);
+    if (workers >= static_cast<int>(workers_.size())) return epoch_.notify_all();
+    for (int i = 0; i < workers; ++i) epoch_.notify_one();
+  }
+
+  void serve(int index, uint32_t seen) {
+#ifdef __linux__
+    pthread_setname_np(pthread_self(), ("heed-" + std::to_string(index)).c_str());
+#endif
+    inside_parallel_for = true;
+    for (;;) {
+      wait_while(epoch_, seen);
+      seen = epoch_.load(std::memory_order_acquire);
+      if (index >= threads_.load()) return;
+      if (work()) {
+        finished_.store(1);  // ordered before the look for sleepers, as above
+        finished_.notify_one();
+      }
+    }
+  }
+
+  /// Claims and runs chunks until none is left; whether this thread ended the job's last one.
+  bool work() {
+    int64_t mine = 0, chunks = 0;
+    while (unclaimed_.load(std::memory_order_relaxed) > 0) {
+      const int64_t left = unclaimed_.fetch_sub(1, std::memory_order_acq_rel);
+      if (left <= 0) break;
+      chunks = chunks_;
+      ++mine;
+      if (!failed_.load(std::memory_order_relaxed)) run_chunk(chunks - left);
+    }
+    return mine > 0 && done_.fetch_add(mine, std::memory_order_acq_rel) + mine == chunks;
+  }
+
+  void run_chunk(int64_t chunk) {
+    const int64_t begin = chunk * grain_;
+    try {
+      function_(context_, begin, chunk_end(begin, grain_, count_));
+    } catch (...) {
+      if (!failed_.exchange(true)) exception_ = std::current_exception();
+    }
+  }
+
+  std::atomic<int> threads_;  // 0: not yet known
+  std::vector<std::thread> workers_;
+  detail::RangeFunction function_ = nullptr;
+  void* context_ = nullptr;
+  int64_t count_ = 0, grain_ = 1, chunks_ = 0;
+  std::exception_ptr exception_;
+  alignas(64) std::atomic<uint32_t> epoch_{0};     // moves with each job; sleeping workers wait on it
+  alignas(64) std::atomic<int64_t> unclaimed_{0};  // chunks nobody has claimed yet; below 0 means none too
+  std::atomic<bool> failed_{false};
+  alignas(64) std::atomic<int64_t> done_{0};
+  std::atomic<uint32_t> finished_{0};  // 1 once a worker, not the caller, has ended the last chunk
+};
+
+std::atomic<Pool*> current_pool{nullptr};
+
+// A job that is running when another thread forks ends first. A child has none of our threads, so it begins
+// with a new pool; the old one, whose threads cannot be joined, is left alone.
+void before_fork() {
+  if (!inside_parallel_for) current_pool.load()->callers.lock();
+}
+void after_fork_in_parent() {
+  if (!inside_parallel_for) current_pool.load()->callers.unlock();
+}
+void after_fork_in_child() { current_pool.store(new Pool(current_pool.load()->known_threads())); }
+
+/// Never destroyed, so that threads and static objects may outlive main.
+Pool& pool() {
+  static const bool created = [] {
+    current_pool.store(new Pool(0));
+    return pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
+  }();
+  static_cast<void>(created);
+  return *current_pool.load(std::memory_order_acquire);
+}
+
+}  // namespace
+
+int thread_count() { return pool().threads(); }
 
 void set_thread_count(int threads) {
-  HEED_CHECK(threads >= 1 && threads <= 1024, ConfigError, "set_thread_count: ", threads, " is not in 1 to 1024");
+  HEED_CHECK(threads >= 1 && threads <= kMaxThreads, ConfigError, "set_thread_count: ", threads,
+             " is not in 1 to ", kMaxThreads);
+  HEED_CHECK(!inside_parallel_for, StateError, "set_thread_count: called from inside a parallel_for");
+  pool().resize(threads);
 }
 
 namespace detail {
 
 void parallel_for(int64_t count, int64_t grain, RangeFunction function, void* context) {
-  for (int64_t begin = 0; begin < count; begin += grain) function(context, begin, std::min(begin + grain, count));
+  if (count <= 0) return;
+  HEED_ASSERT(grain >= 1, "parallel_for: grain is ", grain);
+  const int64_t chunks = (count - 1) / grain + 1;
+  if (chunks > 1 && !inside_parallel_for) {
+    if (Pool& pool = heed::pool(); pool.threads() > 1)
+      return pool.run(count, grain, chunks, function, context);
+  }
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    function(context, chunk * grain, chunk_end(chunk * grain, grain, count));
+  }
 }
 
 }  // namespace detail

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <heed/core/base/dtype.h>
+#include <heed/core/base/strided.h>
 #include <heed/core/io/atomic_file.h>
 #include <heed/core/io/file.h>
 #include <heed/core/io/sha256.h>
@@ -50,7 +51,6 @@ inline constexpr size_t kMaxMetadataBytes = 1 << 20;
 inline constexpr size_t kMaxMetadataEntries = 10'000;
 inline constexpr size_t kMaxTensors = 1'000'000;
 inline constexpr size_t kMaxTensorName = 4096;
-inline constexpr size_t kMaxRank = 8;
 
 struct SafetensorsHeader {
   std::vector<TensorEntry> tensors;             // in the order of their data

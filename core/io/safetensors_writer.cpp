@@ -14,8 +14,9 @@ void check_spec(const TensorSpec& spec, const std::string& path) {
                  detail::is_utf8(spec.name) && spec.name.find('\0') == std::string::npos,
              ConfigError, "cannot save '", path, "': ", quoted(spec.name),
              " cannot name a tensor (1 to 4096 bytes of UTF-8 without NUL, and not __metadata__)");
-  HEED_CHECK(spec.shape.size() <= kMaxRank, ShapeError, "cannot save '", path, "': tensor ",
-             quoted(spec.name), " has ", spec.shape.size(), " dimensions, more than ", kMaxRank);
+  HEED_CHECK(spec.shape.size() <= static_cast<size_t>(kMaxRank), ShapeError, "cannot save '", path,
+             "': tensor ", quoted(spec.name), " has ", spec.shape.size(), " dimensions, more than ",
+             kMaxRank);
   const std::optional<uint64_t> elements = detail::checked_elements(spec.shape);
   HEED_CHECK(elements && detail::checked_product(*elements, static_cast<uint64_t>(size_of(spec.dtype))),
              ShapeError, "cannot save '", path, "': tensor ", quoted(spec.name), " has the impossible shape ",

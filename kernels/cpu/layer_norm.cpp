@@ -1,9 +1,8 @@
-#include <heed/kernels/layer_norm.h>
-
 #include <cmath>
 #include <vector>
 
 #include <heed/core/base/parallel_for.h>
+#include <heed/kernels/layer_norm.h>
 
 namespace heed::cpu {
 namespace {
@@ -64,8 +63,8 @@ void layer_norm_backward(const kernels::LayerNormBackward<T>& args) {
   }
 }
 
-#define HEED_INSTANTIATE(T)                                                   \
-  template void layer_norm_forward<T>(const kernels::LayerNormForward<T>&);   \
+#define HEED_INSTANTIATE(T)                                                 \
+  template void layer_norm_forward<T>(const kernels::LayerNormForward<T>&); \
   template void layer_norm_backward<T>(const kernels::LayerNormBackward<T>&);
 HEED_INSTANTIATE(float)
 HEED_INSTANTIATE(bfloat16)

@@ -1,18 +1,17 @@
-#include <heed/core/base/allocator.h>
-
 #include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include <heed/core/base/allocator.h>
 #include <heed/core/base/check.h>
 
 namespace heed {
 namespace {
 
 struct FakeSource {
-  int64_t live = 0;      // bytes acquired and not released
+  int64_t live = 0;  // bytes acquired and not released
   int64_t limit = 1 << 20;
 
   MemorySource source() {

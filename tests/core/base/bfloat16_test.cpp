@@ -1,20 +1,20 @@
-#include <heed/core/base/bfloat16.h>
-
 #include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
+
+#include <heed/core/base/bfloat16.h>
 
 namespace heed {
 namespace {
 
 TEST(BFloat16, RoundsToNearestEven) {
   EXPECT_EQ(bfloat16(1.0f).bits, 0x3f80);
-  EXPECT_EQ(bfloat16(1.00390625f).bits, 0x3f80);   // half-way, down to even
-  EXPECT_EQ(bfloat16(1.01171875f).bits, 0x3f82);   // half-way, up to even
-  EXPECT_EQ(bfloat16(1.00390637f).bits, 0x3f81);   // just above half-way
+  EXPECT_EQ(bfloat16(1.00390625f).bits, 0x3f80);  // half-way, down to even
+  EXPECT_EQ(bfloat16(1.01171875f).bits, 0x3f82);  // half-way, up to even
+  EXPECT_EQ(bfloat16(1.00390637f).bits, 0x3f81);  // just above half-way
   EXPECT_EQ(bfloat16(-0.0f).bits, 0x8000);
-  EXPECT_EQ(bfloat16(3.4e38f).bits, 0x7f80);       // past the largest: infinity
+  EXPECT_EQ(bfloat16(3.4e38f).bits, 0x7f80);  // past the largest: infinity
 }
 
 TEST(BFloat16, NanStaysNanEvenWithLowPayloadBits) {

@@ -1,8 +1,8 @@
-#include <heed/core/base/philox.h>
-
 #include <set>
 
 #include <gtest/gtest.h>
+
+#include <heed/core/base/philox.h>
 
 namespace heed {
 namespace {
@@ -18,9 +18,10 @@ void expect_words(const Philox4& got, uint32_t a, uint32_t b, uint32_t c, uint32
 TEST(Philox, KnownAnswers) {
   expect_words(philox(0, 0, 0, 0, 0, 0), 0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u);
   const uint32_t ones = 0xffffffffu;
-  expect_words(philox(ones, ones, ones, ones, ones, ones), 0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu);
-  expect_words(philox(0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u, 0xa4093822u, 0x299f31d0u), 0xd16cfe09u,
-               0x94fdccebu, 0x5001e420u, 0x24126ea1u);
+  expect_words(philox(ones, ones, ones, ones, ones, ones), 0x408f276du, 0x41c83b0eu, 0xa20bc7c6u,
+               0x6d5451fdu);
+  expect_words(philox(0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u, 0xa4093822u, 0x299f31d0u),
+               0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u);
 }
 
 TEST(Dropout, RateIsRoundedToSixteenBits) {

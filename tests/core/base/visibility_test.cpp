@@ -1,6 +1,6 @@
-#include <heed/core/base/visibility.h>
-
 #include <gtest/gtest.h>
+
+#include <heed/core/base/visibility.h>
 
 namespace heed {
 namespace {

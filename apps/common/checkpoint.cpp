@@ -1,0 +1,206 @@
+#include "apps/common/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include <heed/core/autograd.h>
+#include <heed/core/io/safetensors.h>
+#include <heed/core/serialize.h>
+
+#include "apps/common/option_values.h"
+
+namespace heed::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFormatKey = "heed.checkpoint";
+constexpr int64_t kFormatVersion = 1;
+constexpr const char* kPrefix = "checkpoint-";
+constexpr const char* kSuffix = ".safetensors";
+constexpr size_t kKept = 2;
+
+// Checkpoints of a folder, the newest first.
+std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& directory) {
+  std::vector<std::pair<int64_t, fs::path>> result;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+    const std::string file = entry.path().filename().string();
+    const std::string_view prefix = kPrefix, suffix = kSuffix;
+    if (file.size() <= prefix.size() + suffix.size() || file.compare(0, prefix.size(), prefix) != 0 ||
+        file.compare(file.size() - suffix.size(), suffix.size(), suffix) != 0)
+      continue;
+    const char* begin = file.data() + prefix.size();
+    const char* end = file.data() + file.size() - suffix.size();
+    int64_t step = 0;
+    const auto parsed = std::from_chars(begin, end, step);
+    if (parsed.ec == std::errc() && parsed.ptr == end) result.emplace_back(step, entry.path());
+  }
+  std::sort(result.rbegin(), result.rend());
+  return result;
+}
+
+NamedTensors all_tensors(nn::Module& model, const optim::Optimizer& optimizer) {
+  NamedTensors tensors;
+  for (const Parameter& parameter : model.parameters())
+    tensors.emplace_back("model." + parameter.name, parameter.tensor);
+  for (const auto& entry : optimizer.state()) tensors.emplace_back("optimizer." + entry.first, entry.second);
+  return tensors;
+}
+
+std::map<std::string, std::string> to_metadata(const TrainingState& s) {
+  return {{kFormatKey, std::to_string(kFormatVersion)},
+          {"step", std::to_string(s.step)},
+          {"epoch", std::to_string(s.epoch)},
+          {"position", std::to_string(s.position)},
+          {"seed", std::to_string(s.seed)},
+          {"offset", std::to_string(s.offset)},
+          {"loss_sum", format_number(s.loss_sum)},
+          {"tokens", std::to_string(s.tokens)},
+          {"norm_sum", format_number(s.norm_sum)},
+          {"batches", std::to_string(s.batches)},
+          {"settings", s.settings},
+          {"data", s.data}};
+}
+
+class MetadataReader {
+ public:
+  MetadataReader(const std::map<std::string, std::string>& metadata, const std::string& file)
+      : metadata_(metadata), file_(file) {}
+
+  const std::string& text(const char* key) const {
+    const auto found = metadata_.find(key);
+    HEED_CHECK(found != metadata_.end(), CheckpointError, file_, ": the entry '", key, "' is missing");
+    return found->second;
+  }
+  int64_t integer(const char* key) const {
+    const std::optional<int64_t> value = parse_integer(text(key));
+    HEED_CHECK(value && *value >= 0, CheckpointError, file_, ": '", key, "' is '", text(key),
+               "', no whole number");
+    return *value;
+  }
+  double number(const char* key) const {
+    const std::optional<double> value = parse_number(text(key));
+    HEED_CHECK(value, CheckpointError, file_, ": '", key, "' is '", text(key), "', no number");
+    return *value;
+  }
+
+ private:
+  const std::map<std::string, std::string>& metadata_;
+  const std::string& file_;
+};
+
+TrainingState from_metadata(const std::map<std::string, std::string>& metadata, const std::string& file) {
+  const MetadataReader read(metadata, file);
+  return {.step = read.integer("step"),
+          .epoch = read.integer("epoch"),
+          .position = read.integer("position"),
+          .seed = static_cast<uint64_t>(read.integer("seed")),
+          .offset = static_cast<uint64_t>(read.integer("offset")),
+          .loss_sum = read.number("loss_sum"),
+          .tokens = read.integer("tokens"),
+          .norm_sum = read.number("norm_sum"),
+          .batches = read.integer("batches"),
+          .settings = read.text("settings"),
+          .data = read.text("data")};
+}
+
+std::set<std::string> lines_of(const std::string& text) {
+  std::set<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.insert(line);
+  return lines;
+}
+
+// The settings that differ: "batch-size = 32 (now batch-size = 64)" a line.
+std::string differences(const std::string& saved, const std::string& now) {
+  const std::set<std::string> before = lines_of(saved), after = lines_of(now);
+  std::string text;
+  for (const std::string& line : before)
+    if (!after.count(line)) text += concat("\n  saved: ", line);
+  for (const std::string& line : after)
+    if (!before.count(line)) text += concat("\n  now:   ", line);
+  return text;
+}
+
+struct Loaded {
+  NamedTensors tensors;
+  TrainingState state;
+};
+
+Loaded read_checkpoint(const std::string& file) {
+  const SafetensorsReader reader(file);
+  read_format_version(reader.header(), kFormatKey, kFormatVersion, kFormatVersion, file);
+  return {load_tensors(file), from_metadata(reader.header().metadata, file)};
+}
+
+// Parameters and optimizer state of a checkpoint, after everything has been checked.
+void restore(const Loaded& loaded, const std::string& file, nn::Module& model, optim::Optimizer& optimizer) {
+  std::vector<std::pair<Tensor, Tensor>> values;
+  NamedTensors optimizer_state;
+  const std::string prefix = "optimizer.";
+  for (const auto& entry : loaded.tensors)
+    if (entry.first.compare(0, prefix.size(), prefix) == 0)
+      optimizer_state.emplace_back(entry.first.substr(prefix.size()), entry.second);
+  for (const Parameter& parameter : model.parameters()) {
+    const auto found = std::find_if(loaded.tensors.begin(), loaded.tensors.end(), [&](const auto& entry) {
+      return entry.first == "model." + parameter.name;
+    });
+    HEED_CHECK(found != loaded.tensors.end(), CheckpointError, file, ": the parameter '", parameter.name,
+               "' is missing");
+    HEED_CHECK(found->second.shape() == parameter.tensor.shape() &&
+                   found->second.dtype() == parameter.tensor.dtype(),
+               CheckpointError, file, ": '", parameter.name, "' is ", found->second.dtype(), " ",
+               found->second.shape(), ", the model's is ", parameter.tensor.dtype(), " ",
+               parameter.tensor.shape());
+    values.emplace_back(parameter.tensor, found->second);
+  }
+  optimizer.load_state(optimizer_state);
+  const NoGrad no_grad;
+  for (const auto& value : values) value.first.copy_(value.second);
+}
+
+}  // namespace
+
+void save_checkpoint(const fs::path& directory, nn::Module& model, const optim::Optimizer& optimizer,
+                     const TrainingState& state) {
+  const fs::path file = directory / concat(kPrefix, state.step, kSuffix);
+  save_tensors(file, all_tensors(model, optimizer), to_metadata(state));
+  const auto all = list_checkpoints(directory);
+  for (size_t i = kKept; i < all.size(); ++i) fs::remove(all[i].second);
+}
+
+bool has_checkpoint(const fs::path& directory) { return !list_checkpoints(directory).empty(); }
+
+void remove_checkpoints(const fs::path& directory) {
+  for (const auto& entry : list_checkpoints(directory)) fs::remove(entry.second);
+}
+
+TrainingState load_checkpoint(const fs::path& directory, nn::Module& model, optim::Optimizer& optimizer,
+                              const std::string& settings, const std::string& data) {
+  const auto all = list_checkpoints(directory);
+  HEED_CHECK(!all.empty(), CheckpointError, directory.string(), ": there is no checkpoint to resume from");
+  for (const auto& entry : all) {
+    const std::string file = entry.second.string();
+    Loaded loaded;
+    try {
+      loaded = read_checkpoint(file);
+    } catch (const Error& error) {
+      std::fprintf(stderr, "heed: passing over a damaged checkpoint: %s\n", error.what());
+      continue;
+    }
+    HEED_CHECK(loaded.state.settings == settings, CheckpointError, file,
+               ": was made with other settings:", differences(loaded.state.settings, settings));
+    HEED_CHECK(loaded.state.data == data, CheckpointError, file, ": the training data have changed since (",
+               loaded.state.data, ", now ", data, ")");
+    restore(loaded, file, model, optimizer);
+    return loaded.state;
+  }
+  throw CheckpointError(concat(directory.string(), ": none of the ", all.size(), " checkpoints is sound"));
+}
+
+}  // namespace heed::apps

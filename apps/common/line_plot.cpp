@@ -1,0 +1,215 @@
+// Line plots and bar charts.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include <heed/core/base/check.h>
+
+#include "apps/common/gnuplot.h"
+#include "apps/common/text.h"
+
+namespace heed::apps {
+
+namespace {
+
+constexpr double kText = GnuplotFigure::kText, kTitle = GnuplotFigure::kTitle;
+
+// Eight colours that stay apart for colour-blind eyes (Okabe and Ito, 2008), the yellow and the black
+// softened.
+constexpr const char* kLineColors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                       "#e69f00", "#56b4e9", "#505050", "#b8a900"};
+
+void add_axes(GnuplotFigure& figure) {
+  figure.add("set border 3 linecolor rgb '#808080'");
+  figure.add("set tics nomirror out scale 0.6 textcolor rgb '#404040'");
+  figure.add("set grid back linetype 1 linecolor rgb '#e0e0e0' linewidth 0.7");
+}
+
+void add_title(GnuplotFigure& figure, const std::string& title, double width, double center) {
+  figure.add_label(shorten(title, static_cast<int>(width / (kTitle * 0.68))), center, 22, "center", kTitle);
+}
+
+constexpr int kLongestLegend = 28, kLongestName = 56;
+
+double legend_width(const LinePlot& plot) {
+  double widest = 0;
+  for (const Line& line : plot.lines) {
+    if (!line.name.empty())
+      widest = std::max(widest, text_width(shorten(line.name, kLongestLegend), kText) + 50);
+  }
+  return widest;
+}
+
+bool is_shown(const LinePlot& plot, double x, double y) {
+  return std::isfinite(x) && std::isfinite(y) && (!plot.log_x || x > 0) && (!plot.log_y || y > 0);
+}
+
+// The points of a line as a block of data; where some are not shown the line has a gap.
+std::string points_of(const LinePlot& plot, const Line& line, size_t& count) {
+  std::string out;
+  count = 0;
+  bool gap = false;
+  for (size_t i = 0; i < line.x.size(); ++i) {
+    if (!is_shown(plot, line.x[i], line.y[i])) {
+      gap = count > 0;
+      continue;
+    }
+    // One blank line interrupts a line; two would end the block.
+    out += fmt::format("{}{} {}\n", gap ? "\n" : "", line.x[i], line.y[i]);
+    gap = false;
+    ++count;
+  }
+  return out;
+}
+
+// From the first to the last x; the y with a little room above and below, but not across 0.
+void add_ranges(GnuplotFigure& figure, const LinePlot& plot) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity(), kRoom = 0.04;
+  double x_low = kInfinity, x_high = -kInfinity, y_low = kInfinity, y_high = -kInfinity;
+  for (const Line& line : plot.lines) {
+    for (size_t i = 0; i < line.x.size(); ++i) {
+      if (!is_shown(plot, line.x[i], line.y[i])) continue;
+      x_low = std::min(x_low, line.x[i]);
+      x_high = std::max(x_high, line.x[i]);
+      y_low = std::min(y_low, line.y[i]);
+      y_high = std::max(y_high, line.y[i]);
+    }
+  }
+  const auto widen = [](double low, double high, bool logarithmic, double part) {
+    if (logarithmic) {
+      const double factor = low < high ? std::pow(high / low, part) : 2;
+      return std::pair(low / factor, high * factor);
+    }
+    const double room = low < high ? part * (high - low) : 1;
+    return std::pair(low >= 0 ? std::max(low - room, 0.0) : low - room,
+                     high <= 0 && low < high ? std::min(high + room, 0.0) : high + room);
+  };
+  const std::pair<double, double> x = widen(x_low, x_high, plot.log_x, 0),
+                                  y = widen(y_low, y_high, plot.log_y, kRoom);
+  figure.add(fmt::format("set xrange [{}:{}]; set yrange [{}:{}]", x.first, x.second, y.first, y.second));
+}
+
+std::string plot_command(GnuplotFigure& figure, const LinePlot& plot) {
+  constexpr size_t kMarkedPoints = 30;
+  std::string command;
+  for (size_t i = 0; i < plot.lines.size(); ++i) {
+    const Line& line = plot.lines[i];
+    size_t count = 0;
+    const std::string points = points_of(plot, line, count);
+    if (count == 0) continue;
+    const bool marked = count <= kMarkedPoints;
+    command += fmt::format(
+        "{} {} index {} using 1:2 with {} linecolor rgb '{}' linewidth 2 {} {}",
+        command.empty() ? "plot" : ",", GnuplotFigure::kData, figure.add_data(points),
+        marked ? "linespoints" : "lines", kLineColors[i % std::size(kLineColors)],
+        marked ? "pointtype 7 pointsize 0.45" : "",
+        line.name.empty() ? "notitle"
+                          : "title " + gnuplot_string(shorten(line.name, kLongestLegend)) + " noenhanced");
+  }
+  return command;
+}
+
+// The ends of the value axis and where on it a value lies, from 0 to 1.
+struct BarScale {
+  bool logarithmic;
+  double low, high;
+
+  explicit BarScale(const BarChart& chart) : logarithmic(chart.log_scale) {
+    low = std::numeric_limits<double>::infinity();
+    high = -low;
+    for (const double value : chart.values) {
+      if (!shows(value)) continue;
+      low = std::min(low, value);
+      high = std::max(high, value);
+    }
+    if (low > high) low = high = logarithmic ? 1 : 0;
+    if (logarithmic) {
+      low = std::pow(10, std::floor(std::log10(low) - 0.05));
+      high *= 1.2;
+      return;
+    }
+    low = std::min(low, 0.0);
+    high = std::max(high, 0.0);
+    const double margin = high > low ? 0.02 * (high - low) : 1;
+    high += margin;
+    if (low < 0) low -= margin;
+  }
+
+  bool shows(double value) const { return std::isfinite(value) && (!logarithmic || value > 0); }
+  double start() const { return logarithmic ? low : 0; }
+  double part(double value) const {
+    const auto place = [&](double v) { return logarithmic ? std::log10(v) : v; };
+    return (place(value) - place(low)) / (place(high) - place(low));
+  }
+};
+
+}  // namespace
+
+Figure save_figure(const LinePlot& plot, const std::filesystem::path& stem) {
+  constexpr double kWidth = 600, kHeight = 320, kLeft = 84, kTop = 46,
+                   kBottom = 64;  // of the area of the plot
+  for (const Line& line : plot.lines) {
+    HEED_CHECK(line.x.size() == line.y.size(), ShapeError, "line plot: the line '", printable(line.name),
+               "' has ", line.x.size(), " x and ", line.y.size(), " y values");
+  }
+  const double legend = legend_width(plot), width = kLeft + kWidth + std::max(legend + 12, 26.0);
+  GnuplotFigure figure(static_cast<int>(width), static_cast<int>(kTop + kHeight + kBottom));
+  add_axes(figure);
+  add_title(figure, plot.title, width, kLeft + kWidth / 2);
+  figure.set_margins(kLeft, kTop, kWidth, kHeight);
+  figure.add_label(plot.x_axis, kLeft + kWidth / 2, kTop + kHeight + kBottom - 18, "center");
+  figure.add_label(plot.y_axis, 18, kTop + kHeight / 2, "center rotate by 90");
+  figure.add(fmt::format(
+      "set key at {}, {} left top Left reverse samplen 2 spacing 1.4 noenhanced textcolor rgb '#262626'",
+      figure.x(kLeft + kWidth + 6), figure.y(kTop - 4)));
+  const std::string command = plot_command(figure, plot);
+  if (command.empty()) {
+    figure.add("set xrange [0:1]; set yrange [0:1]\nplot NaN notitle");
+    return figure.save(stem);
+  }
+  add_ranges(figure, plot);
+  if (plot.log_x) figure.add("set logscale x; set format x '%g'");
+  if (plot.log_y) figure.add("set logscale y; set format y '%g'");
+  figure.add(command);
+  return figure.save(stem);
+}
+
+Figure save_figure(const BarChart& chart, const std::filesystem::path& stem) {
+  constexpr double kWidth = 460, kRow = 24, kTop = 46, kBottom = 62, kRight = 84;
+  HEED_CHECK(!chart.names.empty() && chart.names.size() == chart.values.size(), ShapeError,
+             "bar chart: ", chart.names.size(), " names for ", chart.values.size(),
+             " values; expected as many, at least one");
+  double names = 0;
+  for (const std::string& name : chart.names) {
+    names = std::max(names, text_width(shorten(name, kLongestName), kText));
+  }
+  const BarScale scale(chart);
+  const double left = names + 24, rows = static_cast<double>(chart.names.size()), height = kRow * rows;
+  GnuplotFigure figure(static_cast<int>(left + kWidth + kRight), static_cast<int>(kTop + height + kBottom));
+  add_axes(figure);
+  add_title(figure, chart.title, left + kWidth + kRight, left + kWidth / 2);
+  figure.set_margins(left, kTop, kWidth, height);
+  figure.add("unset key; unset ytics; set grid noytics");
+  if (chart.log_scale) figure.add("set logscale x; set format x '%g'");
+  figure.add(fmt::format("set xrange [{}:{}]; set yrange [{}:-0.5]", scale.low, scale.high, rows - 0.5));
+  figure.add_label(chart.value_axis, left + kWidth / 2, kTop + height + kBottom - 17, "center");
+  std::string bars;
+  for (size_t i = 0; i < chart.names.size(); ++i) {
+    const double row = static_cast<double>(i), y = kTop + (row + 0.5) * kRow, value = chart.values[i];
+    const double end = scale.shows(value) ? value : scale.start();
+    const double from = std::min(scale.start(), end), to = std::max(scale.start(), end);
+    figure.add_label(shorten(chart.names[i], kLongestName), left - 8, y, "right");
+    figure.add_label(fmt::format("{:.4g}", value), left + kWidth * scale.part(to) + 6, y, "left",
+                     GnuplotFigure::kSmall);
+    // x, y and the four edges of the bar
+    bars += fmt::format("{} {} {} {} {} {}\n", to, row, from, to, row - 0.36, row + 0.36);
+  }
+  figure.add(fmt::format(
+      "plot {} index {} using 1:2:3:4:5:6 with boxxyerror fillcolor rgb '#3b7fb6' fillstyle solid noborder",
+      GnuplotFigure::kData, figure.add_data(bars)));
+  return figure.save(stem);
+}
+
+}  // namespace heed::apps

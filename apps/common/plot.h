@@ -1,0 +1,86 @@
+// Figures as SVG and PNG, drawn by gnuplot: heatmaps, grids of them, line plots and bar charts.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/common/colormap.h"
+
+namespace heed::apps {
+
+/// Numbers in rows, row-major.
+struct Matrix {
+  int64_t rows = 0, cols = 0;
+  std::vector<float> values;
+
+  float at(int64_t row, int64_t col) const { return values[static_cast<size_t>(row * cols + col)]; }
+};
+
+/// A matrix as coloured cells, row 0 on top. Labels are any text: nothing in them is interpreted, control
+/// characters are shown as \n or \xNN, and long ones are shortened. NaN cells are grey.
+struct Heatmap {
+  std::string title;
+  Matrix values;
+  std::vector<std::string> row_labels,
+      column_labels;  ///< a text for each row and column; empty: their numbers
+  std::string row_axis = "Query", column_axis = "Key";
+  std::string color_label = "Attention weight";
+  ColorMap colors = ColorMap::blues;
+  std::optional<std::pair<double, double>>
+      range;           ///< ends of the colour scale; by default those of the values
+  int decimals = 0;    ///< 2 or 3 writes each value into its cell
+  bool square = true;  ///< cells as high as wide, unless there are more than 64 in a row
+};
+
+/// The heatmap's range, else the ends of its finite values, never equal.
+std::pair<double, double> color_scale(const Heatmap& heatmap);
+
+/// Heatmaps beside and below each other.
+struct HeatmapGrid {
+  std::string title;
+  int columns = 3;
+  std::vector<Heatmap> panels;
+  bool shared_scale =
+      false;  ///< one colour scale and one bar (the first panel's); axes named at the edges only
+};
+
+/// One line of a LinePlot; a NaN interrupts it.
+struct Line {
+  std::string name;  ///< in the legend; "" stays out of it
+  std::vector<double> x, y;
+};
+
+struct LinePlot {
+  std::string title, x_axis, y_axis;
+  std::vector<Line> lines;
+  bool log_x = false, log_y = false;  ///< a log axis leaves out what is not positive
+};
+
+/// Named horizontal bars, the first on top, each with its value beside it.
+struct BarChart {
+  std::string title, value_axis;
+  std::vector<std::string> names;
+  std::vector<double> values;
+  bool log_scale = false;
+};
+
+/// What has been written.
+struct Figure {
+  bool drawn = false;
+  std::vector<std::filesystem::path> files;  ///< STEM.svg and STEM.png, or STEM.gp and STEM.dat if not drawn
+  std::string message;                       ///< why it is not drawn and what to do
+};
+
+/// Each writes stem.svg and stem.png, making the folder if need be. Where gnuplot is missing or fails, the
+/// data (stem.dat) and the script (stem.gp) stay instead, and the message says so. ShapeError where sizes do
+/// not fit, IoError where files cannot be written.
+Figure save_figure(const Heatmap& heatmap, const std::filesystem::path& stem);
+Figure save_figure(const HeatmapGrid& grid, const std::filesystem::path& stem);
+Figure save_figure(const LinePlot& plot, const std::filesystem::path& stem);
+Figure save_figure(const BarChart& chart, const std::filesystem::path& stem);
+
+}  // namespace heed::apps

@@ -1,0 +1,136 @@
+#include "apps/common/program.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <cxxabi.h>
+#include <exception>
+#include <fcntl.h>
+#include <filesystem>
+#include <ios>
+#include <memory>
+#include <new>
+#include <signal.h>
+#include <typeinfo>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "apps/common/console.h"
+#include "apps/common/option_values.h"
+#include "apps/common/text.h"
+
+namespace heed::apps {
+
+namespace {
+
+volatile sig_atomic_t stop_signal = 0;
+
+extern "C" void on_stop_signal(int signal) {
+  constexpr int kSignalExit = 128;
+  if (stop_signal != 0) ::_exit(kSignalExit + signal);
+  stop_signal = signal;
+  static const char notice[] = "\nheed: stopping in good order; once more stops at once\n";
+  const int saved = errno;
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, notice, sizeof notice - 1);
+  errno = saved;
+}
+
+void set_handler(int signal, void (*handler)(int)) {
+  struct sigaction action = {};
+  action.sa_handler = handler;
+  ::sigemptyset(&action.sa_mask);
+  ::sigaction(signal, &action, nullptr);
+}
+
+// A file opened while descriptor 0, 1 or 2 is closed would take its place and receive the program's output.
+void fill_standard_descriptors() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
+    // The wrong direction on purpose: what is written to a closed output stays an error.
+    [[maybe_unused]] const int opened = ::open("/dev/null", descriptor == 0 ? O_WRONLY : O_RDONLY);
+  }
+}
+
+std::string type_of(const std::exception& error) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(typeid(error).name(), nullptr, nullptr, &status), &std::free);
+  return name ? name.get() : typeid(error).name();
+}
+
+// One line for people; the type and the chain of causes with --debug.
+void print_error(const std::exception& error, bool debug, int depth = 0) {
+  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error);
+  const std::string text =
+      no_memory ? "out of memory: the system refused an allocation" : printable(error.what());
+  fmt::memory_buffer line;
+  const auto out = std::back_inserter(line);
+  if (depth == 0) fmt::format_to(out, "heed: error: {}\n", text);
+  if (debug && depth > 0) fmt::format_to(out, "heed: debug: caused by: {}\n", text);
+  if (debug) fmt::format_to(out, "heed: debug: type: {}\n", type_of(error));
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  if (!debug) return;
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const std::exception& cause) {
+    print_error(cause, debug, depth + 1);
+  } catch (...) {
+  }
+}
+
+template <class... Errors>
+bool is_any(const std::exception& error) {
+  return (dynamic_cast<const Errors*>(&error) || ...);
+}
+
+}  // namespace
+
+ExitCode exit_code(const std::exception& error) {
+  if (is_any<ConfigError>(error)) return ExitCode::usage;
+  if (is_any<DataError>(error)) return ExitCode::data;
+  if (is_any<CheckpointError>(error)) return ExitCode::checkpoint;
+  if (is_any<OutOfMemory, std::bad_alloc>(error)) return ExitCode::memory;
+  if (is_any<NumericError>(error)) return ExitCode::numeric;
+  if (is_any<DeviceError>(error)) return ExitCode::device;
+  if (is_any<IoError, std::filesystem::filesystem_error, std::ios_base::failure>(error)) return ExitCode::io;
+  return ExitCode::internal;
+}
+
+bool stop_requested() { return stop_signal != 0; }
+
+int run_program(int argc, char** argv, const std::function<void(const std::vector<std::string>&)>& f) {
+  fill_standard_descriptors();
+  set_handler(SIGINT, on_stop_signal);
+  set_handler(SIGTERM, on_stop_signal);
+  set_handler(SIGPIPE, SIG_IGN);
+  const char* variable = std::getenv("HEED_DEBUG");
+  bool debug = variable && parse_flag(variable).value_or(false);
+  int code = static_cast<int>(ExitCode::ok);
+  try {
+    std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
+    const auto end = std::find(arguments.begin(), arguments.end(), "--");
+    const auto wanted = std::find(arguments.begin(), end, "--debug");
+    if (wanted != end) {
+      debug = true;
+      arguments.erase(wanted);
+    }
+    f(arguments);
+    errno = 0;
+    const bool flushed = std::fflush(stdout) == 0 && !std::ferror(stdout);
+    // The reason for a failure of long ago is no longer known.
+    HEED_CHECK(flushed, IoError, "cannot write to standard output", errno ? ": " : "",
+               errno ? std::strerror(errno) : "");
+  } catch (const std::exception& error) {
+    print_error(error, debug);
+    code = static_cast<int>(exit_code(error));
+  } catch (...) {
+    std::fputs("heed: error: an exception of an unknown type\n", stderr);
+    code = static_cast<int>(ExitCode::internal);
+  }
+  constexpr int kSignalExit = 128;
+  return stop_signal != 0 ? kSignalExit + stop_signal : code;
+}
+
+}  // namespace heed::apps

@@ -1,0 +1,95 @@
+#include "apps/common/seq2seq.h"
+
+#include <algorithm>
+
+#include <heed/core/ops.h>
+
+namespace heed::apps {
+namespace {
+
+nn::Tokens tokens_of(const std::vector<int64_t>& ids, const data::Sequences& rows, Device device) {
+  return {tensor(ids, {static_cast<int64_t>(ids.size())}, device),
+          Segments(rows.first, rows.length, rows.first, rows.length)};
+}
+
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(nn::Module& module) : module_(module), was_training_(module.training()) {
+    module.eval();
+  }
+  ~EvaluationMode() { module_.train(was_training_); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  NoGrad no_grad_;
+  nn::Module& module_;
+  bool was_training_;
+};
+
+int64_t count_equal(const Tensor& a, const Tensor& b) {
+  const std::vector<int64_t> x = a.to_vector<int64_t>(), y = b.to_vector<int64_t>();
+  int64_t count = 0;
+  for (size_t i = 0; i < x.size(); ++i) count += x[i] == y[i] && y[i] != data::kPad;
+  return count;
+}
+
+}  // namespace
+
+Seq2SeqBatch to_tensors(const data::PairBatch& batch, Device device) {
+  return {tokens_of(batch.source_ids, batch.source, device),
+          tokens_of(batch.target_ids, batch.target, device),
+          tensor(batch.labels, {static_cast<int64_t>(batch.labels.size())}, device), batch.size(),
+          batch.target_tokens()};
+}
+
+Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
+                    const EvaluationOptions& options) {
+  const EvaluationMode mode(model);
+  const Device device = model.parameters().device();
+  Evaluation result;
+  int64_t tokens = 0, right_tokens = 0, right_sequences = 0;
+  const nn::DecodeOptions decode{.max_length = options.max_decode_length > 0 ? options.max_decode_length
+                                                                             : dataset.longest_target() + 2};
+  std::vector<data::Pair> pairs;
+  std::vector<int64_t> numbers;
+  for (int64_t first = 0; first < dataset.size(); first += options.batch_size) {
+    pairs.clear();
+    numbers.clear();
+    for (int64_t i = first; i < std::min(first + options.batch_size, dataset.size()); ++i) {
+      pairs.push_back(dataset.get(0, i));
+      numbers.push_back(i);
+    }
+    const Seq2SeqBatch batch = to_tensors(data::pack(pairs, numbers, options.source_marks), device);
+    const Tensor logits = model.forward(batch.source, batch.target);
+    result.loss += cross_entropy(logits, batch.labels, {.ignore = data::kPad, .mean = false}).item<double>();
+    tokens += batch.labels_that_count;
+    right_tokens += count_equal(argmax(logits, -1), batch.labels);
+    const std::vector<nn::Hypothesis> outputs = nn::greedy_search(model, batch.source, decode);
+    for (size_t i = 0; i < pairs.size(); ++i)
+      right_sequences += outputs[i].finished && outputs[i].tokens == pairs[i].target;
+  }
+  result.pairs = dataset.size();
+  result.loss /= static_cast<double>(std::max<int64_t>(tokens, 1));
+  result.token_accuracy =
+      static_cast<double>(right_tokens) / static_cast<double>(std::max<int64_t>(tokens, 1));
+  result.sequence_accuracy =
+      static_cast<double>(right_sequences) / static_cast<double>(std::max<int64_t>(result.pairs, 1));
+  return result;
+}
+
+std::vector<nn::Hypothesis> predict(nn::Transformer& model, const std::vector<data::Pair>& pairs,
+                                    bool source_marks, const nn::DecodeOptions& options) {
+  std::vector<int64_t> numbers(pairs.size());
+  const data::PairBatch batch = data::pack(pairs, numbers, source_marks);
+  const NoGrad no_grad;
+  return nn::greedy_search(model, to_tensors(batch, model.parameters().device()).source, options);
+}
+
+std::string to_text(const std::vector<int64_t>& symbols) {
+  std::string text;
+  for (const int64_t symbol : symbols) text += concat(text.empty() ? "" : " ", symbol);
+  return text;
+}
+
+}  // namespace heed::apps

@@ -1,0 +1,47 @@
+// What sequence-to-sequence programs share between data and model: batches as tensors, and evaluation.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <heed/data/loader.h>
+#include <heed/nn/decode.h>
+#include <heed/nn/transformer.h>
+
+namespace heed::apps {
+
+/// A batch on the model's device.
+struct Seq2SeqBatch {
+  nn::Tokens source, target;
+  Tensor labels;  // i64 [target rows]; kPad where there is none
+  int64_t pairs = 0;
+  int64_t labels_that_count = 0;
+};
+
+Seq2SeqBatch to_tensors(const data::PairBatch& batch, Device device);
+
+struct Evaluation {
+  double loss = 0;               // mean over target tokens
+  double token_accuracy = 0;     // teacher-forced
+  double sequence_accuracy = 0;  // whole outputs of greedy decoding that are right
+  int64_t pairs = 0;
+};
+
+struct EvaluationOptions {
+  int64_t batch_size = 128;
+  bool source_marks = true;
+  int64_t max_decode_length = 0;  // 0: two more than the longest target there is
+};
+
+/// Runs the model over all pairs, in evaluation mode.
+Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
+                    const EvaluationOptions& options = {});
+
+/// Greedy outputs of the given pairs' sources.
+std::vector<nn::Hypothesis> predict(nn::Transformer& model, const std::vector<data::Pair>& pairs,
+                                    bool source_marks, const nn::DecodeOptions& options);
+
+/// "3 4 5"
+std::string to_text(const std::vector<int64_t>& symbols);
+
+}  // namespace heed::apps

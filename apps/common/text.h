@@ -1,0 +1,44 @@
+// UTF-8 text for people: checking, disarming, measuring and shortening.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace heed::apps {
+
+/// Bytes of the well-formed UTF-8 character that text begins with; 0 if there is none.
+size_t utf8_length(std::string_view text);
+
+/// Position of the first byte that is not part of well-formed UTF-8, if any.
+std::optional<size_t> first_invalid_utf8(std::string_view text);
+
+/// The text on one line, safe for a terminal: control and ill-formed bytes become \n, \t or \xNN.
+std::string printable(std::string_view text);
+
+/// Calls f with each character of well-formed UTF-8 text, as a string_view.
+template <class F>
+void for_each_character(std::string_view text, F&& f) {
+  while (!text.empty()) {
+    const size_t length = utf8_length(text);
+    f(text.substr(0, length > 0 ? length : 1));
+    text.remove_prefix(length > 0 ? length : 1);
+  }
+}
+
+/// Whether a character takes two columns of a terminal: Chinese, Japanese, Korean and emoji. Judged by the
+/// blocks that they lie in.
+bool is_wide(std::string_view character);
+
+/// Columns of a terminal that well-formed text takes.
+int text_columns(std::string_view text);
+
+/// The printable text, cut to so many columns with … at its end.
+std::string shorten(std::string_view text, int columns);
+
+/// The text with spaces added to so many columns, before it or after it.
+std::string pad_left(const std::string& text, int columns);
+std::string pad_right(const std::string& text, int columns);
+
+}  // namespace heed::apps

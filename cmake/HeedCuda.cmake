@@ -1,0 +1,62 @@
+# The CUDA backend: HEED_CUDA_MODE ON compiles kernels/cuda with nvcc, EMULATED with the host compiler against the
+# emulator in kernels/simt.
+# heed_cuda_flags                                          defines HEED_CUDA_AVAILABLE as 0 or 1
+# heed_emulated_kernels(NAME SOURCES a.cu … [CHECK address|race])   an object library of kernels that run on the emulator
+
+add_library(heed_cuda_flags INTERFACE)
+if(HEED_CUDA_MODE STREQUAL "OFF")
+  target_compile_definitions(heed_cuda_flags INTERFACE HEED_CUDA_AVAILABLE=0)
+else()
+  target_compile_definitions(heed_cuda_flags INTERFACE HEED_CUDA_AVAILABLE=1)
+endif()
+
+if(HEED_CUDA_MODE STREQUAL "ON")
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)
+  endif()
+  enable_language(CUDA)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc 13 has it
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  endif()
+  find_package(CUDAToolkit REQUIRED)
+  set(heed_cuda_include_hint ${CUDAToolkit_INCLUDE_DIRS})
+endif()
+
+# The emulator needs only CUDA's headers: from a toolkit, or from the wheels nvidia-cuda-runtime, nvidia-cuda-crt and
+# nvidia-cuda-cccl unpacked anywhere.
+find_path(HEED_CUDA_INCLUDE cuda_runtime.h DOC "Folder with cuda_runtime.h, for the emulator"
+          HINTS ${heed_cuda_include_hint} ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES include)
+if(HEED_CUDA_MODE STREQUAL "EMULATED")
+  if(NOT HEED_CUDA_INCLUDE)
+    message(FATAL_ERROR "HEED_CUDA=EMULATED needs CUDA's headers: set HEED_CUDA_INCLUDE to the folder of cuda_runtime.h")
+  endif()
+  if(HEED_SANITIZE MATCHES "thread")
+    message(FATAL_ERROR "HEED_CUDA=EMULATED does not run under ThreadSanitizer; its own race checker is tests/simt")
+  endif()
+endif()
+set(HEED_EMULATOR OFF)
+if(HEED_CUDA_MODE STREQUAL "EMULATED" OR (HEED_TESTS AND HEED_CUDA_INCLUDE AND NOT HEED_SANITIZE MATCHES "thread"))
+  set(HEED_EMULATOR ON)
+endif()
+
+# How kernel sources are compiled for the emulator.
+add_library(heed_emulated_flags INTERFACE)
+target_compile_options(heed_emulated_flags INTERFACE -fno-strict-aliasing -Wno-unknown-pragmas -Wno-psabi)
+
+function(heed_emulated_kernels name)
+  cmake_parse_arguments(ARG "" "CHECK" "SOURCES" ${ARGN})
+  set_source_files_properties(${ARG_SOURCES} PROPERTIES LANGUAGE CXX)
+  add_library(${name} OBJECT ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE heed_build_flags heed_emulated_flags)
+  if(ARG_CHECK STREQUAL "address")
+    target_compile_options(${name} PRIVATE -O1 -g -fsanitize=address,alignment -fno-sanitize-recover=all)
+    target_link_libraries(${name} PUBLIC heed::emulator_address)
+  elseif(ARG_CHECK STREQUAL "race")
+    # Only the instrumentation: its callbacks are the race checker's.
+    target_compile_options(${name} PRIVATE -O1 -g -fsanitize=thread,alignment)
+    target_link_libraries(${name} PUBLIC heed::emulator_race)
+  else()
+    target_link_libraries(${name} PUBLIC heed::emulator)
+  endif()
+endfunction()

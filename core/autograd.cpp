@@ -1,0 +1,276 @@
+#include <algorithm>
+#include <atomic>
+
+#include <heed/core/autograd.h>
+#include <heed/core/creation.h>
+#include <heed/core/leaf_node.h>
+#include <heed/core/ops.h>
+#include <heed/core/tensor_impl.h>
+
+namespace heed {
+namespace {
+
+thread_local bool recording = true;
+thread_local bool detecting_anomaly = false;
+
+}  // namespace
+
+NoGrad::NoGrad() : previous_(std::exchange(recording, false)) {}
+NoGrad::~NoGrad() { recording = previous_; }
+bool grad_enabled() { return recording; }
+
+DetectAnomaly::DetectAnomaly() : previous_(std::exchange(detecting_anomaly, true)) {}
+DetectAnomaly::~DetectAnomaly() { detecting_anomaly = previous_; }
+
+bool needs_grad(TensorList inputs) {
+  return recording && std::any_of(inputs.begin(), inputs.end(),
+                                  [](const Tensor& t) { return t.defined() && t.requires_grad(); });
+}
+
+void not_differentiable(const char* name, TensorList inputs) {
+  HEED_CHECK(!needs_grad(inputs), AutogradError, name,
+             ": has no gradient, but an input requires one; detach() it or hold a NoGrad");
+}
+
+// ---- saved tensors
+// ------------------------------------------------------------------------------------------
+
+Saved::Saved(const Tensor& tensor) {
+  if (!tensor.defined()) return;
+  tensor_ = tensor.detach();  // never the handle itself: an output's would hold the node that holds it
+  version_ = tensor.version();
+  operation_ = tensor.operation();
+}
+
+Tensor Saved::get() const {
+  HEED_CHECK(!tensor_.defined() || tensor_.version() == version_, AutogradError, "a tensor of shape ",
+             tensor_.shape(), *operation_ ? concat(" made by ", operation_) : std::string(),
+             " that backward needs was changed in place: it is at version ", tensor_.version(), ", expected ",
+             version_, "; write to a clone() instead");
+  return tensor_;
+}
+
+// ---- gradients in and out of a node
+// --------------------------------------------------------------------------
+
+const Tensor& GradIn::operator[](int i) const { return node_.outputs()[static_cast<size_t>(i)].gradient; }
+
+bool GradOut::wants(int i) const { return static_cast<bool>(node_.edges()[static_cast<size_t>(i)].node); }
+
+GradSlot GradOut::into(int i, DType dtype) {
+  HEED_ASSERT(wants(i), node_.name(), ": input ", i, " needs no gradient");
+  const Node::Edge& edge = node_.edges()[static_cast<size_t>(i)];
+  const bool shared = std::any_of(given_.begin(), given_.end(), [&](int other) {
+    const Node::Edge& seen = node_.edges()[static_cast<size_t>(other)];
+    return seen.node == edge.node && seen.output == edge.output;
+  });
+  given_.push_back(i);
+  if (!shared) {
+    GradSlot slot = edge.node->slot(edge.output, dtype);
+    if (slot.tensor.defined()) return slot;
+  }
+  // The same tensor came in twice, or its gradient is kept in another dtype: write apart, add when done.
+  const Node::Output& target = edge.node->outputs()[static_cast<size_t>(edge.output)];
+  pending_.push_back({i, empty(target.shape, {dtype, target.device})});
+  return {pending_.back().tensor, false};
+}
+
+GradSlot GradOut::into(int i) {
+  const Node::Edge& edge = node_.edges()[static_cast<size_t>(i)];
+  HEED_ASSERT(edge.node, node_.name(), ": input ", i, " needs no gradient");
+  return into(i, edge.node->outputs()[static_cast<size_t>(edge.output)].dtype);
+}
+
+GradSlot GradOut::into_accumulator(int i) {
+  const Node::Edge& edge = node_.edges()[static_cast<size_t>(i)];
+  HEED_ASSERT(edge.node, node_.name(), ": input ", i, " needs no gradient");
+  const DType dtype = edge.node->outputs()[static_cast<size_t>(edge.output)].dtype;
+  return into(i, dtype == DType::bf16 ? DType::f32 : dtype);
+}
+
+void GradOut::add(int i, const Tensor& gradient) {
+  HEED_ASSERT(wants(i), node_.name(), ": input ", i, " needs no gradient");
+  const Node::Edge& edge = node_.edges()[static_cast<size_t>(i)];
+  const Node::Output& target = edge.node->outputs()[static_cast<size_t>(edge.output)];
+  HEED_ASSERT(gradient.shape() == target.shape, node_.name(), ": gradient of shape ", gradient.shape(),
+              " for input ", i, " of shape ", target.shape);
+  edge.node->collect(edge.output, gradient);
+}
+
+void GradOut::finish() {
+  for (const Pending& pending : pending_) add(pending.input, pending.tensor);
+}
+
+// ---- nodes
+// ----------------------------------------------------------------------------------------------------
+
+void Node::run() {
+  NoGrad no_grad;
+  const GradIn gy(*this);
+  GradOut gx(*this);
+  apply(gy, gx);
+  gx.finish();
+}
+
+GradSlot Node::slot(int output, DType dtype) {
+  Output& out = outputs_[static_cast<size_t>(output)];
+  if (dtype != out.dtype) return {};
+  if (!out.gradient.defined()) {
+    out.gradient = empty(out.shape, {out.dtype, out.device});
+    out.owned = true;
+    return {out.gradient, false};
+  }
+  if (!out.owned) {
+    out.gradient = out.gradient.clone();
+    out.owned = true;
+  }
+  return {out.gradient, true};
+}
+
+void Node::collect(int output, const Tensor& gradient) {
+  Output& out = outputs_[static_cast<size_t>(output)];
+  const Tensor converted = gradient.to(out.dtype);
+  if (!out.gradient.defined()) {
+    out.gradient = converted;
+    out.owned = false;
+    return;
+  }
+  const GradSlot own = slot(output, out.dtype);
+  own.tensor.add_(converted);
+}
+
+void Node::complete() {
+  for (Output& out : outputs_) {
+    if (!out.gradient.defined()) continue;
+    for (size_t i = 0; i < out.hooks.size(); ++i) {
+      const Tensor replaced = out.hooks[i].call(out.gradient);
+      if (!replaced.defined()) continue;
+      HEED_CHECK(replaced.shape() == out.shape && replaced.dtype() == out.dtype, AutogradError,
+                 "a hook returned a gradient of shape ", replaced.shape(), " and dtype ", replaced.dtype(),
+                 " for a tensor of shape ", out.shape, " and dtype ", out.dtype);
+      out.gradient = replaced.detach();
+      out.owned = false;
+    }
+    if (out.retain) out.retained = out.gradient.clone();
+  }
+}
+
+void Node::destroy() noexcept {
+  // Deleting a node drops its edges, which may end in the next node: a list instead of recursion.
+  thread_local Node* waiting = nullptr;
+  thread_local bool draining = false;
+  next_destroyed_ = waiting;
+  waiting = this;
+  if (draining) return;
+  draining = true;
+  while (waiting) {
+    Node* node = std::exchange(waiting, waiting->next_destroyed_);
+    delete node;
+  }
+  draining = false;
+}
+
+namespace detail {
+
+uint64_t next_sequence() {
+  static std::atomic<uint64_t> sequence{1};  // 0 is for leaves: they come last in every backward
+  return sequence.fetch_add(1, std::memory_order_relaxed);
+}
+
+void attach(Ref<Node> node, TensorList inputs, TensorList outputs) {
+  node->edges().reserve(inputs.size());
+  for (const Tensor& input : inputs) {
+    if (input.defined() && input.requires_grad())
+      node->edges().push_back({input.impl().node, input.impl().output});
+    else
+      node->edges().push_back({});
+  }
+  node->outputs().reserve(outputs.size());
+  int index = 0;
+  for (const Tensor& output : outputs) {
+    TensorImpl& impl = output.impl();
+    HEED_CHECK(is_floating(impl.dtype), AutogradError, node->name(), ": output ", index, " is ", impl.dtype,
+               "; only floating-point tensors have gradients");
+    HEED_ASSERT(!impl.node, node->name(), ": output ", index, " is part of a graph already");
+    node->outputs().push_back({impl.shape, impl.dtype, output.device(), {}, false, false, {}, {}});
+    impl.node = node;
+    impl.output = index++;
+  }
+}
+
+}  // namespace detail
+
+// ---- backward
+// -------------------------------------------------------------------------------------------------
+
+namespace {
+
+bool earlier(const Ref<Node>& a, const Ref<Node>& b) { return a->sequence() < b->sequence(); }
+
+void check_finite(const Node& producer, const Node::Edge& edge) {
+  const Tensor& gradient = edge.node->gradient(edge.output);
+  if (!gradient.defined() || all_finite(gradient)) return;
+  throw NumericError(concat(
+      "backward: the gradient that ", producer.name(), " computed for its input of shape ", gradient.shape(),
+      *edge.node->name() ? concat(", made by ", edge.node->name(), ",") : "", " holds a NaN or infinity"));
+}
+
+// The nodes that wait for their turn, the latest first. All consumers of a node have a higher sequence number
+// than the node itself, so a node that comes up has received every gradient it will get.
+class Queue {
+ public:
+  ~Queue() {  // leaves nothing behind, whatever happened
+    for (const Ref<Node>& node : heap_) forget(*node);
+  }
+  bool empty() const { return heap_.empty(); }
+  void push(const Ref<Node>& node) {
+    if (node->queued) return;
+    node->queued = true;
+    heap_.push_back(node);
+    std::push_heap(heap_.begin(), heap_.end(), earlier);
+  }
+  Ref<Node> pop() {
+    std::pop_heap(heap_.begin(), heap_.end(), earlier);
+    Ref<Node> node = std::move(heap_.back());
+    heap_.pop_back();
+    return node;
+  }
+  static void forget(Node& node) {
+    node.queued = false;
+    for (Node::Output& output : node.outputs()) output.gradient = {};
+  }
+
+ private:
+  PooledVector<Ref<Node>> heap_;
+};
+
+struct ForgetAtEnd {
+  Node& node;
+  ~ForgetAtEnd() { Queue::forget(node); }
+};
+
+}  // namespace
+
+void run_backward(const Tensor& root, const Tensor& seed, BackwardOptions options) {
+  Queue queue;
+  const TensorImpl& impl = root.impl();
+  impl.node->collect(impl.output, seed);
+  queue.push(impl.node);
+  while (!queue.empty()) {
+    const Ref<Node> node = queue.pop();
+    const ForgetAtEnd forget{*node};
+    node->complete();
+    if (node->is_leaf()) continue;
+    HEED_CHECK(!node->released(), AutogradError, "backward through ", node->name(),
+               " a second time: the graph was freed; pass {.retain_graph = true} to the first backward");
+    node->run();
+    for (const Node::Edge& edge : node->edges()) {
+      if (!edge.node) continue;
+      if (detecting_anomaly) check_finite(*node, edge);
+      if (edge.node->gradient(edge.output).defined()) queue.push(edge.node);
+    }
+    if (!options.retain_graph) node->release_saved();
+  }
+}
+
+}  // namespace heed

@@ -1,0 +1,245 @@
+// Recording what was computed, and running it backwards.
+//
+// An operation computes its outputs, then calls record() with a closure that turns the gradients of the
+// outputs into gradients of the inputs. That closure is the only thing autograd knows about an operation;
+// programs that use heed add operations of their own in the same way.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include <heed/core/base/pooled_vector.h>
+#include <heed/core/tensor.h>
+
+namespace heed {
+
+/// While one lives on a thread, that thread records nothing: for evaluation, decoding and optimizer steps.
+class NoGrad {
+ public:
+  NoGrad();
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool previous_;
+};
+
+/// Whether this thread records.
+bool grad_enabled();
+
+/// While one lives on a thread, each backward there checks every gradient and throws NumericError naming the
+/// operation that made the first NaN or infinity.
+class DetectAnomaly {
+ public:
+  DetectAnomaly();
+  ~DetectAnomaly();
+  DetectAnomaly(const DetectAnomaly&) = delete;
+  DetectAnomaly& operator=(const DetectAnomaly&) = delete;
+
+ private:
+  bool previous_;
+};
+
+/// Tensors as the arguments of record(): a braced list, an array or a vector. Undefined ones stand for
+/// optional inputs that are absent.
+class TensorList {
+ public:
+  TensorList(std::initializer_list<Tensor> tensors) : data_(std::data(tensors)), size_(tensors.size()) {}
+  TensorList(const Tensor& tensor) : data_(&tensor), size_(1) {}
+  TensorList(std::span<const Tensor> tensors) : data_(tensors.data()), size_(tensors.size()) {}
+  TensorList(const std::vector<Tensor>& tensors) : data_(tensors.data()), size_(tensors.size()) {}
+
+  const Tensor* begin() const { return data_; }
+  const Tensor* end() const { return data_ + size_; }
+  size_t size() const { return size_; }
+  const Tensor& operator[](size_t i) const { return data_[i]; }
+
+ private:
+  const Tensor* data_;
+  size_t size_;
+};
+
+/// Whether record() with these inputs would record: an operation asks before it keeps what only a backward
+/// needs.
+bool needs_grad(TensorList inputs);
+
+/// A tensor kept for the backward. get() throws AutogradError if it was written to since: an error, never a
+/// wrong gradient.
+class Saved {
+ public:
+  Saved() = default;
+  explicit Saved(const Tensor& tensor);
+  Tensor get() const;
+  Tensor operator*() const { return get(); }
+  bool defined() const { return tensor_.defined(); }
+
+ private:
+  Tensor tensor_;
+  int64_t version_ = 0;
+  const char* operation_ = "";
+};
+
+/// Keeps an input or output for the backward, outside the graph (so that an output can be kept too).
+inline Saved save(const Tensor& tensor) { return Saved(tensor); }
+
+/// Where a gradient goes: memory of the input's shape, contiguous, to be written, or added to if accumulate.
+struct GradSlot {
+  Tensor tensor;
+  bool accumulate = false;
+};
+
+/// The gradients that reached the outputs.
+class GradIn {
+ public:
+  explicit GradIn(const Node& node) : node_(node) {}
+  /// Of output i; undefined if none reached it (never so for an operation with one output). May be strided.
+  const Tensor& operator[](int i) const;
+
+ private:
+  const Node& node_;
+};
+
+/// Takes the gradients of the inputs.
+class GradOut {
+ public:
+  explicit GradOut(Node& node) : node_(node) {}
+  GradOut(const GradOut&) = delete;
+  GradOut& operator=(const GradOut&) = delete;
+
+  /// Whether input i needs a gradient. Asking for a slot that nobody wants is an error of the operation.
+  bool wants(int i) const;
+  /// The slot of input i, in the input's dtype: the parameter arena, or the buffer the graph already holds.
+  GradSlot into(int i);
+  /// The same in accumulator_t of the input's dtype (f32 for bf16): for sums over many rows, such as weights.
+  GradSlot into_accumulator(int i);
+  /// Adds a gradient computed elsewhere, which may be strided and may share memory with others.
+  void add(int i, const Tensor& gradient);
+
+ private:
+  friend class Node;
+  struct Pending {
+    int input;
+    Tensor tensor;
+  };
+
+  GradSlot into(int i, DType dtype);
+  void finish();  // adds what could not be written in place
+
+  Node& node_;
+  PooledVector<Pending> pending_;
+  PooledVector<int> given_;  // inputs whose slot was handed out in this call
+};
+
+/// A recorded operation. Made by record(); of interest to core alone.
+class Node : public RefCounted, public Pooled {
+ public:
+  struct Edge {
+    Ref<Node> node;  // null: the input needs no gradient
+    int output = 0;
+  };
+  struct Hook {
+    int id;
+    std::function<Tensor(const Tensor&)> call;
+  };
+  struct Output {
+    Shape shape;
+    DType dtype;
+    Device device;
+    Tensor gradient;      // what has been collected so far
+    bool owned = false;   // gradient is memory of ours that can be added to
+    bool retain = false;  // keep a copy for Tensor::grad
+    Tensor retained;
+    PooledVector<Hook> hooks;
+  };
+
+  Node(const char* name, uint64_t sequence) : name_(name), sequence_(sequence) {}
+
+  const char* name() const { return name_; }
+  uint64_t sequence() const { return sequence_; }
+  PooledVector<Edge>& edges() { return edges_; }
+  const PooledVector<Edge>& edges() const { return edges_; }
+  PooledVector<Output>& outputs() { return outputs_; }
+  const PooledVector<Output>& outputs() const { return outputs_; }
+
+  virtual bool is_leaf() const { return false; }
+  /// Runs the closure and hands the gradients on.
+  void run();
+  /// Whether the closure is still there.
+  virtual bool released() const = 0;
+  /// Drops the closure and what it keeps.
+  virtual void release_saved() = 0;
+
+  /// Slot for a gradient of output `output` in `dtype`, or a null tensor where it is kept in another dtype.
+  virtual GradSlot slot(int output, DType dtype);
+  /// Adds to the gradient of output `output`.
+  virtual void collect(int output, const Tensor& gradient);
+  /// What has been collected for output `output`; undefined if nothing has.
+  virtual const Tensor& gradient(int output) const { return outputs_[static_cast<size_t>(output)].gradient; }
+  /// Applies hooks to a complete gradient and keeps it where that was asked.
+  virtual void complete();
+
+  bool queued = false;  // in the list of the running backward
+
+ protected:
+  void destroy() noexcept override;  // iterative, so that the end of a long graph needs no deep stack
+  virtual void apply(const GradIn& gy, GradOut& gx) = 0;
+
+ private:
+  const char* name_;
+  uint64_t sequence_;
+  PooledVector<Edge> edges_;
+  PooledVector<Output> outputs_;
+  Node* next_destroyed_ = nullptr;
+};
+
+namespace detail {
+
+template <class F>
+class ClosureNode final : public Node {
+ public:
+  ClosureNode(const char* name, uint64_t sequence, F&& closure)
+      : Node(name, sequence), closure_(std::move(closure)) {}
+  bool released() const override { return !closure_.has_value(); }
+  void release_saved() override { closure_.reset(); }
+
+ private:
+  void apply(const GradIn& gy, GradOut& gx) override { (*closure_)(gy, gx); }
+  std::optional<F> closure_;
+};
+
+uint64_t next_sequence();
+void attach(Ref<Node> node, TensorList inputs, TensorList outputs);
+
+}  // namespace detail
+
+/// Records that `outputs` were computed from `inputs`, unless gradients are off or no input needs one. `name`
+/// must be a string literal. `backward` is called at most once (again if the graph is retained) with the
+/// gradients of the outputs; it must not keep an input or output except through save().
+template <class F>
+requires std::invocable<F&, const GradIn&, GradOut&>
+void record(const char* name, TensorList inputs, TensorList outputs, F backward) {
+  if (!needs_grad(inputs)) return;
+  detail::attach(Ref<Node>(new detail::ClosureNode<F>(name, detail::next_sequence(), std::move(backward))),
+                 inputs, outputs);
+}
+
+/// The same for one output, which it returns.
+template <class F>
+requires std::invocable<F&, const GradIn&, GradOut&> Tensor record(const char* name, TensorList inputs,
+                                                                   const Tensor& output, F backward) {
+  record(name, inputs, TensorList(output), std::move(backward));
+  return output;
+}
+
+/// What an operation without a gradient says instead of record(): AutogradError if gradients are on and an
+/// input needs one.
+void not_differentiable(const char* name, TensorList inputs);
+
+}  // namespace heed

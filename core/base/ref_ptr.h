@@ -1,0 +1,66 @@
+// Intrusive reference counting for the objects behind tensors.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+namespace heed {
+
+/// Base of objects shared through Ref<T>. destroy() is called when the last Ref goes.
+class RefCounted {
+ public:
+  RefCounted() = default;
+  RefCounted(const RefCounted&) = delete;
+  RefCounted& operator=(const RefCounted&) = delete;
+  virtual ~RefCounted() = default;
+
+  void retain() const noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
+  void release() const noexcept {
+    if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) const_cast<RefCounted*>(this)->destroy();
+  }
+  bool unique() const noexcept { return count_.load(std::memory_order_acquire) == 1; }
+
+ protected:
+  virtual void destroy() noexcept { delete this; }
+
+ private:
+  mutable std::atomic<int32_t> count_{0};
+};
+
+/// A counted pointer; null by default.
+template <class T>
+class Ref {
+ public:
+  Ref() = default;
+  explicit Ref(T* object) noexcept : object_(object) {
+    if (object_) object_->retain();
+  }
+  Ref(const Ref& other) noexcept : Ref(other.object_) {}
+  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  template <class U>
+  Ref(const Ref<U>& other) noexcept : Ref(other.get()) {}
+  Ref& operator=(Ref other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Ref() {
+    if (object_) object_->release();
+  }
+
+  T* get() const noexcept { return object_; }
+  T& operator*() const noexcept { return *object_; }
+  T* operator->() const noexcept { return object_; }
+  explicit operator bool() const noexcept { return object_ != nullptr; }
+  friend bool operator==(const Ref& a, const Ref& b) { return a.object_ == b.object_; }
+
+ private:
+  T* object_ = nullptr;
+};
+
+template <class T, class... Args>
+Ref<T> make_ref(Args&&... args) {
+  return Ref<T>(new T(std::forward<Args>(args)...));
+}
+
+}  // namespace heed

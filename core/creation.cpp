@@ -1,0 +1,118 @@
+#include <cmath>
+
+#include <heed/core/creation.h>
+#include <heed/core/dispatch.h>
+#include <heed/core/tensor_impl.h>
+#include <heed/kernels/random.h>
+
+namespace heed {
+
+Tensor empty(const Shape& shape, TensorOptions options) {
+  HEED_CHECK(!(options.dtype == DType::f64 && options.device.is_cuda()), DTypeError,
+             "f64 exists on the cpu only; use f32 or bf16 on ", options.device);
+  int64_t bytes = 0;
+  HEED_CHECK(!__builtin_mul_overflow(shape.numel(), size_of(options.dtype), &bytes), ShapeError, "shape ",
+             shape, " of ", options.dtype, " has more than 2^63 - 1 bytes");
+  return make_tensor(make_ref<Storage>(options.device, bytes), shape, contiguous_strides(shape), 0,
+                     options.dtype);
+}
+
+Tensor empty_like(const Tensor& other) { return empty(other.shape(), other.options()); }
+
+Tensor zeros(const Shape& shape, TensorOptions options) {
+  const Tensor result = empty(shape, options);
+  fill_bytes(result.raw_data(), options.device, 0, result.storage()->bytes());
+  return result;
+}
+
+Tensor zeros_like(const Tensor& other) { return zeros(other.shape(), other.options()); }
+Tensor ones(const Shape& shape, TensorOptions options) { return full(shape, 1, options); }
+
+Tensor full(const Shape& shape, double value, TensorOptions options) {
+  const Tensor host = empty(shape, {options.dtype, kCpu});
+  host.fill_(value);
+  return host.to(options.device);
+}
+
+Tensor scalar(double value, TensorOptions options) { return full({}, value, options); }
+
+Tensor arange(double begin, double end, double step, TensorOptions options) {
+  HEED_CHECK(step != 0 && std::isfinite(step), ConfigError, "arange: step is ", step);
+  const int64_t count = std::max<int64_t>(0, static_cast<int64_t>(std::ceil((end - begin) / step)));
+  const Tensor host = empty({count}, {options.dtype, kCpu});
+  visit_dtype(options.dtype, [&]<class T>() {
+    T* values = host.data<T>();
+    for (int64_t i = 0; i < count; ++i) values[i] = static_cast<T>(begin + static_cast<double>(i) * step);
+  });
+  return host.to(options.device);
+}
+
+namespace {
+
+// Random numbers are made on the CPU, where all devices' bits agree, and copied.
+template <class Fill>
+void fill_random(const Tensor& target, const Fill& fill) {
+  const bool direct = target.device().is_cpu() && target.is_contiguous();
+  check_in_place(target, "random");
+  const Tensor host = direct ? target : empty(target.shape(), {target.dtype(), kCpu});
+  fill(host);
+  if (direct)
+    target.bump_version();
+  else
+    target.copy_(host);
+}
+
+}  // namespace
+
+void uniform_(const Tensor& target, double low, double high, Generator& generator) {
+  HEED_CHECK(std::isfinite(low) && std::isfinite(high) && low <= high, ConfigError, "uniform_: the range [",
+             low, ", ", high, ") is empty or not finite");
+  fill_random(target, [&](const Tensor& host) {
+    visit_floating(host.dtype(), "uniform_", [&]<class T>() {
+      cpu::fill_uniform(kernels::FillUniform<T>{.y = host.data<T>(),
+                                                .count = host.numel(),
+                                                .low = low,
+                                                .high = high,
+                                                .rng = generator.next(kernels::kFillPositions<T>)});
+    });
+  });
+}
+
+void normal_(const Tensor& target, double mean, double deviation, Generator& generator) {
+  HEED_CHECK(std::isfinite(mean) && std::isfinite(deviation) && deviation >= 0, ConfigError, "normal_: mean ",
+             mean, " and deviation ", deviation, " must be finite, the deviation not negative");
+  fill_random(target, [&](const Tensor& host) {
+    visit_floating(host.dtype(), "normal_", [&]<class T>() {
+      cpu::fill_normal(kernels::FillNormal<T>{.y = host.data<T>(),
+                                              .count = host.numel(),
+                                              .mean = mean,
+                                              .std = deviation,
+                                              .rng = generator.next(kernels::kFillPositions<T>)});
+    });
+  });
+}
+
+Tensor rand(const Shape& shape, TensorOptions options, Generator& generator) {
+  const Tensor result = empty(shape, options);
+  uniform_(result, 0, 1, generator);
+  return result;
+}
+
+Tensor randn(const Shape& shape, TensorOptions options, Generator& generator) {
+  const Tensor result = empty(shape, options);
+  normal_(result, 0, 1, generator);
+  return result;
+}
+
+Tensor randint(int64_t low, int64_t high, const Shape& shape, Device device, Generator& generator) {
+  HEED_CHECK(low < high, ConfigError, "randint: the range [", low, ", ", high, ") is empty");
+  const Tensor host = empty(shape, {DType::i64, kCpu});
+  cpu::fill_integers(kernels::FillIntegers{.y = host.data<int64_t>(),
+                                           .count = host.numel(),
+                                           .low = low,
+                                           .high = high,
+                                           .rng = generator.next(kernels::kFillPositions<int64_t>)});
+  return host.to(device);
+}
+
+}  // namespace heed

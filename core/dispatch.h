@@ -1,0 +1,51 @@
+// The one way from an op to its kernels. Private to core: not installed.
+#pragma once
+
+#include <type_traits>
+
+#include <heed/core/base/check.h>
+#include <heed/core/base/device.h>
+
+#ifndef HEED_CUDA_AVAILABLE
+#define HEED_CUDA_AVAILABLE \
+  0  // set for core by the build: 1 where kernels/cuda is compiled, for a GPU or emulated
+#endif
+
+namespace heed::detail {
+
+inline constexpr bool kCudaBuilt = HEED_CUDA_AVAILABLE != 0;
+
+[[noreturn]] void fail_without_cuda(const char* kernel);
+[[noreturn]] void fail_without_cuda_kernel(const char* kernel);
+[[noreturn]] void fail_f64_on_cuda(const char* kernel);
+
+/// True for argument structs whose first template argument is double: f64 has no CUDA kernels.
+template <class Args>
+inline constexpr bool kIsF64 = false;
+template <template <class...> class Struct, class... Rest>
+inline constexpr bool kIsF64<Struct<double, Rest...>> = true;
+
+template <class OnCpu, class OnCuda, class Args>
+void dispatch(Device device, const char* kernel, OnCpu on_cpu, OnCuda on_cuda, const Args& args) {
+  if (device.is_cpu()) return on_cpu(args);
+  if constexpr (!kCudaBuilt)
+    fail_without_cuda(kernel);
+  else if constexpr (kIsF64<Args>)
+    fail_f64_on_cuda(kernel);
+  else
+    on_cuda(args);
+}
+
+}  // namespace heed::detail
+
+/// Calls cpu::kernel(args) or cuda::kernel(args) by the device; a missing device or dtype is a clear error.
+#define HEED_DISPATCH(device, kernel, ...)                                  \
+  ::heed::detail::dispatch(                                                 \
+      device, #kernel, [](const auto& args) { ::heed::cpu::kernel(args); }, \
+      [](const auto& args) { ::heed::cuda::kernel(args); }, __VA_ARGS__)
+
+/// The same for a kernel that only the CPU has.
+#define HEED_DISPATCH_CPU(device, kernel, ...)                              \
+  ::heed::detail::dispatch(                                                 \
+      device, #kernel, [](const auto& args) { ::heed::cpu::kernel(args); }, \
+      [](const auto&) { ::heed::detail::fail_without_cuda_kernel(#kernel); }, __VA_ARGS__)

@@ -1,0 +1,41 @@
+// The source of all randomness in heed: a seed and a position in one stream, the same on every device.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include <heed/core/base/philox.h>
+
+namespace heed {
+
+/// Every random operation takes an offset of the stream and draws all its numbers there, element by
+/// element (core/base/philox.h): results depend on the seed and the order of operations alone. Saved in
+/// checkpoints as {seed, offset}. Taking offsets is thread-safe.
+class Generator {
+ public:
+  explicit Generator(uint64_t seed = 42, uint64_t offset = 0) : seed_(seed), offset_(offset) {}
+  Generator(const Generator&) = delete;
+  Generator& operator=(const Generator&) = delete;
+
+  uint64_t seed() const { return seed_; }
+  uint64_t offset() const { return offset_; }
+  /// Starts the stream of `seed` at `offset`.
+  void reset(uint64_t seed, uint64_t offset = 0) {
+    seed_ = seed;
+    offset_ = offset;
+  }
+  /// The place of the next random operation, which uses `positions` offsets.
+  PhiloxState next(uint64_t positions = 1) { return {seed_, nullptr, offset_.fetch_add(positions)}; }
+
+ private:
+  std::atomic<uint64_t> seed_;
+  std::atomic<uint64_t> offset_;
+};
+
+/// The generator that operations use when they are given none.
+Generator& default_generator();
+
+/// default_generator().reset(seed).
+void manual_seed(uint64_t seed);
+
+}  // namespace heed

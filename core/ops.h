@@ -1,0 +1,207 @@
+// Every operation on tensors, in one list. Shapes broadcast as in NumPy where two tensors meet. Axes may
+// count from the end. Unless it says otherwise an operation is recorded and has a gradient. Errors:
+// ShapeError, DTypeError, DeviceError, IndexError with the operation's name. Attention is in
+// core/attention.h, making tensors in core/creation.h.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <heed/core/autograd.h>
+#include <heed/core/creation.h>
+#include <heed/core/tensor.h>
+#include <heed/kernels/activation.h>
+
+namespace heed {
+
+// ---- arithmetic, element by element
+// --------------------------------------------------------------------------- Both operands have one dtype;
+// scalars take the tensor's.
+
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor subtract(const Tensor& a, const Tensor& b);
+Tensor multiply(const Tensor& a, const Tensor& b);
+Tensor divide(const Tensor& a, const Tensor& b);
+Tensor power(const Tensor& a, const Tensor& b);
+Tensor maximum(const Tensor& a, const Tensor& b);  // where equal each side gets half of the gradient
+Tensor minimum(const Tensor& a, const Tensor& b);
+
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return subtract(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return multiply(a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return divide(a, b); }
+Tensor operator+(const Tensor& a, double b);
+Tensor operator-(const Tensor& a, double b);
+Tensor operator*(const Tensor& a, double b);
+Tensor operator/(const Tensor& a, double b);
+Tensor operator+(double a, const Tensor& b);
+Tensor operator-(double a, const Tensor& b);
+Tensor operator*(double a, const Tensor& b);
+Tensor operator/(double a, const Tensor& b);
+Tensor operator-(const Tensor& a);
+
+Tensor exp(const Tensor& x);
+Tensor log(const Tensor& x);
+Tensor sqrt(const Tensor& x);
+Tensor rsqrt(const Tensor& x);
+Tensor sin(const Tensor& x);
+Tensor cos(const Tensor& x);
+Tensor tanh(const Tensor& x);
+Tensor sigmoid(const Tensor& x);
+Tensor erf(const Tensor& x);
+Tensor abs(const Tensor& x);  // gradient 0 at 0
+Tensor square(const Tensor& x);
+Tensor power(const Tensor& x, double exponent);
+Tensor clamp(const Tensor& x, double low, double high);  // no gradient outside
+Tensor floor(const Tensor& x);                           // gradient 0, as round and sign
+Tensor round(const Tensor& x);
+Tensor sign(const Tensor& x);
+
+// ---- comparison and choice: results are bool and have no gradient
+// ---------------------------------------------
+
+Tensor equal(const Tensor& a, const Tensor& b);
+Tensor not_equal(const Tensor& a, const Tensor& b);
+Tensor less(const Tensor& a, const Tensor& b);
+Tensor less_equal(const Tensor& a, const Tensor& b);
+Tensor greater(const Tensor& a, const Tensor& b);
+Tensor greater_equal(const Tensor& a, const Tensor& b);
+Tensor logical_and(const Tensor& a, const Tensor& b);
+Tensor logical_or(const Tensor& a, const Tensor& b);
+Tensor logical_not(const Tensor& a);
+Tensor is_nan(const Tensor& x);
+Tensor is_finite(const Tensor& x);
+/// Whether no element is NaN or infinite.
+bool all_finite(const Tensor& x);
+/// Whether shapes, dtypes and all elements are equal (NaN equals nothing).
+bool equal_all(const Tensor& a, const Tensor& b);
+
+/// condition ? a : b, element by element; condition is bool.
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+/// x with `value` where mask (bool, broadcast) is true.
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
+
+// ---- reductions
+// ------------------------------------------------------------------------------------------------- Over the
+// given axes, all if none are given. keep: leave reduced axes with size 1.
+
+struct ReduceOptions {
+  std::vector<int64_t> axes = {};
+  bool keep = false;
+};
+
+Tensor sum(const Tensor& x, const ReduceOptions& options = {});   // of nothing: 0
+Tensor mean(const Tensor& x, const ReduceOptions& options = {});  // of nothing: NaN
+/// Sum of squared differences from the mean over (n - correction).
+Tensor variance(const Tensor& x, const ReduceOptions& options = {}, int64_t correction = 1);
+Tensor max(const Tensor& x,
+           const ReduceOptions& options = {});  // gradient shared among equal maxima; of nothing:
+Tensor min(const Tensor& x, const ReduceOptions& options = {});   // ShapeError
+Tensor norm(const Tensor& x, const ReduceOptions& options = {});  // Euclidean
+Tensor log_sum_exp(const Tensor& x, const ReduceOptions& options = {});
+Tensor cumulative_sum(const Tensor& x, int64_t axis);
+Tensor argmax(const Tensor& x, int64_t axis, bool keep = false);  // i64, the first of equals; no gradient
+Tensor argmin(const Tensor& x, int64_t axis, bool keep = false);
+Tensor any(const Tensor& x, const ReduceOptions& options = {});  // bool
+Tensor all(const Tensor& x, const ReduceOptions& options = {});
+/// The k largest along an axis, largest first, the earlier of equals first: {values, i64 indices}.
+std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t axis = -1);
+/// Ascending (or descending), stable: {values, i64 indices}.
+std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t axis = -1, bool descending = false);
+/// Sums x over what broadcasting `shape` to x.shape() repeated: the gradient of a broadcast.
+Tensor sum_to(const Tensor& x, const Shape& shape);
+
+// ---- joining, choosing, rearranging
+// -------------------------------------------------------------------------------
+
+Tensor cat(TensorList tensors, int64_t axis);
+Tensor stack(TensorList tensors, int64_t axis);
+std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t axis);  // views; the last may be smaller
+std::vector<Tensor> chunk(const Tensor& x, int64_t count, int64_t axis);
+/// out[…, i, …] = x[…, index[…, i, …], …]: index (i64) has x's rank and is no larger on the other axes.
+Tensor gather(const Tensor& x, int64_t axis, const Tensor& index);
+/// Rows of x along axis 0 by i64 index of any shape: index.shape + x.shape[1:]. kNoToken (-1) gives a row of
+/// zeros.
+Tensor index_select(const Tensor& x, const Tensor& index);
+/// x with source added at index along an axis: the transpose of gather. In a fixed order.
+Tensor scatter_add(const Tensor& x, int64_t axis, const Tensor& index, const Tensor& source);
+Tensor one_hot(const Tensor& ids, int64_t classes, DType dtype = DType::f32);
+Tensor flip(const Tensor& x, int64_t axis);
+/// Elements above (below) the diagonal set to zero.
+Tensor tril(const Tensor& x, int64_t diagonal = 0);
+Tensor triu(const Tensor& x, int64_t diagonal = 0);
+
+// ---- matrix products
+// ------------------------------------------------------------------------------------------------
+
+/// [.., m, k] x [.., k, n] → [.., m, n] with broadcast leading axes; a vector counts as a row on the left and
+/// a column on the right, and its axis goes from the result.
+Tensor matmul(const Tensor& a, const Tensor& b);
+
+struct LinearOptions {
+  Activation activation = Activation::none;
+  double dropout = 0;              // of the activation's result
+  Generator* generator = nullptr;  // null: default_generator()
+};
+/// dropout(activation(x weightᵀ + bias)), fused. x [.., in], weight [out, in], bias [out] or undefined → [..,
+/// out].
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+              const LinearOptions& options = {});
+
+// ---- neural network operations
+// ----------------------------------------------------------------------------------------
+
+Tensor activation(const Tensor& x, Activation which);
+Tensor relu(const Tensor& x);
+Tensor gelu(const Tensor& x);  // exact
+Tensor gelu_tanh(const Tensor& x);
+Tensor silu(const Tensor& x);
+/// activation(gate) * up for x = [gate | up] along the last axis: SwiGLU with silu (arXiv 2002.05202).
+Tensor gated(const Tensor& x, Activation which);
+
+struct DropoutOptions {
+  double p = 0;                    // in [0, 1)
+  Generator* generator = nullptr;  // null: default_generator()
+};
+/// Zeroes each element with probability p and scales the others by 1 / (1 - p). p = 0 returns x.
+Tensor dropout(const Tensor& x, const DropoutOptions& options);
+/// residual + dropout(x), in one pass.
+Tensor residual_dropout(const Tensor& residual, const Tensor& x, const DropoutOptions& options = {});
+
+/// (x - mean) / sqrt(variance + eps) * weight + bias over the last axis; weight and bias [cols] or undefined.
+Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
+
+struct ResidualNorm {
+  Tensor sum;     // residual + dropout(x)
+  Tensor normed;  // layer_norm(sum)
+};
+/// Residual connection, dropout and layer norm in one pass each way: post-norm blocks use `normed` alone,
+/// pre-norm blocks both.
+ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const Tensor& weight,
+                                 const Tensor& bias, const DropoutOptions& dropout = {}, double eps = 1e-5);
+
+Tensor softmax(const Tensor& x, int64_t axis = -1);  // a row of -inf gives zeros
+Tensor log_softmax(const Tensor& x, int64_t axis = -1);
+
+struct CrossEntropyOptions {
+  int64_t ignore = -100;       // targets that do not count
+  double label_smoothing = 0;  // in [0, 1)
+  bool mean = true;            // over the targets that count; false: the sum
+};
+/// Cross-entropy of logits [.., classes] against i64 targets [..]: a scalar. All targets ignored: 0.
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options = {});
+
+struct EmbeddingOptions {
+  double scale = 1;
+  Tensor position = {};      // [positions, D], added; may require grad
+  Tensor position_ids = {};  // i64, the shape of ids
+  double dropout = 0;
+  int64_t padding_id = -1;         // this row of weight gets no gradient
+  Generator* generator = nullptr;  // null: default_generator()
+};
+/// dropout(scale * weight[ids] + position[position_ids]), fused. ids i64 [..], weight [V, D] → [.., D]. An id
+/// of kNoToken (-1) gives zeros.
+Tensor embedding(const Tensor& ids, const Tensor& weight, const EmbeddingOptions& options = {});
+
+}  // namespace heed

@@ -1,0 +1,315 @@
+#include <cmath>
+
+#include <heed/core/attention.h>
+#include <heed/core/dispatch.h>
+#include <heed/core/ops/attention_call.h>
+#include <heed/core/ops/common.h>
+#include <heed/core/ops/dropout_option.h>
+
+namespace heed {
+namespace {
+
+// Where q, k and v lie: operand i fills columns from column[i] on of matrix[source[i]].
+struct Operands {
+  Tensor matrix[3];
+  int source[3];
+  int64_t column[3];
+  int64_t heads, key_heads, width;
+
+  const Tensor& of(int operand) const { return matrix[source[operand]]; }
+};
+
+// The inputs of record() are the three matrices (undefined where one holds several operands), then these.
+constexpr int kBiasInput = 3, kRelativeInput = 4;
+
+// ---- checks
+// ---------------------------------------------------------------------------------------------------
+
+int64_t checked_key_heads(const AttentionOptions& options, const char* name) {
+  const int64_t heads = options.heads, key_heads = options.key_heads == 0 ? heads : options.key_heads;
+  HEED_CHECK(heads > 0, ConfigError, name, ": heads is ", heads, "; it must be positive");
+  HEED_CHECK(key_heads > 0 && heads % key_heads == 0, ConfigError, name, ": key_heads is ", options.key_heads,
+             "; it must divide the ", heads, " heads");
+  return key_heads;
+}
+
+// The width of one head where `heads` of them share the columns of x.
+int64_t head_width(const Tensor& x, int64_t heads, const char* what, const char* name) {
+  const int64_t cols = rows_and_cols(x, name).second;
+  HEED_CHECK(cols > 0 && cols % heads == 0, ConfigError, name, ": ", what, " has ", cols,
+             " columns, which do not divide into ", heads, " heads");
+  return cols / heads;
+}
+
+void check_options(const AttentionOptions& options, const char* name) {
+  const Visibility& rule = options.visibility;
+  HEED_CHECK(std::isfinite(options.scale), ConfigError, name, ": scale is ", options.scale);
+  HEED_CHECK(rule.window_left >= -1 && rule.window_right >= -1, ConfigError, name, ": the window is ",
+             rule.window_left, " to the left and ", rule.window_right,
+             " to the right; -1 means no limit, and no number may be smaller");
+  HEED_CHECK(rule.dilation >= 1, ConfigError, name, ": dilation is ", rule.dilation,
+             "; it must be at least 1");
+  HEED_CHECK(rule.global_tokens >= 0, ConfigError, name, ": global_tokens is ", rule.global_tokens,
+             "; it cannot be negative");
+}
+
+void check_rows(const Tensor& x, int64_t rows_end, const char* side, const char* name) {
+  const int64_t rows = rows_and_cols(x, name).first;
+  HEED_CHECK(rows >= rows_end, ShapeError, name, ": the segments name ", side, " rows up to ", rows_end,
+             ", but ", x.shape(), " has ", rows, " rows");
+}
+
+void check_table(const Tensor& x, const Tensor& table, DType dtype, const char* what, const char* name) {
+  HEED_CHECK(table.dtype() == dtype, DTypeError, name, ": ", what, " is ", table.dtype(), "; it must be ",
+             dtype, ", convert it with to(DType)");
+  HEED_CHECK(table.device() == x.device(), DeviceError, name, ": ", what, " on ", table.device(),
+             ", operands on ", x.device(), "; move one with to(Device)");
+}
+
+void check_biases(const Tensor& x, const AttentionOptions& options, const char* name) {
+  if (options.mask.bias().defined()) check_table(x, options.mask.bias(), x.dtype(), "the bias", name);
+  if (options.mask.visible().defined())
+    check_table(x, options.mask.visible(), DType::boolean, "the mask", name);
+  if (const Tensor& slopes = options.alibi_slopes; slopes.defined()) {
+    check_table(x, slopes, DType::f32, "alibi_slopes", name);
+    HEED_CHECK(slopes.shape() == Shape{options.heads}, ShapeError, name, ": alibi_slopes is ", slopes.shape(),
+               ", expected ", Shape{options.heads});
+    HEED_CHECK(!needs_grad({slopes}), AutogradError, name,
+               ": alibi_slopes require a gradient, but they get none; use `relative` for biases that learn");
+  }
+  if (const Tensor& table = options.relative; table.defined()) {
+    check_table(x, table, x.dtype(), "relative", name);
+    HEED_CHECK(table.rank() == 2 && table.shape()[0] == options.heads && table.shape()[1] % 2 == 1,
+               ShapeError, name, ": relative is ", table.shape(), ", expected [", options.heads,
+               ", 2 * limit + 1]");
+  }
+}
+
+// Strides of x where it is broadcast to [sequences, heads, queries, keys]. A mask for longer sequences than
+// there are is fine: positions count from the start of each.
+std::array<int64_t, 4> broadcast_strides(const Tensor& x, const Segments& segments, int64_t heads,
+                                         const char* what, const char* name) {
+  std::array<int64_t, 4> strides{};
+  if (!x.defined()) return strides;
+  const Shape full{segments.count(), heads, segments.max_query(), segments.max_key()};
+  bool fits = x.rank() <= 4;
+  for (int axis = 0; fits && axis < x.rank(); ++axis) {
+    const int to = axis + 4 - x.rank();
+    const int64_t size = x.shape()[axis];
+    if (size == 1) continue;
+    fits = to < 2 ? size == full[to] : size >= full[to];
+    strides[static_cast<size_t>(to)] = x.strides()[axis];
+  }
+  HEED_CHECK(fits, ShapeError, name, ": ", what, " is ", x.shape(),
+             ", which does not broadcast to [sequences, heads, queries, keys] = ", full);
+  return strides;
+}
+
+// ---- forward and backward
+// -------------------------------------------------------------------------------------
+
+AttentionCall make_call(const Operands& operands, const Segments& segments, const AttentionOptions& options,
+                        const char* name) {
+  const Tensor& x = operands.of(0);
+  check_options(options, name);
+  check_floating(x, name);
+  check_rows(x, segments.query_rows_end(), "query", name);
+  check_rows(operands.of(1), segments.key_rows_end(), "key", name);
+  check_biases(x, options, name);
+  // The gradient of a bias is laid out as the bias: where one is wanted the bias must have no gaps.
+  const Tensor &given = options.mask.bias(), &visible = options.mask.visible();
+  const Tensor bias = given.defined() && given.requires_grad() ? given.contiguous() : given;
+  return {.segments = segments,
+          .query_rows = rows_and_cols(x, name).first,
+          .key_rows = rows_and_cols(operands.of(1), name).first,
+          .heads = operands.heads,
+          .key_heads = operands.key_heads,
+          .width = operands.width,
+          .scale = options.scale == 0 ? 1 / std::sqrt(static_cast<double>(operands.width)) : options.scale,
+          .visibility = options.visibility,
+          .bias = save(bias),
+          .mask = save(visible),
+          .alibi_slopes = save(contiguous_or_undefined(options.alibi_slopes)),
+          .relative = save(contiguous_or_undefined(options.relative)),
+          .bias_stride = broadcast_strides(bias, segments, operands.heads, "the bias", name),
+          .mask_stride = broadcast_strides(visible, segments, operands.heads, "the mask", name)};
+}
+
+template <class T>
+void forward(const AttentionCall& call, const Operands& operands, const Dropout& dropout, const Tensor& out,
+             const Tensor& lse) {
+  const auto view = [&](int i) {
+    return heads_view<T, const T>(operands.of(i), operands.column[i], call.width);
+  };
+  HEED_DISPATCH_CPU(out.device(), attention_forward,
+                    kernels::AttentionForward<T>{.q = view(0),
+                                                 .k = view(1),
+                                                 .v = view(2),
+                                                 .out = heads_view<T>(out, 0, call.width),
+                                                 .lse = data_or_null<accumulator_t<T>>(lse),
+                                                 .segments = call.segments.view(out.device()),
+                                                 .query_rows = call.query_rows,
+                                                 .key_rows = call.key_rows,
+                                                 .heads = call.heads,
+                                                 .key_heads = call.key_heads,
+                                                 .width = call.width,
+                                                 .scale = call.scale,
+                                                 .visibility = call.visibility,
+                                                 .bias = call.bias_view<T>(),
+                                                 .dropout = dropout});
+}
+
+struct AttentionSaved {
+  AttentionCall call;
+  Saved matrix[3], out;
+  int source[3];
+  int64_t column[3];
+  Tensor lse;
+  Dropout dropout;
+};
+
+// A slot that the kernel adds to.
+GradSlot zeroed_if_wanted(GradOut& gx, int input) {
+  const GradSlot slot = accumulator_if_wanted(gx, input);
+  if (slot.tensor.defined() && !slot.accumulate)
+    fill_bytes(slot.tensor.raw_data(), slot.tensor.device(), 0,
+               slot.tensor.numel() * size_of(slot.tensor.dtype()));
+  return slot;
+}
+
+template <class T>
+void backward(const AttentionSaved& saved, const GradIn& gy, GradOut& gx) {
+  using A = accumulator_t<T>;
+  const AttentionCall& call = saved.call;
+  const Tensor g = gy[0].contiguous(), out = *saved.out;
+  Tensor matrix[3];
+  GradSlot slot[3];
+  for (int i = 0; i < 3; ++i) {
+    matrix[i] = *saved.matrix[i];
+    slot[i] = slot_if_wanted(gx, i);
+  }
+  const GradSlot to_bias = zeroed_if_wanted(gx, kBiasInput),
+                 to_relative = zeroed_if_wanted(gx, kRelativeInput);
+  const auto view = [&](int i) {
+    return heads_view<T, const T>(matrix[saved.source[i]], saved.column[i], call.width);
+  };
+  const auto gradient = [&](int i) {
+    return heads_view<T>(slot[saved.source[i]].tensor, saved.column[i], call.width);
+  };
+  HEED_DISPATCH_CPU(g.device(), attention_backward,
+                    kernels::AttentionBackward<T>{.q = view(0),
+                                                  .k = view(1),
+                                                  .v = view(2),
+                                                  .out = heads_view<T, const T>(out, 0, call.width),
+                                                  .gout = heads_view<T, const T>(g, 0, call.width),
+                                                  .lse = saved.lse.data<A>(),
+                                                  .gq = gradient(0),
+                                                  .gk = gradient(1),
+                                                  .gv = gradient(2),
+                                                  .accumulate_q = slot[saved.source[0]].accumulate,
+                                                  .accumulate_k = slot[saved.source[1]].accumulate,
+                                                  .accumulate_v = slot[saved.source[2]].accumulate,
+                                                  .gbias = data_or_null<A>(to_bias.tensor),
+                                                  .grelative = data_or_null<A>(to_relative.tensor),
+                                                  .segments = call.segments.view(g.device()),
+                                                  .query_rows = call.query_rows,
+                                                  .key_rows = call.key_rows,
+                                                  .heads = call.heads,
+                                                  .key_heads = call.key_heads,
+                                                  .width = call.width,
+                                                  .scale = call.scale,
+                                                  .visibility = call.visibility,
+                                                  .bias = call.bias_view<T>(),
+                                                  .dropout = saved.dropout});
+}
+
+// What the three layouts share. `operands` holds the inputs as they were given.
+Tensor attend(Operands operands, const Segments& segments, const AttentionOptions& options,
+              const char* name) {
+  const std::array<Tensor, 5> given = {operands.matrix[0], operands.matrix[1], operands.matrix[2],
+                                       options.mask.bias(), options.relative};
+  const std::span<const Tensor> inputs(given);
+  const bool backward_follows = needs_grad(inputs);
+  for (Tensor& matrix : operands.matrix) matrix = contiguous_or_undefined(matrix);
+  const AttentionCall call = make_call(operands, segments, options, name);
+  const Dropout dropout = draw_dropout(options.dropout, options.generator, name);
+
+  const Tensor& q = operands.of(0);
+  Shape shape = q.shape();
+  shape[q.rank() - 1] = call.heads * call.width;
+  const Tensor out = empty(shape, q.options());
+  AttentionRecord* const watcher = AttentionRecord::current();
+  const Tensor lse =
+      backward_follows || watcher ? empty({call.heads, call.query_rows}, accumulator_options(q)) : Tensor();
+  visit_floating(q.dtype(), name, [&]<class T>() { forward<T>(call, operands, dropout, out, lse); });
+
+  if (watcher)
+    watcher->add({std::string(options.name), call, save(q), save(operands.of(1)), operands.column[0],
+                  operands.column[1], lse});
+  if (!backward_follows) return out;
+  AttentionSaved saved{
+      .call = call,
+      .matrix = {save(operands.matrix[0]), save(operands.matrix[1]), save(operands.matrix[2])},
+      .out = save(out),
+      .source = {operands.source[0], operands.source[1], operands.source[2]},
+      .column = {operands.column[0], operands.column[1], operands.column[2]},
+      .lse = lse,
+      .dropout = dropout};
+  return record(name, inputs, out, [saved = std::move(saved)](const GradIn& gy, GradOut& gx) {
+    visit_floating(gy[0].dtype(), "attention", [&]<class T>() { backward<T>(saved, gy, gx); });
+  });
+}
+
+}  // namespace
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Segments& segments,
+                 const AttentionOptions& options) {
+  const char* name = "attention";
+  const int64_t key_heads = checked_key_heads(options, name), width = head_width(q, options.heads, "q", name);
+  check_same_kind(q, k, name);
+  check_same_kind(q, v, name);
+  HEED_CHECK(rows_and_cols(k, name).second == key_heads * width, ShapeError, name, ": k is ", k.shape(),
+             ", expected ", key_heads, " heads of ", width, " columns as q has, ", key_heads * width,
+             " in all");
+  HEED_CHECK(k.shape() == v.shape(), ShapeError, name, ": k is ", k.shape(), ", v is ", v.shape(),
+             "; they must be equal");
+  return attend({.matrix = {q, k, v},
+                 .source = {0, 1, 2},
+                 .column = {0, 0, 0},
+                 .heads = options.heads,
+                 .key_heads = key_heads,
+                 .width = width},
+                segments, options, name);
+}
+
+Tensor attention_qkv(const Tensor& qkv, const Segments& segments, const AttentionOptions& options) {
+  const char* name = "attention_qkv";
+  const int64_t heads = options.heads, key_heads = checked_key_heads(options, name),
+                width = head_width(qkv, heads + 2 * key_heads, "qkv", name);
+  return attend({.matrix = {qkv, {}, {}},
+                 .source = {0, 0, 0},
+                 .column = {0, heads * width, (heads + key_heads) * width},
+                 .heads = heads,
+                 .key_heads = key_heads,
+                 .width = width},
+                segments, options, name);
+}
+
+Tensor attention_kv(const Tensor& q, const Tensor& kv, const Segments& segments,
+                    const AttentionOptions& options) {
+  const char* name = "attention_kv";
+  const int64_t key_heads = checked_key_heads(options, name), width = head_width(q, options.heads, "q", name);
+  check_same_kind(q, kv, name);
+  HEED_CHECK(rows_and_cols(kv, name).second == 2 * key_heads * width, ShapeError, name, ": kv is ",
+             kv.shape(), ", expected k and v of ", key_heads, " heads of ", width, " columns as q has, ",
+             2 * key_heads * width, " in all");
+  return attend({.matrix = {q, kv, {}},
+                 .source = {0, 1, 1},
+                 .column = {0, 0, key_heads * width},
+                 .heads = options.heads,
+                 .key_heads = key_heads,
+                 .width = width},
+                segments, options, name);
+}
+
+}  // namespace heed

@@ -1,0 +1,58 @@
+// One call of attention: what its backward and its record need besides the operands. Private to core: not
+// installed.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include <heed/core/attention.h>
+#include <heed/core/autograd.h>
+#include <heed/kernels/attention.h>
+
+namespace heed {
+
+struct AttentionCall {
+  Segments segments;
+  int64_t query_rows, key_rows;
+  int64_t heads, key_heads, width;
+  double scale;
+  Visibility visibility;
+  Saved bias, mask, alibi_slopes, relative;  // undefined where there is none
+  std::array<int64_t, 4> bias_stride, mask_stride;
+
+  /// The kernels' view of the biases. AutogradError if one was written to since the call.
+  template <class T>
+  kernels::AttentionBias<T> bias_view() const {
+    const Tensor added = *bias, visible = *mask, slopes = *alibi_slopes, table = *relative;
+    kernels::AttentionBias<T> view{
+        .bias = added.defined() ? added.data<T>() : nullptr,
+        .bias_stride = {},
+        .mask = visible.defined() ? visible.data<bool>() : nullptr,
+        .mask_stride = {},
+        .alibi_slopes = slopes.defined() ? slopes.data<float>() : nullptr,
+        .relative = table.defined() ? table.data<T>() : nullptr,
+        .relative_limit = table.defined() ? static_cast<int32_t>(table.size(-1) / 2) : 0};
+    std::copy(bias_stride.begin(), bias_stride.end(), view.bias_stride);
+    std::copy(mask_stride.begin(), mask_stride.end(), view.mask_stride);
+    return view;
+  }
+};
+
+/// Heads of `width` columns in a matrix [.., columns], from one column on; all null for an undefined matrix.
+template <class T, class Element = T>
+kernels::HeadsView<Element> heads_view(const Tensor& matrix, int64_t column, int64_t width) {
+  if (!matrix.defined()) return {nullptr, 0, 0};
+  return {matrix.data<T>() + column, matrix.size(-1), width};
+}
+
+/// What an AttentionRecord keeps of a call.
+struct AttentionRecord::Call {
+  std::string name;
+  AttentionCall call;
+  Saved q, k;
+  int64_t q_column, k_column;
+  Tensor lse;
+};
+
+}  // namespace heed

@@ -1,0 +1,65 @@
+#include <heed/core/dispatch.h>
+#include <heed/core/ops.h>
+#include <heed/core/ops/common.h>
+#include <heed/kernels/cross_entropy.h>
+
+namespace heed {
+namespace {
+
+void check(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
+  HEED_CHECK(logits.rank() > 0 && logits.size(-1) > 0, ShapeError, "cross_entropy: logits are ",
+             logits.shape(), "; the last axis holds the classes, at least one");
+  Shape rows = logits.shape();
+  rows.erase(rows.rank() - 1);
+  HEED_CHECK(targets.shape() == rows, ShapeError, "cross_entropy: targets are ", targets.shape(),
+             ", expected ", rows, " for logits of ", logits.shape());
+  HEED_CHECK(targets.dtype() == DType::i64, DTypeError, "cross_entropy: targets are ", targets.dtype(),
+             "; class ids must be i64");
+  HEED_CHECK(targets.device() == logits.device(), DeviceError, "cross_entropy: targets on ", targets.device(),
+             ", logits on ", logits.device(), "; move one with to(Device)");
+  check_floating(logits, "cross_entropy");
+  HEED_CHECK(options.label_smoothing >= 0 && options.label_smoothing < 1, ConfigError,
+             "cross_entropy: label_smoothing is ", options.label_smoothing, "; it must be in [0, 1)");
+}
+
+void backward(const Tensor& glogits, const Tensor& gloss, GradOut& gx) {
+  // Where the backward starts, the upstream gradient is 1 and there is nothing to scale.
+  if (gloss.device().is_cpu() && gloss.item<double>() == 1) return gx.add(0, glogits);
+  const GradSlot slot = gx.into(0);
+  visit_floating(glogits.dtype(), "cross_entropy", [&]<class T>() {
+    HEED_DISPATCH_CPU(glogits.device(), cross_entropy_backward,
+                      kernels::CrossEntropyBackward<T>{.glogits = glogits.data<T>(),
+                                                       .gloss = gloss.data<accumulator_t<T>>(),
+                                                       .gx = slot.tensor.data<T>(),
+                                                       .count = glogits.numel(),
+                                                       .accumulate = slot.accumulate});
+  });
+}
+
+}  // namespace
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
+  check(logits, targets, options);
+  const int64_t classes = logits.size(-1), rows = targets.numel();
+  const Tensor input = logits.contiguous(), ids = targets.contiguous();
+  const Tensor loss = empty({}, accumulator_options(logits));
+  const Tensor counted = empty({}, {DType::i64, logits.device()});
+  const Tensor glogits = needs_grad({logits}) ? empty_like(input) : Tensor();
+  visit_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
+    HEED_DISPATCH_CPU(logits.device(), cross_entropy_forward,
+                      kernels::CrossEntropyForward<T>{.logits = input.data<T>(),
+                                                      .targets = ids.data<int64_t>(),
+                                                      .ignore = options.ignore,
+                                                      .label_smoothing = options.label_smoothing,
+                                                      .mean = options.mean,
+                                                      .loss = loss.data<accumulator_t<T>>(),
+                                                      .counted = counted.data<int64_t>(),
+                                                      .glogits = data_or_null<T>(glogits),
+                                                      .rows = rows,
+                                                      .classes = classes});
+  });
+  return record("cross_entropy", {logits}, loss,
+                [glogits = save(glogits)](const GradIn& gy, GradOut& gx) { backward(*glogits, gy[0], gx); });
+}
+
+}  // namespace heed

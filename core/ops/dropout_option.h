@@ -1,0 +1,18 @@
+// The dropout that an operation's options ask for. Private to core: not installed.
+#pragma once
+
+#include <heed/core/base/check.h>
+#include <heed/core/base/philox.h>
+#include <heed/core/generator.h>
+
+namespace heed {
+
+/// ConfigError for a rate outside [0, 1). Takes one offset of the generator (null: the default one), none for
+/// a rate of 0: so it comes after all other checks.
+inline Dropout draw_dropout(double p, Generator* generator, const char* operation) {
+  HEED_CHECK(p >= 0 && p < 1, ConfigError, operation, ": the dropout rate is ", p, "; it must be in [0, 1)");
+  if (p == 0) return make_dropout(0, {});
+  return make_dropout(p, (generator ? *generator : default_generator()).next());
+}
+
+}  // namespace heed

@@ -1,0 +1,314 @@
+// Arithmetic and functions, element by element.
+#include <cmath>
+
+#include <heed/core/dispatch.h>
+#include <heed/core/ops.h>
+#include <heed/core/ops/common.h>
+#include <heed/core/ops/copy.h>
+#include <heed/core/ops/strided_index.h>
+#include <heed/kernels/elementwise.h>
+
+namespace heed {
+namespace {
+
+using kernels::BinaryOp;
+using kernels::UnaryOp;
+
+// An undefined operand stands for the scalar.
+Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b, const Shape& shape, double scalar) {
+  const Tensor& like = a.defined() ? a : b;
+  const Tensor y = empty(shape, like.options());
+  visit_dtype(like.dtype(), [&]<class T>() {
+    HEED_DISPATCH_CPU(like.device(), binary,
+                      kernels::Binary<T>{.op = op,
+                                         .y = y.data<T>(),
+                                         .a = data_or_null<T>(a),
+                                         .b = data_or_null<T>(b),
+                                         .scalar = static_cast<T>(scalar),
+                                         .index = strided_index(shape, y, a, b)});
+  });
+  return y;
+}
+
+void check_number(BinaryOp op, const Tensor& x, const char* operation) {
+  const bool needs_floating = op == BinaryOp::divide || op == BinaryOp::power;
+  HEED_CHECK(x.dtype() != DType::boolean && (!needs_floating || is_floating(x.dtype())), DTypeError,
+             operation, ": not defined for ", x.dtype(), "; convert with to(DType::f32)");
+}
+
+Tensor binary(BinaryOp op, const char* operation, const Tensor& a, const Tensor& b) {
+  check_same_kind(a, b, operation);
+  check_number(op, a, operation);
+  return binary(op, a, b, broadcast_shapes(a.shape(), b.shape(), operation), 0);
+}
+
+Tensor binary(BinaryOp op, const char* operation, const Tensor& a, double b) {
+  check_number(op, a, operation);
+  check_scalar(b, a.dtype(), operation);
+  return binary(op, a, {}, a.shape(), b);
+}
+
+Tensor binary(BinaryOp op, const char* operation, double a, const Tensor& b) {
+  check_number(op, b, operation);
+  check_scalar(a, b.dtype(), operation);
+  return binary(op, {}, b, b.shape(), a);
+}
+
+template <class T>
+void unary(UnaryOp op, const Tensor& x, const Tensor& y) {
+  HEED_DISPATCH_CPU(
+      x.device(), unary,
+      kernels::Unary<T>{
+          .op = op, .y = y.data<T>(), .x = x.data<T>(), .index = strided_index(x.shape(), y, x)});
+}
+
+// A function of real numbers.
+Tensor unary_floating(UnaryOp op, const char* operation, const Tensor& x) {
+  const Tensor y = empty_like(x);
+  visit_floating(x.dtype(), operation, [&]<class T>() { unary<T>(op, x, y); });
+  return y;
+}
+
+// A function of real numbers and integers.
+Tensor unary_number(UnaryOp op, const char* operation, const Tensor& x) {
+  HEED_CHECK(x.dtype() != DType::boolean, DTypeError, operation, ": not defined for bool");
+  const Tensor y = empty_like(x);
+  visit_dtype(x.dtype(), [&]<class T>() { unary<T>(op, x, y); });
+  return y;
+}
+
+// Gives input i the gradient `g`, summed over what broadcasting repeated.
+void add_summed(GradOut& gx, int i, const Tensor& g, const Shape& shape) { gx.add(i, sum_to(g, shape)); }
+
+Tensor constant(double value, const Tensor& like) { return scalar(value, like.options()); }
+
+void give_zeros(GradOut& gx) {
+  const GradSlot slot = gx.into(0);
+  if (!slot.accumulate) slot.tensor.zero_();
+}
+
+}  // namespace
+
+// ---- two operands
+// -------------------------------------------------------------------------------------------
+
+Tensor add(const Tensor& a, const Tensor& b) {
+  return record("add", {a, b}, binary(BinaryOp::add, "add", a, b),
+                [sa = a.shape(), sb = b.shape()](const GradIn& gy, GradOut& gx) {
+                  if (gx.wants(0)) add_summed(gx, 0, gy[0], sa);
+                  if (gx.wants(1)) add_summed(gx, 1, gy[0], sb);
+                });
+}
+
+Tensor subtract(const Tensor& a, const Tensor& b) {
+  return record("subtract", {a, b}, binary(BinaryOp::subtract, "subtract", a, b),
+                [sa = a.shape(), sb = b.shape()](const GradIn& gy, GradOut& gx) {
+                  if (gx.wants(0)) add_summed(gx, 0, gy[0], sa);
+                  if (gx.wants(1)) add_summed(gx, 1, -gy[0], sb);
+                });
+}
+
+Tensor multiply(const Tensor& a, const Tensor& b) {
+  return record("multiply", {a, b}, binary(BinaryOp::multiply, "multiply", a, b),
+                [a = save(a), b = save(b)](const GradIn& gy, GradOut& gx) {
+                  const Tensor x = *a, y = *b;
+                  if (gx.wants(0)) add_summed(gx, 0, gy[0] * y, x.shape());
+                  if (gx.wants(1)) add_summed(gx, 1, gy[0] * x, y.shape());
+                });
+}
+
+Tensor divide(const Tensor& a, const Tensor& b) {
+  const Tensor y = binary(BinaryOp::divide, "divide", a, b);
+  return record("divide", {a, b}, y,
+                [shape = a.shape(), b = save(b), y = save(y)](const GradIn& gy, GradOut& gx) {
+                  const Tensor divisor = *b;
+                  const Tensor g = gy[0] / divisor;
+                  if (gx.wants(0)) add_summed(gx, 0, g, shape);
+                  if (gx.wants(1)) add_summed(gx, 1, -(g * *y), divisor.shape());
+                });
+}
+
+Tensor power(const Tensor& a, const Tensor& b) {
+  const Tensor y = binary(BinaryOp::power, "power", a, b);
+  return record("power", {a, b}, y, [a = save(a), b = save(b), y = save(y)](const GradIn& gy, GradOut& gx) {
+    const Tensor base = *a, exponent = *b, zero = constant(0, base);
+    // x^0 and 0^b are constant: no 0 * inf there.
+    if (gx.wants(0)) {
+      const Tensor slope = exponent * power(base, exponent - 1.0);
+      add_summed(gx, 0, gy[0] * where(equal(exponent, zero), zero, slope), base.shape());
+    }
+    if (gx.wants(1)) {
+      const Tensor constant_zero = logical_and(equal(base, zero), greater_equal(exponent, zero));
+      add_summed(gx, 1, gy[0] * where(constant_zero, zero, *y * log(base)), exponent.shape());
+    }
+  });
+}
+
+namespace {
+
+// The gradient of an extremum: all to the winner, half to each where they are equal.
+template <class Wins>
+void extremum_backward(const GradIn& gy, GradOut& gx, const Tensor& a, const Tensor& b, Wins wins) {
+  const Tensor g = gy[0];
+  const Tensor tied = where(equal(a, b), g * 0.5, constant(0, g));
+  if (gx.wants(0)) add_summed(gx, 0, where(wins(a, b), g, tied), a.shape());
+  if (gx.wants(1)) add_summed(gx, 1, where(wins(b, a), g, tied), b.shape());
+}
+
+}  // namespace
+
+Tensor maximum(const Tensor& a, const Tensor& b) {
+  return record("maximum", {a, b}, binary(BinaryOp::maximum, "maximum", a, b),
+                [a = save(a), b = save(b)](const GradIn& gy, GradOut& gx) {
+                  extremum_backward(gy, gx, *a, *b, greater);
+                });
+}
+
+Tensor minimum(const Tensor& a, const Tensor& b) {
+  return record(
+      "minimum", {a, b}, binary(BinaryOp::minimum, "minimum", a, b),
+      [a = save(a), b = save(b)](const GradIn& gy, GradOut& gx) { extremum_backward(gy, gx, *a, *b, less); });
+}
+
+// ---- a tensor and a number
+// ----------------------------------------------------------------------------------
+
+Tensor operator+(const Tensor& a, double b) {
+  return record("add", a, binary(BinaryOp::add, "add", a, b),
+                [](const GradIn& gy, GradOut& gx) { gx.add(0, gy[0]); });
+}
+Tensor operator+(double a, const Tensor& b) { return b + a; }
+
+Tensor operator-(const Tensor& a, double b) {
+  return record("subtract", a, binary(BinaryOp::subtract, "subtract", a, b),
+                [](const GradIn& gy, GradOut& gx) { gx.add(0, gy[0]); });
+}
+Tensor operator-(double a, const Tensor& b) {
+  return record("subtract", b, binary(BinaryOp::subtract, "subtract", a, b),
+                [](const GradIn& gy, GradOut& gx) { gx.add(0, -gy[0]); });
+}
+
+Tensor operator*(const Tensor& a, double b) {
+  return record("multiply", a, binary(BinaryOp::multiply, "multiply", a, b),
+                [b](const GradIn& gy, GradOut& gx) { gx.add(0, gy[0] * b); });
+}
+Tensor operator*(double a, const Tensor& b) { return b * a; }
+
+Tensor operator/(const Tensor& a, double b) {
+  return record("divide", a, binary(BinaryOp::divide, "divide", a, b),
+                [b](const GradIn& gy, GradOut& gx) { gx.add(0, gy[0] / b); });
+}
+Tensor operator/(double a, const Tensor& b) {
+  const Tensor y = binary(BinaryOp::divide, "divide", a, b);
+  return record("divide", b, y,
+                [b = save(b), y = save(y)](const GradIn& gy, GradOut& gx) { gx.add(0, -(gy[0] * *y / *b)); });
+}
+
+Tensor power(const Tensor& x, double exponent) {
+  return record("power", x, binary(BinaryOp::power, "power", x, exponent),
+                [x = save(x), exponent](const GradIn& gy, GradOut& gx) {
+                  if (exponent == 0) return give_zeros(gx);
+                  gx.add(0, gy[0] * (power(*x, exponent - 1) * exponent));
+                });
+}
+
+Tensor clamp(const Tensor& x, double low, double high) {
+  HEED_CHECK(low <= high, ConfigError, "clamp: low is ", low, " and high ", high, "; low must not be larger");
+  const Tensor y = binary(BinaryOp::minimum, "clamp", binary(BinaryOp::maximum, "clamp", x, low), high);
+  return record("clamp", x, y, [x = save(x), low, high](const GradIn& gy, GradOut& gx) {
+    const Tensor input = *x;
+    const Tensor inside =
+        logical_and(greater_equal(input, constant(low, input)), less_equal(input, constant(high, input)));
+    gx.add(0, where(inside, gy[0], constant(0, input)));
+  });
+}
+
+// ---- one operand
+// --------------------------------------------------------------------------------------------
+
+Tensor operator-(const Tensor& a) {
+  return record("negative", a, unary_number(UnaryOp::negative, "negative", a),
+                [](const GradIn& gy, GradOut& gx) { gx.add(0, -gy[0]); });
+}
+
+Tensor abs(const Tensor& x) {
+  return record("abs", x, unary_number(UnaryOp::absolute, "abs", x),
+                [x = save(x)](const GradIn& gy, GradOut& gx) { gx.add(0, gy[0] * sign(*x)); });
+}
+
+Tensor square(const Tensor& x) {
+  return record("square", x, unary_number(UnaryOp::square, "square", x),
+                [x = save(x)](const GradIn& gy, GradOut& gx) { gx.add(0, gy[0] * *x * 2.0); });
+}
+
+Tensor sign(const Tensor& x) {
+  return record("sign", x, unary_number(UnaryOp::sign, "sign", x),
+                [](const GradIn&, GradOut& gx) { give_zeros(gx); });
+}
+
+Tensor floor(const Tensor& x) {
+  return record("floor", x, unary_floating(UnaryOp::floor, "floor", x),
+                [](const GradIn&, GradOut& gx) { give_zeros(gx); });
+}
+
+Tensor round(const Tensor& x) {
+  return record("round", x, unary_floating(UnaryOp::round, "round", x),
+                [](const GradIn&, GradOut& gx) { give_zeros(gx); });
+}
+
+Tensor exp(const Tensor& x) {
+  const Tensor y = unary_floating(UnaryOp::exponential, "exp", x);
+  return record("exp", x, y, [y = save(y)](const GradIn& gy, GradOut& gx) { gx.add(0, gy[0] * *y); });
+}
+
+Tensor log(const Tensor& x) {
+  return record("log", x, unary_floating(UnaryOp::logarithm, "log", x),
+                [x = save(x)](const GradIn& gy, GradOut& gx) { gx.add(0, gy[0] / *x); });
+}
+
+Tensor sqrt(const Tensor& x) {
+  const Tensor y = unary_floating(UnaryOp::square_root, "sqrt", x);
+  return record("sqrt", x, y,
+                [y = save(y)](const GradIn& gy, GradOut& gx) { gx.add(0, gy[0] / (*y * 2.0)); });
+}
+
+Tensor rsqrt(const Tensor& x) {
+  const Tensor y = unary_floating(UnaryOp::reciprocal_square_root, "rsqrt", x);
+  return record("rsqrt", x, y, [x = save(x), y = save(y)](const GradIn& gy, GradOut& gx) {
+    gx.add(0, gy[0] * (*y * -0.5) / *x);
+  });
+}
+
+Tensor sin(const Tensor& x) {
+  return record("sin", x, unary_floating(UnaryOp::sine, "sin", x),
+                [x = save(x)](const GradIn& gy, GradOut& gx) { gx.add(0, gy[0] * cos(*x)); });
+}
+
+Tensor cos(const Tensor& x) {
+  return record("cos", x, unary_floating(UnaryOp::cosine, "cos", x),
+                [x = save(x)](const GradIn& gy, GradOut& gx) { gx.add(0, -(gy[0] * sin(*x))); });
+}
+
+Tensor tanh(const Tensor& x) {
+  const Tensor y = unary_floating(UnaryOp::hyperbolic_tangent, "tanh", x);
+  return record("tanh", x, y,
+                [y = save(y)](const GradIn& gy, GradOut& gx) { gx.add(0, gy[0] * (1.0 - square(*y))); });
+}
+
+Tensor sigmoid(const Tensor& x) {
+  const Tensor y = unary_floating(UnaryOp::sigmoid, "sigmoid", x);
+  return record("sigmoid", x, y, [y = save(y)](const GradIn& gy, GradOut& gx) {
+    const Tensor s = *y;
+    gx.add(0, gy[0] * (s * (1.0 - s)));
+  });
+}
+
+Tensor erf(const Tensor& x) {
+  return record("erf", x, unary_floating(UnaryOp::error_function, "erf", x),
+                [x = save(x)](const GradIn& gy, GradOut& gx) {
+                  constexpr double kSlopeAtZero = 1.1283791670955126;  // 2 / sqrt(pi)
+                  gx.add(0, gy[0] * (exp(-square(*x)) * kSlopeAtZero));
+                });
+}
+
+}  // namespace heed

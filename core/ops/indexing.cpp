@@ -1,0 +1,241 @@
+// Choosing elements by index, and the triangles of matrices.
+#include <heed/core/dispatch.h>
+#include <heed/core/ops.h>
+#include <heed/core/ops/common.h>
+#include <heed/core/ops/copy.h>
+#include <heed/core/ops/lines.h>
+#include <heed/kernels/embedding.h>
+#include <heed/kernels/indexing.h>
+
+namespace heed {
+namespace {
+
+// All of `index` in [low, high), else IndexError with the value and its position.
+void check_indices(const Tensor& index, int64_t low, int64_t high, const char* operation) {
+  const Tensor host = index.to(kCpu).contiguous();
+  const int64_t* values = host.data<int64_t>();
+  for (int64_t i = 0; i < host.numel(); ++i) {
+    if (values[i] >= low && values[i] < high) continue;
+    Shape place = host.shape();
+    int64_t rest = i;
+    for (int axis = host.rank() - 1; axis >= 0; --axis) {
+      place[axis] = rest % host.shape()[axis];
+      rest /= host.shape()[axis];
+    }
+    throw IndexError(concat(operation, ": index ", values[i], " at position ", place, " is not in [", low,
+                            ", ", high - 1, "], for ", high, " entries"));
+  }
+}
+
+void check_index_dtype(const Tensor& index, const Tensor& x, const char* operation) {
+  HEED_CHECK(index.dtype() == DType::i64, DTypeError, operation, ": the index is ", index.dtype(),
+             ", expected i64; convert it with to(DType::i64)");
+  HEED_CHECK(index.device() == x.device(), DeviceError, operation, ": the index is on ", index.device(),
+             ", the tensor on ", x.device(), "; move one with to(Device)");
+}
+
+// The rules of gather and scatter_add; the axis from 0.
+int check_along_axis(const Tensor& x, int64_t axis, const Tensor& index, const char* operation) {
+  const int place = normalize_axis(axis, x.rank(), operation);
+  check_index_dtype(index, x, operation);
+  bool fits = index.rank() == x.rank();
+  for (int a = 0; fits && a < x.rank(); ++a) fits = a == place || index.shape()[a] <= x.shape()[a];
+  HEED_CHECK(fits, ShapeError, operation, ": an index of shape ", index.shape(), " for a tensor of ",
+             x.shape(), " along axis ", axis,
+             "; it needs the same rank and no larger sizes on the other axes");
+  check_indices(index, 0, x.shape()[place], operation);
+  return place;
+}
+
+// `x` cut to the sizes of `index`, but for the axis: the elements that gather reaches. Not recorded.
+Tensor cut_to(const Tensor& x, const Tensor& index, int axis) {
+  Shape shape = index.shape();
+  shape[axis] = x.shape()[axis];
+  return make_view(x, shape, x.strides(), x.offset());
+}
+
+DType scattered_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+
+// y[…, index, …] += source, where y has scattered_dtype.
+void scatter_into(const Tensor& y, int axis, const Tensor& index, const Tensor& source) {
+  const Tensor target = cut_to(y, index, axis);
+  visit_dtype(source.dtype(), [&]<class T>() {
+    if constexpr (!std::is_same_v<T, bool>)
+      HEED_DISPATCH_CPU(
+          y.device(), scatter_add,
+          kernels::ScatterAdd<T>{.y = target.data<kernels::scattered_t<T>>(),
+                                 .index = index.data<int64_t>(),
+                                 .source = source.data<T>(),
+                                 .lines = lines_along(axis, index.shape(), target, index, source),
+                                 .n = index.shape()[axis],
+                                 .stride_y = target.strides()[axis],
+                                 .stride_index = index.strides()[axis],
+                                 .stride_source = source.strides()[axis]});
+  });
+}
+
+// The gradient of reading x[…, index, …]: gy added where it was read.
+void scatter_gradient(GradOut& gx, int axis, const Tensor& index, const Tensor& gy) {
+  const GradSlot slot = gx.into_accumulator(0);
+  if (!slot.accumulate) slot.tensor.zero_();
+  scatter_into(slot.tensor, axis, index, gy);
+}
+
+}  // namespace
+
+Tensor gather(const Tensor& x, int64_t axis, const Tensor& index) {
+  const int place = check_along_axis(x, axis, index, "gather");
+  const Tensor y = empty(index.shape(), x.options());
+  const Tensor lines = without_axis(cut_to(x, index, place), place).unsqueeze(place);
+  visit_dtype(x.dtype(), [&]<class T>() {
+    HEED_DISPATCH_CPU(x.device(), gather,
+                      kernels::Gather<T>{.y = y.data<T>(),
+                                         .index = index.data<int64_t>(),
+                                         .x = x.data<T>(),
+                                         .space = strided_index(y.shape(), y, index, lines),
+                                         .stride_x = x.strides()[place]});
+  });
+  return record("gather", x, y, [place, index = save(index)](const GradIn& gy, GradOut& gx) {
+    scatter_gradient(gx, place, *index, gy[0]);
+  });
+}
+
+Tensor scatter_add(const Tensor& x, int64_t axis, const Tensor& index, const Tensor& source) {
+  HEED_CHECK(x.dtype() != DType::boolean, DTypeError, "scatter_add: not defined for bool");
+  check_same_kind(x, source, "scatter_add");
+  HEED_CHECK(index.shape() == source.shape(), ShapeError, "scatter_add: the index is ", index.shape(),
+             ", the source ", source.shape(), "; they need one shape");
+  const int place = check_along_axis(x, axis, index, "scatter_add");
+  const Tensor sums = empty(x.shape(), {scattered_dtype(x.dtype()), x.device()});
+  copy_elements(sums, x);
+  scatter_into(sums, place, index, source);
+  return record("scatter_add", {x, source}, sums.to(x.dtype()),
+                [place, index = save(index)](const GradIn& gy, GradOut& gx) {
+                  if (gx.wants(0)) gx.add(0, gy[0]);
+                  if (gx.wants(1)) gx.add(1, gather(gy[0], place, *index));
+                });
+}
+
+Tensor index_select(const Tensor& x, const Tensor& index) {
+  HEED_CHECK(x.rank() > 0, ShapeError, "index_select: needs at least one axis, got a tensor of rank 0");
+  check_index_dtype(index, x, "index_select");
+  check_indices(index, kNoToken, x.shape()[0], "index_select");
+  Shape shape = index.shape();
+  for (int axis = 1; axis < x.rank(); ++axis) shape.append(x.shape()[axis]);
+  const Tensor rows = x.detach().contiguous(), places = index.contiguous();
+  const Tensor y = empty(shape, x.options());
+  const int64_t count = index.numel(), width = count > 0 ? y.numel() / count : 0;
+  visit_dtype(x.dtype(), [&]<class T>() {
+    HEED_DISPATCH_CPU(x.device(), index_select,
+                      kernels::IndexSelect<T>{.y = y.data<T>(),
+                                              .x = rows.data<T>(),
+                                              .index = places.data<int64_t>(),
+                                              .count = count,
+                                              .width = width});
+  });
+  return record("index_select", x, y, [places = save(places), count, width](const GradIn& gy, GradOut& gx) {
+    const GradSlot slot = gx.into_accumulator(0);
+    if (!slot.accumulate) slot.tensor.zero_();
+    const Tensor g = gy[0].contiguous(), index = *places;
+    visit_floating(g.dtype(), "index_select", [&]<class T>() {
+      HEED_DISPATCH_CPU(g.device(), index_select_backward,
+                        kernels::IndexSelectBackward<T>{.gx = slot.tensor.data<kernels::scattered_t<T>>(),
+                                                        .gy = g.data<T>(),
+                                                        .index = index.data<int64_t>(),
+                                                        .count = count,
+                                                        .width = width});
+    });
+  });
+}
+
+Tensor one_hot(const Tensor& ids, int64_t classes, DType dtype) {
+  HEED_CHECK(classes > 0, ConfigError, "one_hot: classes is ", classes, "; it must be at least 1");
+  check_index_dtype(ids, ids, "one_hot");
+  check_indices(ids, 0, classes, "one_hot");
+  Shape shape = ids.shape();
+  shape.append(classes);
+  const Tensor y = empty(shape, {dtype, ids.device()}), places = ids.contiguous();
+  visit_dtype(dtype, [&]<class T>() {
+    HEED_DISPATCH_CPU(
+        ids.device(), one_hot,
+        kernels::OneHot<T>{
+            .y = y.data<T>(), .ids = places.data<int64_t>(), .count = places.numel(), .classes = classes});
+  });
+  return y;
+}
+
+// ---- order
+// --------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::pair<Tensor, Tensor> first_in_order(const char* operation, const Tensor& x, int axis, int64_t k,
+                                         bool descending) {
+  HEED_CHECK(x.dtype() != DType::boolean, DTypeError, operation, ": not defined for bool");
+  Shape shape = x.shape();
+  shape[axis] = k;
+  const Tensor values = empty(shape, x.options()), indices = empty(shape, {DType::i64, x.device()});
+  visit_dtype(x.dtype(), [&]<class T>() {
+    if constexpr (!std::is_same_v<T, bool>)
+      HEED_DISPATCH_CPU(x.device(), sort,
+                        kernels::Sort<T>{.values = values.data<T>(),
+                                         .indices = indices.data<int64_t>(),
+                                         .x = x.data<T>(),
+                                         .lines = lines_along(axis, shape, values, indices, x),
+                                         .n = x.shape()[axis],
+                                         .k = k,
+                                         .stride_values = values.strides()[axis],
+                                         .stride_indices = indices.strides()[axis],
+                                         .stride_x = x.strides()[axis],
+                                         .descending = descending});
+  });
+  record(operation, x, values, [axis, indices = save(indices)](const GradIn& gy, GradOut& gx) {
+    scatter_gradient(gx, axis, *indices, gy[0]);
+  });
+  return {values, indices};
+}
+
+}  // namespace
+
+std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t axis) {
+  const int place = normalize_axis(axis, x.rank(), "topk");
+  HEED_CHECK(k >= 0 && k <= x.shape()[place], ShapeError, "topk: k is ", k, ", axis ", axis, " of ",
+             x.shape(), " has ", x.shape()[place]);
+  return first_in_order("topk", x, place, k, true);
+}
+
+std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t axis, bool descending) {
+  const int place = normalize_axis(axis, x.rank(), "sort");
+  return first_in_order("sort", x, place, x.shape()[place], descending);
+}
+
+// ---- triangles
+// ----------------------------------------------------------------------------------------------
+
+namespace {
+
+Tensor triangle(const char* operation, const Tensor& x, int64_t diagonal, bool lower) {
+  HEED_CHECK(x.rank() >= 2, ShapeError, operation, ": needs a matrix or a batch of them, got ", x.shape());
+  const Tensor input = x.detach().contiguous(), y = empty(x.shape(), x.options());
+  const int64_t rows = x.size(-2), cols = x.size(-1);
+  visit_dtype(x.dtype(), [&]<class T>() {
+    HEED_DISPATCH_CPU(x.device(), triangle,
+                      kernels::Triangle<T>{.y = y.data<T>(),
+                                           .x = input.data<T>(),
+                                           .matrices = x.numel() == 0 ? 0 : x.numel() / (rows * cols),
+                                           .rows = rows,
+                                           .cols = cols,
+                                           .diagonal = diagonal,
+                                           .lower = lower});
+  });
+  return record(operation, x, y, [operation, diagonal, lower](const GradIn& gy, GradOut& gx) {
+    gx.add(0, triangle(operation, gy[0], diagonal, lower));
+  });
+}
+
+}  // namespace
+
+Tensor tril(const Tensor& x, int64_t diagonal) { return triangle("tril", x, diagonal, true); }
+Tensor triu(const Tensor& x, int64_t diagonal) { return triangle("triu", x, diagonal, false); }
+
+}  // namespace heed

@@ -1,0 +1,118 @@
+#include <heed/core/dispatch.h>
+#include <heed/core/ops.h>
+#include <heed/core/ops/common.h>
+#include <heed/core/ops/dropout_option.h>
+#include <heed/kernels/gemm.h>
+#include <heed/kernels/linear.h>
+
+namespace heed {
+namespace {
+
+struct LinearCall {
+  Saved x, weight;        // each only if the gradient of the other is wanted
+  Tensor pre_activation;  // undefined without an activation
+  Activation activation;
+  Dropout dropout;
+  int64_t rows, in, out;
+};
+
+// C [m, n] (+)= op(A) B, all without gaps between rows.
+template <class T, class C>
+void product(Device device, const T* a, bool transpose_a, const T* b, C* c, int64_t m, int64_t n, int64_t k,
+             bool accumulate) {
+  HEED_DISPATCH_CPU(device, gemm,
+                    kernels::Gemm<T, C>{.a = a,
+                                        .b = b,
+                                        .c = c,
+                                        .m = m,
+                                        .n = n,
+                                        .k = k,
+                                        .lda = transpose_a ? m : k,
+                                        .ldb = n,
+                                        .ldc = n,
+                                        .transpose_a = transpose_a,
+                                        .transpose_b = false,
+                                        .batch = 1,
+                                        .stride_a = 0,
+                                        .stride_b = 0,
+                                        .stride_c = 0,
+                                        .alpha = 1,
+                                        .accumulate = accumulate});
+}
+
+template <class T>
+void backward(const LinearCall& call, const GradIn& gy, GradOut& gx) {
+  using A = accumulator_t<T>;
+  const Tensor g = gy[0].contiguous(), x = *call.x, weight = *call.weight;
+  const bool plain = call.activation == Activation::none && !call.dropout.active();
+  const Tensor gpre = plain ? g : empty_like(g);
+  const GradSlot to_bias = accumulator_if_wanted(gx, 2);
+  if (!plain || to_bias.tensor.defined())
+    HEED_DISPATCH_CPU(g.device(), linear_backward,
+                      kernels::LinearBackward<T>{.gy = g.data<T>(),
+                                                 .pre_activation = data_or_null<T>(call.pre_activation),
+                                                 .activation = call.activation,
+                                                 .dropout = call.dropout,
+                                                 .gpre = plain ? nullptr : gpre.data<T>(),
+                                                 .gbias = data_or_null<A>(to_bias.tensor),
+                                                 .accumulate_bias = to_bias.accumulate,
+                                                 .rows = call.rows,
+                                                 .out = call.out});
+  if (gx.wants(1)) {
+    const GradSlot slot = gx.into_accumulator(1);
+    product(g.device(), gpre.data<T>(), true, x.data<T>(), slot.tensor.data<A>(), call.out, call.in,
+            call.rows, slot.accumulate);
+  }
+  if (gx.wants(0)) {
+    const GradSlot slot = gx.into(0);
+    product(g.device(), gpre.data<T>(), false, weight.data<T>(), slot.tensor.data<T>(), call.rows, call.in,
+            call.out, slot.accumulate);
+  }
+}
+
+}  // namespace
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearOptions& options) {
+  const int64_t rows = rows_and_cols(x, "linear").first, in = x.size(-1);
+  HEED_CHECK(weight.rank() == 2 && weight.shape()[1] == in, ShapeError, "linear: weight is ", weight.shape(),
+             ", expected [out, ", in, "] for an input of ", x.shape());
+  const int64_t out = weight.shape()[0];
+  check_same_kind(x, weight, "linear");
+  check_parameter(bias, "bias", {out}, x, "linear");
+  check_floating(x, "linear");
+  const Dropout dropout = draw_dropout(options.dropout, options.generator, "linear");
+
+  const Tensor input = x.contiguous(), matrix = weight.contiguous(), shift = contiguous_or_undefined(bias);
+  Shape shape = x.shape();
+  shape[x.rank() - 1] = out;
+  const Tensor y = empty(shape, x.options());
+  const bool keep = options.activation != Activation::none && needs_grad({x, weight, bias});
+  const Tensor pre_activation = keep ? empty_like(y) : Tensor();
+  visit_floating(x.dtype(), "linear", [&]<class T>() {
+    HEED_DISPATCH_CPU(x.device(), linear_forward,
+                      kernels::LinearForward<T>{.x = input.data<T>(),
+                                                .weight = matrix.data<T>(),
+                                                .bias = data_or_null<T>(shift),
+                                                .activation = options.activation,
+                                                .dropout = dropout,
+                                                .y = y.data<T>(),
+                                                .pre_activation = data_or_null<T>(pre_activation),
+                                                .rows = rows,
+                                                .in = in,
+                                                .out = out});
+  });
+
+  return record("linear", {x, weight, bias}, y,
+                [call = LinearCall{.x = weight.requires_grad() ? save(input) : Saved(),
+                                   .weight = x.requires_grad() ? save(matrix) : Saved(),
+                                   .pre_activation = pre_activation,
+                                   .activation = options.activation,
+                                   .dropout = dropout,
+                                   .rows = rows,
+                                   .in = in,
+                                   .out = out}](const GradIn& gy, GradOut& gx) {
+                  visit_floating(gy[0].dtype(), "linear", [&]<class T>() { backward<T>(call, gy, gx); });
+                });
+}
+
+}  // namespace heed

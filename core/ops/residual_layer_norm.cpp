@@ -1,0 +1,107 @@
+#include <heed/core/dispatch.h>
+#include <heed/core/ops.h>
+#include <heed/core/ops/common.h>
+#include <heed/core/ops/dropout_option.h>
+#include <heed/kernels/dropout.h>
+#include <heed/kernels/residual_layer_norm.h>
+
+namespace heed {
+namespace {
+
+struct ResidualLayerNormCall {
+  Saved sum, weight;
+  Tensor mean, rstd;
+  Dropout dropout;
+  DType dtype;
+  int64_t rows, cols;
+};
+
+// Where `normed` took no part in the loss: what is left is the gradient of residual + dropout(x).
+template <class T>
+void backward_of_sum(const ResidualLayerNormCall& call, const Tensor& gsum, GradOut& gx) {
+  if (gx.wants(0)) gx.add(0, gsum);
+  if (!gx.wants(1)) return;
+  if (!call.dropout.active()) return gx.add(1, gsum);
+  const Tensor g = gsum.contiguous();
+  const GradSlot slot = gx.into(1);
+  HEED_DISPATCH_CPU(g.device(), dropout_backward,
+                    kernels::DropoutBackward<T>{.gy = g.data<T>(),
+                                                .gx = slot.tensor.data<T>(),
+                                                .count = g.numel(),
+                                                .dropout = call.dropout,
+                                                .accumulate = slot.accumulate});
+}
+
+template <class T>
+void backward(const ResidualLayerNormCall& call, const GradIn& gy, GradOut& gx) {
+  using A = accumulator_t<T>;
+  if (!gy[1].defined()) return backward_of_sum<T>(call, gy[0], gx);
+  const Tensor gsum = contiguous_or_undefined(gy[0]), g = gy[1].contiguous();
+  const Tensor sum = *call.sum, weight = *call.weight;
+  const GradSlot to_residual = slot_if_wanted(gx, 0), to_x = slot_if_wanted(gx, 1),
+                 to_weight = accumulator_if_wanted(gx, 2), to_bias = accumulator_if_wanted(gx, 3);
+  HEED_DISPATCH_CPU(g.device(), residual_layer_norm_backward,
+                    kernels::ResidualLayerNormBackward<T>{.gy = g.data<T>(),
+                                                          .gsum = data_or_null<T>(gsum),
+                                                          .sum = sum.data<T>(),
+                                                          .weight = data_or_null<T>(weight),
+                                                          .mean = call.mean.data<A>(),
+                                                          .rstd = call.rstd.data<A>(),
+                                                          .dropout = call.dropout,
+                                                          .gresidual = data_or_null<T>(to_residual.tensor),
+                                                          .gx = data_or_null<T>(to_x.tensor),
+                                                          .gweight = data_or_null<A>(to_weight.tensor),
+                                                          .gbias = data_or_null<A>(to_bias.tensor),
+                                                          .accumulate_residual = to_residual.accumulate,
+                                                          .accumulate_x = to_x.accumulate,
+                                                          .accumulate_weight = to_weight.accumulate,
+                                                          .accumulate_bias = to_bias.accumulate,
+                                                          .rows = call.rows,
+                                                          .cols = call.cols});
+}
+
+}  // namespace
+
+ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const Tensor& weight,
+                                 const Tensor& bias, const DropoutOptions& options, double eps) {
+  const char* name = "residual_layer_norm";
+  const int64_t rows = rows_and_cols(x, name).first, cols = x.size(-1);
+  HEED_CHECK(residual.shape() == x.shape(), ShapeError, name, ": residual is ", residual.shape(), ", x is ",
+             x.shape(), "; they must be equal");
+  HEED_CHECK(cols > 0, ShapeError, name, ": the last axis of ", x.shape(), " is empty");
+  HEED_CHECK(eps > 0, ConfigError, name, ": eps is ", eps, "; it must be positive");
+  check_same_kind(residual, x, name);
+  check_parameter(weight, "weight", {cols}, x, name);
+  check_parameter(bias, "bias", {cols}, x, name);
+  check_floating(x, name);
+  const Dropout dropout = draw_dropout(options.p, options.generator, name);
+
+  const Tensor base = residual.contiguous(), input = x.contiguous(), scale = contiguous_or_undefined(weight),
+               shift = contiguous_or_undefined(bias);
+  const Tensor sum = empty_like(input), normed = empty_like(input);
+  const Tensor mean = empty({rows}, accumulator_options(x)), rstd = empty({rows}, accumulator_options(x));
+  visit_floating(x.dtype(), name, [&]<class T>() {
+    using A = accumulator_t<T>;
+    HEED_DISPATCH_CPU(x.device(), residual_layer_norm_forward,
+                      kernels::ResidualLayerNormForward<T>{.residual = base.data<T>(),
+                                                           .x = input.data<T>(),
+                                                           .weight = data_or_null<T>(scale),
+                                                           .bias = data_or_null<T>(shift),
+                                                           .dropout = dropout,
+                                                           .sum = sum.data<T>(),
+                                                           .y = normed.data<T>(),
+                                                           .mean = mean.data<A>(),
+                                                           .rstd = rstd.data<A>(),
+                                                           .rows = rows,
+                                                           .cols = cols,
+                                                           .eps = eps});
+  });
+
+  const ResidualLayerNormCall call{save(sum), save(scale), mean, rstd, dropout, x.dtype(), rows, cols};
+  record(name, {residual, x, weight, bias}, {sum, normed}, [call](const GradIn& gy, GradOut& gx) {
+    visit_floating(call.dtype, "residual_layer_norm", [&]<class T>() { backward<T>(call, gy, gx); });
+  });
+  return {sum, normed};
+}
+
+}  // namespace heed

@@ -1,0 +1,188 @@
+#include <cmath>
+#include <unordered_map>
+#include <unordered_set>
+
+#include <heed/core/creation.h>
+#include <heed/core/dispatch.h>
+#include <heed/core/leaf_node.h>
+#include <heed/core/parameters.h>
+#include <heed/core/tensor_impl.h>
+#include <heed/kernels/optimizer.h>
+
+namespace heed {
+namespace {
+
+constexpr int64_t kSlotBytes = 128;
+
+DType gradient_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+
+// Slots start at multiples that are 128 bytes in the narrowest dtype an arena may have.
+int64_t aligned(int64_t elements) {
+  const int64_t step = kSlotBytes / size_of(DType::bf16);
+  return (elements + step - 1) / step * step;
+}
+
+}  // namespace
+
+struct Parameters::State {
+  std::vector<Parameter> parameters;
+  std::vector<int64_t> offsets;
+  std::unordered_map<std::string, size_t> by_name;
+  int64_t elements = 0;  // of an arena, gaps included
+  int64_t numel = 0;
+  Tensor values, gradients;
+  bool held = false;
+
+  // Points each handle at its slot of the value arena, and its gradient at the gradient arena.
+  void bind(const Tensor& new_values, const Tensor& new_gradients) {
+    const int64_t value_size = size_of(new_values.dtype()), gradient_size = size_of(new_gradients.dtype());
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      TensorImpl& impl = parameters[i].tensor.impl();
+      const Ref<Storage> slot =
+          make_ref<Storage>(new_values.storage(), offsets[i] * value_size, impl.numel * value_size);
+      const Tensor target =
+          make_tensor(slot, impl.shape, contiguous_strides(impl.shape), 0, new_values.dtype());
+      target.copy_(parameters[i].tensor.detach());
+      impl.storage = slot;
+      impl.dtype = new_values.dtype();
+      impl.strides = target.strides();
+      impl.offset = 0;
+      impl.contiguous = true;
+      const Tensor gradient = make_tensor(
+          make_ref<Storage>(new_gradients.storage(), offsets[i] * gradient_size, impl.numel * gradient_size),
+          impl.shape, impl.strides, 0, new_gradients.dtype());
+      LeafNode* leaf = leaf_node(parameters[i].tensor);
+      leaf->outputs()[0].dtype = impl.dtype;
+      leaf->outputs()[0].device = slot->device();
+      leaf->bind(gradient);
+    }
+    values = new_values;
+    gradients = new_gradients;
+  }
+};
+
+Parameters::Parameters(std::vector<Parameter> list) : state_(std::make_shared<State>()) {
+  std::unordered_map<const TensorImpl*, size_t> seen;
+  std::unordered_set<std::string> names;
+  for (Parameter& parameter : list) {
+    const std::string& name = parameter.name;
+    HEED_CHECK(!name.empty(), ConfigError, "Parameters: a parameter has an empty name");
+    HEED_CHECK(names.insert(name).second, ConfigError, "Parameters: the name '", name, "' is used twice");
+    const LeafNode* leaf = leaf_node(parameter.tensor);
+    HEED_CHECK(leaf, ConfigError, "Parameters: '", name, "' is not a leaf that requires a gradient");
+    HEED_CHECK(!leaf->bound(), StateError, "Parameters: '", name, "' belongs to other Parameters already");
+    const auto [found, is_new] = seen.emplace(&parameter.tensor.impl(), state_->parameters.size());
+    if (is_new)
+      state_->parameters.push_back(parameter);
+    else
+      state_->parameters[found->second].aliases.push_back(name);
+    state_->by_name.emplace(name, found->second);
+    const Parameter& first = state_->parameters.front();
+    HEED_CHECK(parameter.tensor.dtype() == first.tensor.dtype() &&
+                   parameter.tensor.device() == first.tensor.device(),
+               ConfigError, "Parameters: '", name, "' is ", parameter.tensor.dtype(), " on ",
+               parameter.tensor.device(), ", '", first.name, "' ", first.tensor.dtype(), " on ",
+               first.tensor.device(), "; all must agree");
+  }
+  for (const Parameter& parameter : state_->parameters) {
+    state_->offsets.push_back(state_->elements);
+    state_->numel += parameter.tensor.numel();
+    state_->elements += aligned(parameter.tensor.numel());
+  }
+  if (state_->parameters.empty()) return;
+  const TensorOptions options = state_->parameters.front().tensor.options();
+  state_->bind(zeros({state_->elements}, options),
+               zeros({state_->elements}, {gradient_dtype(options.dtype), options.device}));
+}
+
+int64_t Parameters::size() const { return state_ ? static_cast<int64_t>(state_->parameters.size()) : 0; }
+const Parameter& Parameters::operator[](int64_t i) const {
+  return state_->parameters[static_cast<size_t>(i)];
+}
+const Parameter* Parameters::begin() const { return state_ ? state_->parameters.data() : nullptr; }
+const Parameter* Parameters::end() const { return begin() + size(); }
+
+const Parameter* Parameters::find(const std::string& name) const {
+  if (!state_) return nullptr;
+  const auto found = state_->by_name.find(name);
+  return found == state_->by_name.end() ? nullptr : &state_->parameters[found->second];
+}
+
+int64_t Parameters::numel() const { return state_ ? state_->numel : 0; }
+DType Parameters::dtype() const { return values().dtype(); }
+Device Parameters::device() const { return values().device(); }
+int64_t Parameters::offset(int64_t i) const { return state_->offsets[static_cast<size_t>(i)]; }
+bool Parameters::has_gradient(int64_t i) const { return leaf_node((*this)[i].tensor)->grad().defined(); }
+
+const Tensor& Parameters::values() const {
+  HEED_CHECK(size() > 0, StateError, "Parameters: there are none");
+  return state_->values;
+}
+
+const Tensor& Parameters::gradients() const {
+  HEED_CHECK(size() > 0, StateError, "Parameters: there are none");
+  return state_->gradients;
+}
+
+Tensor Parameters::make_arena(DType dtype) const { return zeros({values().numel()}, {dtype, device()}); }
+
+Tensor Parameters::slot(const Tensor& arena, int64_t i) const {
+  const Shape& shape = (*this)[i].tensor.shape();
+  return make_view(arena, shape, contiguous_strides(shape), offset(i));
+}
+
+void Parameters::zero_grad() const {
+  if (size() == 0) return;
+  fill_bytes(gradients().raw_data(), device(), 0, gradients().storage()->bytes());
+  mark_gradients_zeroed();
+}
+
+void Parameters::mark_gradients_zeroed() const {
+  for (const Parameter& parameter : *this) leaf_node(parameter.tensor)->forget();
+}
+
+void Parameters::settle_gradients() const {
+  const int64_t element = size_of(gradients().dtype());
+  for (int64_t i = 0; i < size(); ++i)
+    if (!has_gradient(i))
+      fill_bytes(static_cast<std::byte*>(gradients().raw_data()) + offset(i) * element, device(), 0,
+                 (*this)[i].tensor.numel() * element);
+}
+
+double Parameters::gradient_norm() const {
+  if (size() == 0) return 0;
+  settle_gradients();
+  const Tensor result = empty({1}, {DType::f64, kCpu});
+  const auto run = [&]<class A>() {
+    HEED_DISPATCH_CPU(
+        device(), squared_norm,
+        kernels::SquaredNorm<A>{
+            .g = gradients().data<A>(), .count = gradients().numel(), .result = result.data<double>()});
+  };
+  if (gradients().dtype() == DType::f64)
+    run.template operator()<double>();
+  else
+    run.template operator()<float>();
+  return std::sqrt(*result.data<double>());
+}
+
+void Parameters::rebuild(DType dtype, Device device) const {
+  HEED_CHECK(!state_->held, StateError, "Parameters: cannot become ", dtype, " on ", device,
+             ": an optimizer holds them; move or convert the model before making the optimizer");
+  state_->bind(zeros({state_->elements}, {dtype, device}),
+               zeros({state_->elements}, {gradient_dtype(dtype), device}));
+}
+
+void Parameters::to(Device target) const {
+  if (size() > 0 && target != device()) rebuild(dtype(), target);
+}
+
+void Parameters::to(DType target) const {
+  if (size() > 0 && target != dtype()) rebuild(target, device());
+}
+
+void Parameters::hold() const {
+  if (state_) state_->held = true;
+}
+
+}  // namespace heed

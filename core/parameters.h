@@ -1,0 +1,78 @@
+// The parameters of a model, packed: one contiguous arena per role.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <heed/core/tensor.h>
+
+namespace heed {
+
+/// A named leaf. A tied parameter has several names.
+struct Parameter {
+  std::string name;                  // the first of its names
+  std::vector<std::string> aliases;  // the others
+  Tensor tensor;
+};
+
+/// An ordered list of parameters whose values lie in one arena and whose gradients in another, each parameter
+/// in a slot aligned to 128 bytes with zeroed gaps between. Zeroing, norms and optimizer steps are single
+/// passes over the arenas. Building it moves the values and points the given handles at their slots: whoever
+/// holds a handle sees the same parameter. Gradients are f32 for bf16 parameters, else of the parameters'
+/// dtype. Copies share.
+class Parameters {
+ public:
+  Parameters() = default;
+  /// Packs leaves of one dtype on one device. The same leaf may come several times, under several names: it
+  /// is one parameter. ConfigError for an empty or repeated name, mixed dtypes or devices, or a tensor that
+  /// is not a leaf requiring a gradient; StateError if one belongs to other Parameters already.
+  explicit Parameters(std::vector<Parameter> parameters);
+
+  int64_t size() const;
+  const Parameter& operator[](int64_t i) const;
+  const Parameter* begin() const;
+  const Parameter* end() const;
+  /// By any of its names; null if there is none.
+  const Parameter* find(const std::string& name) const;
+  /// Elements of all parameters.
+  int64_t numel() const;
+  DType dtype() const;
+  Device device() const;
+
+  /// Where parameter i lies in the arenas, in elements.
+  int64_t offset(int64_t i) const;
+  bool has_gradient(int64_t i) const;
+
+  /// The arenas, one axis, gaps included. The gradient arena is zero where no gradient has been written.
+  const Tensor& values() const;
+  const Tensor& gradients() const;
+  /// A further arena of the same layout, zeroed: moments, masters.
+  Tensor make_arena(DType dtype) const;
+  /// The part of an arena that belongs to parameter i, in its shape.
+  Tensor slot(const Tensor& arena, int64_t i) const;
+
+  /// Sets all gradients to zero and forgets that they were written.
+  void zero_grad() const;
+  /// Only forgets: for an optimizer whose step has zeroed the arena already.
+  void mark_gradients_zeroed() const;
+  /// Prepares for reading gradients(): slots that got no gradient are made zero.
+  void settle_gradients() const;
+  /// Euclidean norm of all gradients.
+  double gradient_norm() const;
+
+  /// Moves or converts the arenas. StateError once hold() was called: an optimizer has moments of the old
+  /// kind.
+  void to(Device device) const;
+  void to(DType dtype) const;
+  void hold() const;
+
+ private:
+  void rebuild(DType dtype, Device device) const;
+
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace heed

@@ -1,0 +1,237 @@
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <utility>
+
+#include <heed/core/base/check.h>
+#include <heed/core/base/dtype.h>
+#include <heed/core/base/pooled_vector.h>
+#include <heed/core/segments.h>
+#include <heed/core/storage.h>
+
+namespace heed {
+namespace {
+
+using Rows = PooledVector<int64_t>;
+using Lengths = PooledVector<int32_t>;
+
+constexpr int64_t kLongest = std::numeric_limits<int32_t>::max();
+
+// The side's rows lie in memory of a sane size, and no row belongs to two sequences.
+void check_side(const Rows& first, const Lengths& length, const char* side) {
+  const size_t count = first.size();
+  bool sorted = true;
+  int64_t end = 0;
+  for (size_t i = 0; i < count; ++i) {
+    HEED_CHECK(length[i] >= 0, ShapeError, "segments: sequence ", i, " has ", length[i], " ", side, " rows");
+    HEED_CHECK(first[i] >= 0 && first[i] <= std::numeric_limits<int64_t>::max() - length[i], ShapeError,
+               "segments: the ", side, " rows of sequence ", i, " start at ", first[i],
+               "; they must start at 0 or later and end before 2^63");
+    if (length[i] == 0) continue;
+    sorted &= first[i] >= end;
+    end = first[i] + length[i];
+  }
+  if (sorted) return;
+  PooledVector<size_t> order;
+  for (size_t i = 0; i < count; ++i)
+    if (length[i] > 0) order.push_back(i);
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return first[a] < first[b]; });
+  for (size_t i = 1; i < order.size(); ++i) {
+    const size_t a = order[i - 1], b = order[i];
+    HEED_CHECK(first[a] + length[a] <= first[b], ShapeError, "segments: the ", side, " rows of sequences ",
+               std::min(a, b), " and ", std::max(a, b), " overlap in row ", first[b],
+               "; a row belongs to one sequence");
+  }
+}
+
+void check_dense(int64_t count, int64_t queries, int64_t keys) {
+  HEED_CHECK(count >= 0, ShapeError, "segments: ", count, " sequences; there cannot be fewer than 0");
+  for (int64_t length : {queries, keys}) {
+    HEED_CHECK(length >= 0 && length <= kLongest, ShapeError, "segments: a length of ", length,
+               "; it must be in [0, ", kLongest, "]");
+    HEED_CHECK(length == 0 || count <= std::numeric_limits<int64_t>::max() / length, ShapeError,
+               "segments: ", count, " sequences of ", length, " rows are more than 2^63 rows");
+  }
+}
+
+Rows packed_rows(std::span<const int32_t> lengths) {
+  Rows first;
+  first.reserve(lengths.size());
+  int64_t row = 0;
+  for (int32_t length : lengths) {
+    first.push_back(row);
+    row += length;
+  }
+  return first;
+}
+
+Rows dense_rows(int64_t count, int64_t length) {
+  Rows first(static_cast<size_t>(count));
+  for (size_t i = 0; i < first.size(); ++i) first[i] = static_cast<int64_t>(i) * length;
+  return first;
+}
+
+Lengths bounded(std::span<const int32_t> lengths, int64_t count, int64_t bound) {
+  HEED_CHECK(static_cast<int64_t>(lengths.size()) == count, ShapeError, "segments: ", lengths.size(),
+             " lengths for ", count, " sequences");
+  for (size_t i = 0; i < lengths.size(); ++i)
+    HEED_CHECK(lengths[i] <= bound, ShapeError, "segments: length ", lengths[i], " of sequence ", i,
+               " exceeds the ", bound, " rows that each sequence has");
+  return {lengths.begin(), lengths.end()};
+}
+
+Lengths uniform_lengths(int64_t count, int64_t length) {
+  return Lengths(static_cast<size_t>(count), static_cast<int32_t>(length));
+}
+
+template <class Array>
+auto at(const Array& array, int64_t sequence) {
+  HEED_CHECK(sequence >= 0 && sequence < static_cast<int64_t>(array.size()), IndexError,
+             "segments: sequence ", sequence, " of ", array.size());
+  return array[static_cast<size_t>(sequence)];
+}
+
+// What the host wants to know of one side.
+struct Summary {
+  int64_t total = 0, end = 0;
+  int32_t longest = 0;
+
+  Summary(const Rows& first, const Lengths& length) {
+    for (size_t i = 0; i < first.size(); ++i) {
+      total += length[i];
+      longest = std::max(longest, length[i]);
+      if (length[i] > 0) end = std::max(end, first[i] + length[i]);
+    }
+  }
+};
+
+}  // namespace
+
+struct Segments::State {
+  Rows query_first, key_first;
+  Lengths query_length, key_length;
+  Summary query, key;
+
+  State(Rows query_rows, Lengths query_lengths, Rows key_rows, Lengths key_lengths)
+      : query_first(std::move(query_rows)),
+        key_first(std::move(key_rows)),
+        query_length(std::move(query_lengths)),
+        key_length(std::move(key_lengths)),
+        query(query_first, query_length),
+        key(key_first, key_length) {}
+
+  // Checked: ShapeError.
+  static Segments make(Rows query_first, Lengths query_length, Rows key_first, Lengths key_length) {
+    HEED_CHECK(query_first.size() == query_length.size() && key_first.size() == query_length.size() &&
+                   key_length.size() == query_length.size(),
+               ShapeError, "segments: the arrays describe ", query_first.size(), ", ", query_length.size(),
+               ", ", key_first.size(), " and ", key_length.size(), " sequences; they must agree");
+    check_side(query_first, query_length, "query");
+    check_side(key_first, key_length, "key");
+    return Segments(std::allocate_shared<State>(PoolAllocator<State>(), std::move(query_first),
+                                                std::move(query_length), std::move(key_first),
+                                                std::move(key_length)));
+  }
+
+  SegmentsView view_of(const int64_t* query_rows, const int64_t* key_rows, const int32_t* query_lengths,
+                       const int32_t* key_lengths) const {
+    return {.count = static_cast<int64_t>(query_first.size()),
+            .query_first = query_rows,
+            .key_first = key_rows,
+            .query_length = query_lengths,
+            .key_length = key_lengths,
+            .max_query = query.longest,
+            .max_key = key.longest,
+            .total_query = query.total,
+            .total_key = key.total};
+  }
+
+  // Both row arrays, then both length arrays, in one block of the device's memory.
+  SegmentsView device_view(Device device) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    auto copy = std::find_if(copies.begin(), copies.end(),
+                             [device](const Ref<Storage>& block) { return block->device() == device; });
+    const int64_t count = static_cast<int64_t>(query_first.size());
+    const int64_t rows = count * size_of(DType::i64), lengths = count * size_of(DType::i32);
+    if (copy == copies.end()) {
+      const Ref<Storage> block = make_ref<Storage>(device, 2 * (rows + lengths));
+      std::byte* to = block->data();
+      copy_bytes(to, device, query_first.data(), kCpu, rows);
+      copy_bytes(to + rows, device, key_first.data(), kCpu, rows);
+      copy_bytes(to + 2 * rows, device, query_length.data(), kCpu, lengths);
+      copy_bytes(to + 2 * rows + lengths, device, key_length.data(), kCpu, lengths);
+      copy = copies.insert(copies.end(), block);
+    }
+    std::byte* block = (*copy)->data();
+    return view_of(reinterpret_cast<const int64_t*>(block), reinterpret_cast<const int64_t*>(block + rows),
+                   reinterpret_cast<const int32_t*>(block + 2 * rows),
+                   reinterpret_cast<const int32_t*>(block + 2 * rows + lengths));
+  }
+
+  std::mutex mutex;
+  PooledVector<Ref<Storage>> copies;  // one for each device that asked
+};
+
+Segments::Segments() : Segments(State::make({}, {}, {}, {})) {}
+
+Segments::Segments(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+Segments::Segments(std::vector<int64_t> query_first, std::vector<int32_t> query_length,
+                   std::vector<int64_t> key_first, std::vector<int32_t> key_length)
+    : Segments(State::make({query_first.begin(), query_first.end()},
+                           {query_length.begin(), query_length.end()}, {key_first.begin(), key_first.end()},
+                           {key_length.begin(), key_length.end()})) {}
+
+Segments Segments::packed(std::span<const int32_t> lengths) { return packed(lengths, lengths); }
+
+Segments Segments::packed(std::span<const int32_t> query_lengths, std::span<const int32_t> key_lengths) {
+  return State::make(packed_rows(query_lengths), {query_lengths.begin(), query_lengths.end()},
+                     packed_rows(key_lengths), {key_lengths.begin(), key_lengths.end()});
+}
+
+Segments Segments::dense(int64_t count, int64_t length) { return dense(count, length, length); }
+
+Segments Segments::dense(int64_t count, int64_t queries, int64_t keys) {
+  check_dense(count, queries, keys);
+  return State::make(dense_rows(count, queries), uniform_lengths(count, queries), dense_rows(count, keys),
+                     uniform_lengths(count, keys));
+}
+
+Segments Segments::dense(int64_t count, int64_t queries, int64_t keys, std::span<const int32_t> key_lengths) {
+  check_dense(count, queries, keys);
+  return State::make(dense_rows(count, queries), uniform_lengths(count, queries), dense_rows(count, keys),
+                     bounded(key_lengths, count, keys));
+}
+
+Segments Segments::dense(int64_t count, int64_t length, std::span<const int32_t> lengths) {
+  check_dense(count, length, length);
+  return State::make(dense_rows(count, length), bounded(lengths, count, length), dense_rows(count, length),
+                     bounded(lengths, count, length));
+}
+
+Segments Segments::cross(const Segments& queries, const Segments& keys) {
+  HEED_CHECK(queries.count() == keys.count(), ShapeError, "segments: queries of ", queries.count(),
+             " sequences with keys of ", keys.count(), "; the counts must be equal");
+  return State::make(queries.state_->query_first, queries.state_->query_length, keys.state_->key_first,
+                     keys.state_->key_length);
+}
+
+int64_t Segments::count() const { return static_cast<int64_t>(state_->query_first.size()); }
+int64_t Segments::query_first(int64_t sequence) const { return at(state_->query_first, sequence); }
+int64_t Segments::key_first(int64_t sequence) const { return at(state_->key_first, sequence); }
+int32_t Segments::query_length(int64_t sequence) const { return at(state_->query_length, sequence); }
+int32_t Segments::key_length(int64_t sequence) const { return at(state_->key_length, sequence); }
+int64_t Segments::total_query() const { return state_->query.total; }
+int64_t Segments::total_key() const { return state_->key.total; }
+int32_t Segments::max_query() const { return state_->query.longest; }
+int32_t Segments::max_key() const { return state_->key.longest; }
+int64_t Segments::query_rows_end() const { return state_->query.end; }
+int64_t Segments::key_rows_end() const { return state_->key.end; }
+
+SegmentsView Segments::view(Device device) const {
+  if (!device.is_cpu()) return state_->device_view(device);
+  return state_->view_of(state_->query_first.data(), state_->key_first.data(), state_->query_length.data(),
+                         state_->key_length.data());
+}
+
+}  // namespace heed

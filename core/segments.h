@@ -1,0 +1,60 @@
+// Segments: which rows of a matrix belong to which sequence.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <heed/core/base/device.h>
+#include <heed/core/base/segments.h>
+
+namespace heed {
+
+/// The sequences of a batch, each with its query rows and its key rows. Immutable; copies share.
+/// For self-attention queries and keys are the same rows; for cross-attention queries are the target's rows
+/// and keys the source's.
+class Segments {
+ public:
+  /// One empty batch.
+  Segments();
+  /// Packed: the sequences' rows follow each other without gaps.
+  static Segments packed(std::span<const int32_t> lengths);
+  static Segments packed(std::span<const int32_t> query_lengths, std::span<const int32_t> key_lengths);
+  /// Dense [count, length, …]: sequence i starts at row i * length, all of equal length.
+  static Segments dense(int64_t count, int64_t length);
+  static Segments dense(int64_t count, int64_t queries, int64_t keys);
+  /// Dense with the first key_lengths[i] keys of each sequence valid. ShapeError if one exceeds `keys`.
+  static Segments dense(int64_t count, int64_t queries, int64_t keys, std::span<const int32_t> key_lengths);
+  /// Dense where also the queries beyond lengths[i] are padding.
+  static Segments dense(int64_t count, int64_t length, std::span<const int32_t> lengths);
+  /// Any layout. ShapeError where the arrays differ in size, a number is negative, or a row belongs to two
+  /// sequences on one side.
+  Segments(std::vector<int64_t> query_first, std::vector<int32_t> query_length,
+           std::vector<int64_t> key_first, std::vector<int32_t> key_length);
+  /// Cross-attention: the queries of one batch with the keys of another. ShapeError if the counts differ.
+  static Segments cross(const Segments& queries, const Segments& keys);
+
+  int64_t count() const;
+  int64_t query_first(int64_t sequence) const;
+  int64_t key_first(int64_t sequence) const;
+  int32_t query_length(int64_t sequence) const;
+  int32_t key_length(int64_t sequence) const;
+  int64_t total_query() const;
+  int64_t total_key() const;
+  int32_t max_query() const;
+  int32_t max_key() const;
+  /// One past the last row that any segment names.
+  int64_t query_rows_end() const;
+  int64_t key_rows_end() const;
+
+  /// The arrays in the memory of `device`, copied there on first use.
+  SegmentsView view(Device device) const;
+
+ private:
+  struct State;
+  explicit Segments(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace heed

@@ -1,0 +1,53 @@
+// Shapes and strides: short lists of int64 that live inside their tensor.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <span>
+
+#include <heed/core/base/strided.h>
+
+namespace heed {
+
+/// Up to kMaxRank numbers. As the shape of a tensor each is >= 0; the last axis is the fastest.
+class Shape {
+ public:
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
+  /// ShapeError if there are more than kMaxRank.
+  explicit Shape(std::span<const int64_t> sizes);
+
+  int rank() const { return rank_; }
+  int64_t operator[](int axis) const { return sizes_[axis]; }
+  int64_t& operator[](int axis) { return sizes_[axis]; }
+  const int64_t* begin() const { return sizes_; }
+  const int64_t* end() const { return sizes_ + rank_; }
+
+  /// Product of all sizes; 1 for rank 0. ShapeError if it exceeds 2^63 - 1 or a size is negative.
+  int64_t numel() const;
+
+  void append(int64_t size);
+  void insert(int axis, int64_t size);
+  void erase(int axis);
+
+  friend bool operator==(const Shape& a, const Shape& b);
+
+ private:
+  int rank_ = 0;
+  int64_t sizes_[kMaxRank] = {};
+};
+
+/// "[2, 3]"
+std::ostream& operator<<(std::ostream& out, const Shape& shape);
+
+/// Strides, in elements, of a contiguous tensor.
+Shape contiguous_strides(const Shape& shape);
+
+/// The shape that both broadcast to, as in NumPy; ShapeError naming `operation`, both shapes and the axis.
+Shape broadcast_shapes(const Shape& a, const Shape& b, const char* operation);
+
+/// Axis in [0, rank) for one that may count from the end; IndexError with the valid range.
+int normalize_axis(int64_t axis, int rank, const char* operation);
+
+}  // namespace heed

@@ -1,0 +1,113 @@
+#include <cstring>
+
+#include <heed/core/base/check.h>
+#include <heed/core/dispatch.h>
+#include <heed/core/storage.h>
+#include <heed/kernels/runtime.h>
+
+namespace heed {
+namespace detail {
+
+void fail_without_cuda(const char* what) {
+  throw DeviceError(
+      concat(what, ": this build of heed has no CUDA; configure with HEED_CUDA=ON, or use the cpu"));
+}
+
+void fail_without_cuda_kernel(const char* kernel) {
+  throw DeviceError(concat(kernel, ": there is no CUDA kernel; move the tensors to the cpu"));
+}
+
+void fail_f64_on_cuda(const char* kernel) {
+  throw DTypeError(concat(kernel, ": f64 exists on the cpu only; use f32 or bf16 on CUDA"));
+}
+
+}  // namespace detail
+
+namespace {
+
+[[maybe_unused]] void check_cuda_device(Device device, const char* what) {
+  const int count = cuda_device_count();
+  HEED_CHECK(device.index < count, DeviceError, what, ": there is no ", device, "; this machine has ", count,
+             " usable CUDA device", count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+int cuda_device_count() {
+#if HEED_CUDA_AVAILABLE
+  return cuda::device_count();
+#else
+  return 0;
+#endif
+}
+
+#if HEED_CUDA_AVAILABLE
+#define HEED_CUDA_CALL(what, call) call
+#else
+#define HEED_CUDA_CALL(what, call) detail::fail_without_cuda(what)
+#endif
+
+Allocator& allocator(Device device) {
+  if (device.is_cpu()) return cpu_allocator();
+#if HEED_CUDA_AVAILABLE
+  check_cuda_device(device, "allocator");
+  return cuda::allocator(device.index);
+#else
+  detail::fail_without_cuda("allocator");
+#endif
+}
+
+std::string device_name(Device device) {
+  if (device.is_cpu()) return "cpu";
+#if HEED_CUDA_AVAILABLE
+  check_cuda_device(device, "device_name");
+  return cuda::device_name(device.index);
+#else
+  detail::fail_without_cuda("device_name");
+#endif
+}
+
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, int64_t bytes) {
+  if (bytes == 0) return;
+  if (to_device.is_cpu() && from_device.is_cpu()) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+    return;
+  }
+#if HEED_CUDA_AVAILABLE
+  if (to_device.is_cpu())
+    cuda::copy_to_host(from_device.index, to, from, static_cast<size_t>(bytes));
+  else if (from_device.is_cpu())
+    cuda::copy_to_device(to_device.index, to, from, static_cast<size_t>(bytes));
+  else
+    cuda::copy_on_device(to_device.index, to, from, static_cast<size_t>(bytes));
+#else
+  detail::fail_without_cuda("copy");
+#endif
+}
+
+void fill_bytes(void* to, Device device, int value, int64_t bytes) {
+  if (bytes == 0) return;
+  if (device.is_cpu()) {
+    std::memset(to, value, static_cast<size_t>(bytes));
+    return;
+  }
+  HEED_CUDA_CALL("fill", cuda::fill_bytes(device.index, to, value, static_cast<size_t>(bytes)));
+}
+
+void synchronize(Device device) {
+  if (device.is_cpu()) return;
+  HEED_CUDA_CALL("synchronize", cuda::synchronize(device.index));
+}
+
+Storage::Storage(Device device, int64_t bytes) : bytes_(bytes), device_(device) {
+  data_ = static_cast<std::byte*>(allocator(device).allocate(static_cast<size_t>(bytes)));
+}
+
+Storage::Storage(Ref<Storage> whole, int64_t offset, int64_t bytes)
+    : data_(whole->data() + offset), bytes_(bytes), device_(whole->device()), whole_(std::move(whole)) {}
+
+Storage::~Storage() {
+  if (!whole_) allocator(device_).deallocate(data_, static_cast<size_t>(bytes_));
+}
+
+}  // namespace heed

@@ -1,0 +1,58 @@
+// The memory behind tensors, and the calls that reach the memory of each device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <heed/core/base/allocator.h>
+#include <heed/core/base/device.h>
+#include <heed/core/base/ref_ptr.h>
+
+namespace heed {
+
+/// A block of memory on one device with a version that counts the writes into it. Views of a tensor share its
+/// storage, hence its version; the slots of a parameter arena are parts with a version of their own.
+class Storage : public RefCounted, public Pooled {
+ public:
+  /// Uninitialised memory. OutOfMemory, DeviceError.
+  Storage(Device device, int64_t bytes);
+  /// The part [offset, offset + bytes) of `whole`, which it keeps alive.
+  Storage(Ref<Storage> whole, int64_t offset, int64_t bytes);
+  ~Storage() override;
+
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+  bool is_part() const { return static_cast<bool>(whole_); }
+
+  int64_t version() const { return version_; }
+  void bump_version() { ++version_; }
+
+ private:
+  std::byte* data_;
+  int64_t bytes_;
+  Device device_;
+  int64_t version_ = 0;
+  Ref<Storage> whole_;
+};
+
+/// The allocator of a device. DeviceError where the build or the machine lacks the device.
+Allocator& allocator(Device device);
+
+/// CUDA devices that can be used; 0 in a build without CUDA.
+int cuda_device_count();
+
+/// "cpu", or the CUDA device's own name; an emulated device says so.
+std::string device_name(Device device);
+
+/// Copies between any two devices; returns when `to` may be read.
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, int64_t bytes);
+
+/// Sets each byte, on the device's stream.
+void fill_bytes(void* to, Device device, int value, int64_t bytes);
+
+/// Waits for the device's work.
+void synchronize(Device device);
+
+}  // namespace heed

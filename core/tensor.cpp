@@ -1,0 +1,152 @@
+#include <heed/core/autograd.h>
+#include <heed/core/creation.h>
+#include <heed/core/leaf_node.h>
+#include <heed/core/tensor.h>
+#include <heed/core/tensor_impl.h>
+
+namespace heed {
+
+void run_backward(const Tensor& root, const Tensor& seed, BackwardOptions options);
+
+// ---- handles
+// ----------------------------------------------------------------------------------------------------
+
+TensorImpl& Tensor::impl() const {
+  HEED_CHECK(impl_, StateError, "an undefined tensor was used; give it a value first");
+  return static_cast<TensorImpl&>(*impl_);
+}
+
+const Shape& Tensor::shape() const { return impl().shape; }
+const Shape& Tensor::strides() const { return impl().strides; }
+int64_t Tensor::size(int64_t axis) const { return shape()[normalize_axis(axis, rank(), "size")]; }
+int64_t Tensor::numel() const { return impl().numel; }
+DType Tensor::dtype() const { return impl().dtype; }
+Device Tensor::device() const { return impl().storage->device(); }
+bool Tensor::is_contiguous() const { return impl().contiguous; }
+int64_t Tensor::offset() const { return impl().offset; }
+const Ref<Storage>& Tensor::storage() const { return impl().storage; }
+void* Tensor::raw_data() const { return impl().storage->data() + impl().offset * size_of(impl().dtype); }
+void Tensor::bump_version() const { impl().storage->bump_version(); }
+int64_t Tensor::version() const { return impl().storage->version(); }
+
+void Tensor::check_dtype(DType wanted) const {
+  HEED_CHECK(dtype() == wanted, DTypeError, "asked for ", wanted, " elements of a ", dtype(),
+             " tensor of shape ", shape());
+}
+
+double Tensor::item_as_double() const {
+  HEED_CHECK(numel() == 1, ShapeError, "item: needs a tensor of one element, got shape ", shape());
+  const Tensor host = detach().to(kCpu);
+  return visit_dtype(dtype(), [&]<class T>() { return static_cast<double>(*host.data<T>()); });
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  const Tensor host = detach().to(kCpu).contiguous();
+  const T* first = host.data<T>();
+  return std::vector<T>(first, first + host.numel());
+}
+template std::vector<float> Tensor::to_vector() const;
+template std::vector<bfloat16> Tensor::to_vector() const;
+template std::vector<double> Tensor::to_vector() const;
+template std::vector<int64_t> Tensor::to_vector() const;
+template std::vector<int32_t> Tensor::to_vector() const;
+template std::vector<bool> Tensor::to_vector() const;
+
+// ---- making handles
+// -----------------------------------------------------------------------------------------------
+
+Tensor make_tensor(Ref<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset,
+                   DType dtype) {
+  Ref<TensorImpl> impl = make_ref<TensorImpl>();
+  impl->storage = std::move(storage);
+  impl->shape = shape;
+  impl->strides = strides;
+  impl->offset = offset;
+  impl->numel = shape.numel();
+  impl->dtype = dtype;
+  int64_t stride = 1;
+  for (int axis = shape.rank() - 1; axis >= 0 && impl->numel > 0; --axis) {
+    impl->contiguous &= shape[axis] == 1 || strides[axis] == stride;
+    stride *= shape[axis];
+  }
+  return Tensor(impl);
+}
+
+Tensor make_view(const Tensor& source, const Shape& shape, const Shape& strides, int64_t offset) {
+  return make_tensor(source.storage(), shape, strides, offset, source.dtype());
+}
+
+// ---- autograd
+// -------------------------------------------------------------------------------------------------------
+
+bool Tensor::requires_grad() const { return static_cast<bool>(impl().node); }
+bool Tensor::is_leaf() const { return !impl().node || impl().node->is_leaf(); }
+const char* Tensor::operation() const { return impl().node ? impl().node->name() : ""; }
+
+const Tensor& Tensor::set_requires_grad(bool value) const {
+  HEED_CHECK(is_leaf(), AutogradError, "set_requires_grad: this tensor is the result of ", operation(),
+             "; only leaves can change, detach() it first");
+  HEED_CHECK(!value || is_floating(dtype()), AutogradError, "set_requires_grad: a ", dtype(),
+             " tensor has no gradient; only f32, bf16 and f64 do");
+  if (value == requires_grad()) return *this;
+  if (value)
+    impl().node = make_ref<LeafNode>(shape(), dtype(), device());
+  else
+    impl().node = {};
+  return *this;
+}
+
+Tensor Tensor::grad() const {
+  if (!requires_grad()) return {};
+  if (const LeafNode* leaf = leaf_node(*this)) return leaf->grad();
+  return impl().node->outputs()[static_cast<size_t>(impl().output)].retained;
+}
+
+void Tensor::zero_grad() const {
+  if (!requires_grad()) return;
+  LeafNode* leaf = leaf_node(*this);
+  HEED_CHECK(leaf, AutogradError, "zero_grad: this tensor is the result of ", operation(), ", not a leaf");
+  leaf->forget();
+}
+
+void Tensor::retain_grad() const {
+  HEED_CHECK(requires_grad(), AutogradError, "retain_grad: this tensor does not require a gradient");
+  if (!is_leaf()) impl().node->outputs()[static_cast<size_t>(impl().output)].retain = true;
+}
+
+int Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
+  HEED_CHECK(requires_grad(), AutogradError, "register_hook: this tensor does not require a gradient");
+  auto& hooks = impl().node->outputs()[static_cast<size_t>(impl().output)].hooks;
+  const int id = hooks.empty() ? 0 : hooks.back().id + 1;
+  hooks.push_back({id, std::move(hook)});
+  return id;
+}
+
+void Tensor::remove_hook(int id) const {
+  if (!requires_grad()) return;
+  std::erase_if(impl().node->outputs()[static_cast<size_t>(impl().output)].hooks,
+                [id](const Node::Hook& hook) { return hook.id == id; });
+}
+
+Tensor Tensor::detach() const { return make_view(*this, shape(), strides(), offset()); }
+
+void Tensor::backward(const Tensor& gradient, BackwardOptions options) const {
+  HEED_CHECK(requires_grad(), AutogradError,
+             "backward: this tensor has no graph; it does not depend on a tensor that requires a gradient, "
+             "or it was "
+             "computed under NoGrad");
+  if (!gradient.defined()) {
+    HEED_CHECK(numel() == 1, AutogradError, "backward: a tensor of shape ", shape(),
+               " needs a gradient to start from; only a tensor of one element starts from 1");
+    run_backward(*this, full(shape(), 1, this->options()), options);
+    return;
+  }
+  HEED_CHECK(gradient.shape() == shape() && gradient.dtype() == dtype() && gradient.device() == device(),
+             AutogradError, "backward: the gradient to start from is ", gradient.dtype(), " ",
+             gradient.shape(), " on ", gradient.device(), ", the tensor ", dtype(), " ", shape(), " on ",
+             device());
+  run_backward(*this, gradient.detach(), options);
+}
+
+}  // namespace heed

@@ -1,0 +1,145 @@
+// Tensor: the value type that everything else in heed takes and returns.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <vector>
+
+#include <heed/core/base/device.h>
+#include <heed/core/base/dtype.h>
+#include <heed/core/base/ref_ptr.h>
+#include <heed/core/shape.h>
+#include <heed/core/storage.h>
+
+namespace heed {
+
+class Node;  // core/autograd.h
+class TensorImpl;
+
+/// What the factories of core/creation.h make.
+struct TensorOptions {
+  DType dtype = DType::f32;
+  Device device = kCpu;
+};
+
+/// Options of Tensor::backward.
+struct BackwardOptions {
+  bool retain_graph = false;  // keep what the backward needs, so that it can run again
+};
+
+/// A handle on a strided array. Copying a Tensor copies the handle: both see the same elements. Views
+/// (reshape, transpose, slice, …) share memory with their source. A default-constructed Tensor is undefined.
+///
+/// A Tensor may be read from several threads at once. Different tensors may be used from different threads
+/// without locks, also when they share a graph's leaves for reading; writing to a tensor, or running backward
+/// into the same gradients, from two threads at once is a data race.
+class Tensor {
+ public:
+  Tensor() = default;
+
+  bool defined() const { return static_cast<bool>(impl_); }
+  explicit operator bool() const { return defined(); }
+
+  const Shape& shape() const;
+  const Shape& strides() const;
+  int rank() const { return shape().rank(); }
+  /// Size of an axis, which may count from the end; IndexError.
+  int64_t size(int64_t axis) const;
+  int64_t numel() const;
+  DType dtype() const;
+  Device device() const;
+  TensorOptions options() const { return {dtype(), device()}; }
+  bool is_contiguous() const;
+  int64_t offset() const;  // of the first element, in elements from the start of the storage
+  const Ref<Storage>& storage() const;
+
+  /// The first element. T must be the tensor's dtype (DTypeError). Memory of the tensor's device. Whoever
+  /// writes through it calls bump_version().
+  template <class T>
+  T* data() const {
+    check_dtype(dtype_of<T>());
+    return static_cast<T*>(raw_data());
+  }
+  void* raw_data() const;
+
+  /// Notes a write into the tensor's memory, so that a backward which saved it reports the change.
+  void bump_version() const;
+  int64_t version() const;
+
+  /// The only element, from any device; ShapeError if there is not exactly one. Converted to T.
+  template <class T>
+  T item() const {
+    return static_cast<T>(item_as_double());
+  }
+  /// All elements in row-major order, on the host. T must be the tensor's dtype.
+  template <class T>
+  std::vector<T> to_vector() const;
+
+  // Autograd ------------------------------------------------------------------------------------------------
+
+  bool requires_grad() const;
+  bool is_leaf() const;
+  /// Marks a leaf as one that gradients are wanted for; AutogradError on a result of recorded operations.
+  const Tensor& set_requires_grad(bool value = true) const;
+  /// The accumulated gradient; undefined before the first backward and after zero_grad().
+  Tensor grad() const;
+  /// Forgets the gradient of a leaf. (Parameters::zero_grad does it for all of a model in one pass.)
+  void zero_grad() const;
+  /// Keeps the gradient of a tensor that is not a leaf, for grad().
+  void retain_grad() const;
+  /// Calls hook with the complete gradient during backward; a tensor that it returns takes the gradient's
+  /// place. Returns an id for remove_hook.
+  int register_hook(std::function<Tensor(const Tensor&)> hook) const;
+  void remove_hook(int id) const;
+  /// The same elements outside the graph.
+  Tensor detach() const;
+  /// Adds d(this)/d(leaf) to the gradient of every leaf, starting from `gradient`, or from 1 for a tensor of
+  /// one element. Iterative: graphs of any depth are fine on any stack.
+  void backward(const Tensor& gradient = {}, BackwardOptions options = {}) const;
+  /// Name of the operation that made this tensor; "" for a leaf.
+  const char* operation() const;
+
+  // Views and copies: the rest of the operations are functions of core/ops.h
+  // ------------------------------------
+
+  Tensor contiguous() const;
+  Tensor clone() const;  // a copy of its own, recorded
+  Tensor to(DType dtype) const;
+  Tensor to(Device device) const;
+  Tensor view(const Shape& shape) const;     // without copying; ShapeError where strides do not allow it
+  Tensor reshape(const Shape& shape) const;  // copies where a view will not do; one size may be -1
+  Tensor transpose(int64_t axis0, int64_t axis1) const;
+  Tensor permute(const Shape& axes) const;
+  Tensor expand(const Shape& shape) const;
+  Tensor unsqueeze(int64_t axis) const;
+  Tensor squeeze(int64_t axis) const;
+  Tensor select(int64_t axis, int64_t index) const;
+  Tensor slice(int64_t axis, int64_t begin, int64_t end, int64_t step = 1) const;
+  Tensor flatten(int64_t first_axis = 0, int64_t last_axis = -1) const;
+
+  // In-place writes: never recorded. AutogradError where the tensor or the source would need a gradient and
+  // gradients are enabled; AliasError on a tensor whose elements overlap.
+  // --------------------------------------
+
+  const Tensor& fill_(double value) const;
+  const Tensor& zero_() const { return fill_(0); }
+  const Tensor& copy_(const Tensor& source) const;  // broadcasts, converts, crosses devices
+  const Tensor& add_(const Tensor& other) const;    // other must broadcast to this shape
+  const Tensor& mul_(double factor) const;
+
+  // For core ------------------------------------------------------------------------------------------------
+  explicit Tensor(const Ref<RefCounted>& impl) : impl_(impl) {}
+  TensorImpl& impl() const;  // StateError if undefined
+
+ private:
+  void check_dtype(DType wanted) const;
+  double item_as_double() const;
+
+  Ref<RefCounted> impl_;  // a TensorImpl
+};
+
+/// Prints values (large tensors abridged), shape, dtype and device.
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+
+}  // namespace heed

@@ -1,0 +1,35 @@
+// What a Tensor points to. Private to core: not installed.
+#pragma once
+
+#include <heed/core/autograd.h>
+#include <heed/core/tensor.h>
+
+namespace heed {
+
+class TensorImpl : public RefCounted, public Pooled {
+ public:
+  Ref<Storage> storage;
+  Shape shape;
+  Shape strides;
+  int64_t offset = 0;  // elements
+  int64_t numel = 0;
+  DType dtype = DType::f32;
+  bool contiguous = true;
+
+  // The gradient's place: output `output` of `node`. A leaf that requires grad has a LeafNode; a tensor that
+  // does not require grad has none.
+  Ref<Node> node;
+  int output = 0;
+};
+
+/// A tensor over existing storage.
+Tensor make_tensor(Ref<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset,
+                   DType dtype);
+
+/// The same elements seen with other sizes and strides, not recorded.
+Tensor make_view(const Tensor& source, const Shape& shape, const Shape& strides, int64_t offset);
+
+/// Throws where an in-place write into `target` is not allowed; `operation` names the caller.
+void check_in_place(const Tensor& target, const char* operation);
+
+}  // namespace heed

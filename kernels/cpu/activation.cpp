@@ -1,0 +1,184 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/kernels/cpu/activation.cpp"
+
+#include <algorithm>
+
+#include <heed/core/base/parallel_for.h>
+#include <heed/kernels/activation.h>
+#include <heed/kernels/cpu/activation_simd.h>
+
+// The functions that are compiled once per instruction set, with what each takes.
+#define HEED_MAPS(X)                              \
+  X(forward_f32, ActivationForward<float>)        \
+  X(forward_bf16, ActivationForward<bfloat16>)    \
+  X(forward_f64, ActivationForward<double>)       \
+  X(backward_f32, ActivationBackward<float>)      \
+  X(backward_bf16, ActivationBackward<bfloat16>)  \
+  X(backward_f64, ActivationBackward<double>)     \
+  X(gated_forward_f32, GatedForward<float>)       \
+  X(gated_forward_bf16, GatedForward<bfloat16>)   \
+  X(gated_forward_f64, GatedForward<double>)      \
+  X(gated_backward_f32, GatedBackward<float>)     \
+  X(gated_backward_bf16, GatedBackward<bfloat16>) \
+  X(gated_backward_f64, GatedBackward<double>)
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+/// How step() below loads and stores: whole vectors, or the first n lanes.
+template <class T>
+struct Whole {
+  HWY_INLINE Vec<Tag<T>> get(const T* p) const { return load(Tag<T>(), p); }
+  HWY_INLINE void put(Vec<Tag<T>> v, T* p) const { store(v, Tag<T>(), p); }
+};
+template <class T>
+struct Partial {
+  int64_t n;
+  HWY_INLINE Vec<Tag<T>> get(const T* p) const { return load_n(Tag<T>(), p, n); }
+  HWY_INLINE void put(Vec<Tag<T>> v, T* p) const { store_n(v, Tag<T>(), p, n); }
+};
+
+// step: the elements from i on that fill one vector.
+
+template <Activation A, class T, class Io>
+HWY_INLINE void step(const kernels::ActivationForward<T>& args, int64_t i, Io io) {
+  io.put(activate<A>(Tag<T>(), io.get(args.x + i)), args.y + i);
+}
+
+template <Activation A, class T, class Io>
+HWY_INLINE void step(const kernels::ActivationBackward<T>& args, int64_t i, Io io) {
+  auto gx = activate_backward<A>(Tag<T>(), io.get(args.x + i), io.get(args.gy + i));
+  if (args.accumulate) gx = hn::Add(io.get(args.gx + i), gx);
+  io.put(gx, args.gx + i);
+}
+
+template <Activation A, class T, class Io>
+HWY_INLINE void step(const kernels::GatedForward<T>& args, int64_t i, Io io) {
+  io.put(hn::Mul(activate<A>(Tag<T>(), io.get(args.gate + i)), io.get(args.up + i)), args.y + i);
+}
+
+template <Activation A, class T, class Io>
+HWY_INLINE void step(const kernels::GatedBackward<T>& args, int64_t i, Io io) {
+  const Tag<T> d;
+  const auto gate = io.get(args.gate + i), gy = io.get(args.gy + i);
+  if (args.ggate != nullptr) {
+    auto g = activate_backward<A>(d, gate, hn::Mul(gy, io.get(args.up + i)));
+    if (args.accumulate_gate) g = hn::Add(io.get(args.ggate + i), g);
+    io.put(g, args.ggate + i);
+  }
+  if (args.gup != nullptr) {
+    auto g = hn::Mul(activate<A>(d, gate), gy);
+    if (args.accumulate_up) g = hn::Add(io.get(args.gup + i), g);
+    io.put(g, args.gup + i);
+  }
+}
+
+template <Activation A, template <class> class Args, class T>
+void map(const Args<T>& args, int64_t begin, int64_t end) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
+  int64_t i = begin;
+  for (; i + lanes <= end; i += lanes) step<A>(args, i, Whole<T>());
+  if (i < end) step<A>(args, i, Partial<T>{end - i});
+}
+
+template <template <class> class Args, class T>
+void map_any(const Args<T>& args, int64_t begin, int64_t end) {
+  switch (args.activation) {
+    case Activation::none:
+      return map<Activation::none>(args, begin, end);
+    case Activation::relu:
+      return map<Activation::relu>(args, begin, end);
+    case Activation::gelu:
+      return map<Activation::gelu>(args, begin, end);
+    case Activation::gelu_tanh:
+      return map<Activation::gelu_tanh>(args, begin, end);
+    case Activation::silu:
+      return map<Activation::silu>(args, begin, end);
+  }
+}
+
+#define HEED_DEFINE(name, Args) \
+  void name(const kernels::Args& args, int64_t begin, int64_t end) { map_any(args, begin, end); }
+HEED_MAPS(HEED_DEFINE)
+#undef HEED_DEFINE
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+namespace {
+
+constexpr int64_t kElementsPerTask = 16384;
+
+#define HEED_EXPORT(name, Args) \
+  HWY_EXPORT(name);             \
+  auto map_for(const kernels::Args&) { return HEED_SIMD(name); }
+HEED_MAPS(HEED_EXPORT)
+#undef HEED_EXPORT
+
+template <class Args>
+void map_elements(const Args& args) {
+  const auto map = map_for(args);
+  parallel_for(args.count, kElementsPerTask, [&](int64_t begin, int64_t end) { map(args, begin, end); });
+}
+
+/// row_of(r) is args with its pointers moved to row r; where rows touch each other a task takes them as one.
+template <class Args, class RowOf>
+void map_rows(const Args& args, bool touching, const RowOf& row_of) {
+  const auto map = map_for(args);
+  const int64_t rows_per_task = std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, args.cols));
+  parallel_for(args.rows, rows_per_task, [&](int64_t begin, int64_t end) {
+    if (touching) return map(row_of(begin), 0, (end - begin) * args.cols);
+    for (int64_t row = begin; row < end; ++row) map(row_of(row), 0, args.cols);
+  });
+}
+
+}  // namespace
+
+template <class T>
+void activation_forward(const kernels::ActivationForward<T>& args) {
+  map_elements(args);
+}
+
+template <class T>
+void activation_backward(const kernels::ActivationBackward<T>& args) {
+  map_elements(args);
+}
+
+template <class T>
+void gated_forward(const kernels::GatedForward<T>& args) {
+  map_rows(args, args.ld == args.cols, [&](int64_t row) {
+    auto at = args;
+    at.gate += row * args.ld;
+    at.up += row * args.ld;
+    at.y += row * args.cols;
+    return at;
+  });
+}
+
+template <class T>
+void gated_backward(const kernels::GatedBackward<T>& args) {
+  map_rows(args, args.ld == args.cols && args.gld == args.cols, [&](int64_t row) {
+    auto at = args;
+    at.gate += row * args.ld;
+    at.up += row * args.ld;
+    at.gy += row * args.cols;
+    if (at.ggate != nullptr) at.ggate += row * args.gld;
+    if (at.gup != nullptr) at.gup += row * args.gld;
+    return at;
+  });
+}
+
+#define HEED_INSTANTIATE(T)                                                    \
+  template void activation_forward<T>(const kernels::ActivationForward<T>&);   \
+  template void activation_backward<T>(const kernels::ActivationBackward<T>&); \
+  template void gated_forward<T>(const kernels::GatedForward<T>&);             \
+  template void gated_backward<T>(const kernels::GatedBackward<T>&);
+HEED_INSTANTIATE(float)
+HEED_INSTANTIATE(bfloat16)
+HEED_INSTANTIATE(double)
+#undef HEED_INSTANTIATE
+
+}  // namespace heed::cpu
+#endif

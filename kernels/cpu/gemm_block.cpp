@@ -1,0 +1,227 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/kernels/cpu/gemm_block.cpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/gemm_block.h>
+#include <heed/kernels/cpu/gemm_micro-inl.h>
+#include <heed/kernels/cpu/gemm_pack-inl.h>
+#include <heed/kernels/cpu/workspace.h>
+
+#ifndef HEED_KERNELS_CPU_GEMM_BLOCK_ONCE_
+#define HEED_KERNELS_CPU_GEMM_BLOCK_ONCE_
+namespace heed::cpu {
+
+/// One tile of C and what it is made of.
+template <class T>
+struct GemmTile {
+  using A = accumulator_t<T>;
+  MatrixView<T> a;  // op(A) from the tile's first row
+  int64_t a_rows;   // rows of op(A) from there to its end
+  const A* b;       // packed panels from the tile's first column
+  A* c;
+  int64_t ldc, rows, cols, k;
+  A alpha;
+  bool accumulate;
+  A* a_buffer;  // room for GemmGeometry::a_buffer(rows) elements
+};
+
+/// Sizes in elements that the instruction set decides.
+struct GemmGeometry {
+  int64_t rows;         // of a full panel of A
+  int64_t packed_rows;  // what it takes when packed
+  int64_t panel;        // columns of a packed panel of B; the last one has half as many where they suffice
+  int64_t most_k;       // the longest piece of K that is summed at a time
+
+  int64_t panel_width(int64_t cols) const { return cols > panel / 2 ? panel : panel / 2; }
+  int64_t a_buffer(int64_t tile_rows, int64_t k) const {
+    return (tile_rows + rows - 1) / rows * packed_rows * (k < most_k ? k : most_k) + panel;
+  }
+};
+
+}  // namespace heed::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+/// A panel of B this size leaves room in a 32 KiB first-level cache (48 with AVX-512) for the rows of A.
+constexpr int64_t kPanelBytes = HWY_TARGET == HWY_AVX3 ? 28672 : 24576;
+/// From this row stride on, rows of A compete for the same cache sets, and are copied.
+constexpr int64_t kFarRows = 4096;
+
+template <class T>
+HWY_INLINE GemmGeometry geometry() {
+  const int64_t panel = kMicroVectors * static_cast<int64_t>(hn::Lanes(Tag<T>()));
+  return {kMicroRows, kPackedRows<accumulator_t<T>>, panel,
+          kPanelBytes / (panel * int64_t{sizeof(accumulator_t<T>)})};
+}
+
+/// c (+)= alpha a b for one piece of K.
+template <class T>
+HWY_INLINE void gemm_piece(const GemmTile<T>& tile, const RowPanels& panels, int64_t k_begin, int64_t k,
+                           bool accumulate) {
+  using A = accumulator_t<T>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>())), width = kMicroVectors * lanes;
+  const MatrixView<T> a = tile.a.at(0, k_begin);
+  const bool packed = a.column_stride != 1;
+  const A* rows = tile.a_buffer;
+  int64_t stride = k;
+  if (packed) {
+    pack_a(a, panels, tile.a_rows, k, tile.a_buffer);
+  } else if (!std::is_same_v<T, A> || a.row_stride * int64_t{sizeof(T)} >= kFarRows) {
+    copy_rows(a, tile.rows, k, tile.a_buffer);
+  } else if constexpr (std::is_same_v<T, A>) {
+    rows = a.data;
+    stride = a.row_stride;
+  }
+  for (int64_t j = 0; j < tile.cols; j += width) {
+    const int64_t cols = HWY_MIN(width, tile.cols - j), vectors = cols > lanes ? 2 : 1;
+    const A* b = tile.b + j * tile.k + k_begin * vectors * lanes;
+    for (int64_t i = 0; i < panels.count; ++i) {
+      const A* panel = rows + (packed ? i * k * kPackedRows<A> : panels.begin[i] * stride);
+      A* c = tile.c + panels.begin[i] * tile.ldc + j;
+      choose_micro<A>(packed, vectors,
+                      panels.rows(i))({panel, stride, b, c, tile.ldc, k, cols, tile.alpha, accumulate});
+    }
+  }
+}
+
+template <class T>
+HWY_INLINE void gemm_tile(const GemmTile<T>& tile) {
+  const RowPanels panels(tile.rows);
+  const int64_t most = geometry<T>().most_k, pieces = (tile.k + most - 1) / most;
+  for (int64_t i = 0; i < pieces; ++i) {
+    const int64_t begin = i * tile.k / pieces, end = (i + 1) * tile.k / pieces;
+    gemm_piece(tile, panels, begin, end - begin, tile.accumulate || i > 0);
+  }
+}
+
+#define HEED_DEFINE(T, suffix)                                                                           \
+  GemmGeometry geometry_##suffix() { return geometry<T>(); }                                             \
+  void pack_b_##suffix(MatrixView<T> b, int64_t k, int64_t cols, int64_t width, accumulator_t<T>* out) { \
+    pack_b(b, k, cols, width, out);                                                                      \
+  }                                                                                                      \
+  void gemm_tile_##suffix(const GemmTile<T>& tile) { gemm_tile(tile); }
+HEED_DEFINE(float, f32)
+HEED_DEFINE(double, f64)
+HEED_DEFINE(bfloat16, bf16)
+#undef HEED_DEFINE
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+namespace {
+
+#define HEED_EXPORT(T, suffix)                                           \
+  HWY_EXPORT(geometry_##suffix);                                         \
+  HWY_EXPORT(pack_b_##suffix);                                           \
+  HWY_EXPORT(gemm_tile_##suffix);                                        \
+  GemmGeometry geometry_of(T) { return HEED_SIMD(geometry_##suffix)(); } \
+  auto pack_b_of(T) { return HEED_SIMD(pack_b_##suffix); }               \
+  auto tile_of(T) { return HEED_SIMD(gemm_tile_##suffix); }
+HEED_EXPORT(float, f32)
+HEED_EXPORT(double, f64)
+HEED_EXPORT(bfloat16, bf16)
+#undef HEED_EXPORT
+
+constexpr int64_t kMaxTileCols = 256, kMinTileRows = 24;
+constexpr int64_t kFewTiles = 12;
+constexpr int64_t kPackedElements = 1 << 22;  // of B at once
+constexpr int64_t kPackElements = 1 << 14;    // of B a task
+
+int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// [0, count) in `parts` even parts, each a whole number of units but the last.
+struct Cut {
+  int64_t count, unit, parts;
+
+  Cut(int64_t count, int64_t unit, int64_t most)
+      : count(count),
+        unit(unit),
+        parts(ceil_divide(ceil_divide(count, unit), std::max<int64_t>(most / unit, 1))) {}
+
+  int64_t begin(int64_t part) const {
+    return std::min(part * ceil_divide(count, unit) / parts * unit, count);
+  }
+};
+
+/// A product and the part of its columns that is packed at a time.
+template <class T>
+struct Product {
+  int64_t m, n, k;
+  MatrixView<T> a, b;
+  const GemmOutput<T>& output;
+  GemmGeometry geometry;
+
+  void pack(int64_t first, int64_t count, accumulator_t<T>* packed) const {
+    const auto pack_panel = pack_b_of(T());
+    const int64_t width = geometry.panel, per_task = std::max<int64_t>(kPackElements / (k * width), 1);
+    parallel_for(ceil_divide(count, width), per_task, [&](int64_t begin, int64_t end) {
+      for (int64_t j = begin * width; j < std::min(end * width, count); j += width) {
+        const int64_t cols = std::min(width, count - j);
+        pack_panel(b.at(0, first + j), k, cols, geometry.panel_width(cols), packed + j * k);
+      }
+    });
+  }
+
+  void multiply(int64_t first, int64_t count, const accumulator_t<T>* packed) const {
+    // Large tiles use the caches best; smaller ones keep more cores busy.
+    Cut cols(count, geometry.panel, kMaxTileCols), rows(m, geometry.rows, kMaxTileRows);
+    if (rows.parts * cols.parts < kFewTiles) cols = Cut(count, geometry.panel, kMaxTileCols / 2);
+    for (int64_t most = kMaxTileRows / 2; rows.parts * cols.parts < kFewTiles && most >= kMinTileRows;
+         most /= 2) {
+      rows = Cut(m, geometry.rows, most);
+    }
+    const auto tile = tile_of(T());
+    parallel_for(rows.parts * cols.parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const int64_t i = t / cols.parts, j = t % cols.parts;
+        const int64_t row = rows.begin(i), col = cols.begin(j);
+        compute(tile, row, rows.begin(i + 1) - row, first + col, cols.begin(j + 1) - col, packed + col * k);
+      }
+    });
+  }
+
+  template <class F>
+  void compute(F tile, int64_t row, int64_t rows, int64_t col, int64_t cols,
+               const accumulator_t<T>* packed) const {
+    Workspace<accumulator_t<T>> a_buffer(geometry.a_buffer(rows, k));
+    Workspace<accumulator_t<T>> c_buffer(output.c ? 0 : rows * cols);
+    accumulator_t<T>* c = output.c ? output.c + row * output.ldc + col : c_buffer.data();
+    const int64_t ldc = output.c ? output.ldc : cols;
+    tile({a.at(row, 0), m - row, packed, c, ldc, rows, cols, k, output.alpha, output.accumulate,
+          a_buffer.data()});
+    if (output.finish) output.finish(output.context, c, ldc, row, col, rows, cols);
+  }
+};
+
+}  // namespace
+
+template <class T>
+void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b,
+                  const GemmOutput<T>& output) {
+  const Product<T> product{m, n, k, a, b, output, geometry_of(T())};
+  const int64_t width = product.geometry.panel, panels = std::max<int64_t>(kPackedElements / (k * width), 1);
+  for (int64_t first = 0; first < n; first += panels * width) {
+    const int64_t count = std::min(panels * width, n - first);
+    Workspace<accumulator_t<T>> packed(ceil_divide(count, width) * width * k);
+    product.pack(first, count, packed.data());
+    product.multiply(first, count, packed.data());
+  }
+}
+
+#define HEED_INSTANTIATE(T)                                                              \
+  template void gemm_blocked<T>(int64_t, int64_t, int64_t, MatrixView<T>, MatrixView<T>, \
+                                const GemmOutput<T>&);
+HEED_INSTANTIATE(float)
+HEED_INSTANTIATE(double)
+HEED_INSTANTIATE(bfloat16)
+#undef HEED_INSTANTIATE
+
+}  // namespace heed::cpu
+#endif

@@ -1,0 +1,49 @@
+// The blocked matrix product behind gemm and linear: operands are packed into panels that fit the caches, C
+// is cut into tiles, and each tile is one task. The cut depends on the shape alone.
+#pragma once
+
+#include <cstdint>
+
+#include <heed/core/base/dtype.h>
+
+namespace heed::cpu {
+
+constexpr int64_t kMaxTileRows = 96;
+
+/// op(X): element (i, j) is data[i * row_stride + j * column_stride]. One of the strides is 1.
+template <class T>
+struct MatrixView {
+  const T* data;
+  int64_t row_stride, column_stride;
+
+  MatrixView at(int64_t row, int64_t column) const {
+    return {data + row * row_stride + column * column_stride, row_stride, column_stride};
+  }
+};
+
+template <class T>
+MatrixView<T> matrix_view(const T* data, int64_t ld, bool transposed) {
+  return transposed ? MatrixView<T>{data, 1, ld} : MatrixView<T>{data, ld, 1};
+}
+
+/// Where the product goes. Without c the tiles are handed to `finish` alone, in a buffer.
+template <class T>
+struct GemmOutput {
+  using A = accumulator_t<T>;
+  A* c;  // [m, n] or null
+  int64_t ldc;
+  A alpha;          // c = alpha * product (+ c if accumulate)
+  bool accumulate;  // only with c
+  /// Called for each finished tile while it is in the cache, from the thread that made it: its elements
+  /// [rows, cols] at row stride ld, which begin at (row, col) of the product. May be null if c is not.
+  void (*finish)(void* context, const A* tile, int64_t ld, int64_t row, int64_t col, int64_t rows,
+                 int64_t cols);
+  void* context;
+};
+
+/// The product of a [m, k] and b [k, n] in accumulator_t<T>; m, n and k at least 1.
+template <class T>
+void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b,
+                  const GemmOutput<T>& output);
+
+}  // namespace heed::cpu

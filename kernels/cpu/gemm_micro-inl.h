@@ -1,0 +1,116 @@
+// The innermost part of the matrix product: a few rows by one or two vectors of columns, all in registers.
+#include <utility>
+
+#include <heed/kernels/cpu/simd.h>
+
+#if defined(HEED_KERNELS_CPU_GEMM_MICRO_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_KERNELS_CPU_GEMM_MICRO_INL_H_
+#undef HEED_KERNELS_CPU_GEMM_MICRO_INL_H_
+#else
+#define HEED_KERNELS_CPU_GEMM_MICRO_INL_H_
+#endif
+
+#if HWY_COMPILER_CLANG
+#define HEED_UNROLL_4 _Pragma("clang loop unroll_count(4)")
+#else
+#define HEED_UNROLL_4 _Pragma("GCC unroll 4")
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+/// Rows of a full block: with two vectors a row, the accumulators and operands fill 16 or 32 registers.
+constexpr int64_t kMicroRows = HWY_TARGET == HWY_AVX3 ? 12 : 6;
+constexpr int64_t kMicroVectors = 2;
+
+/// Elements between the columns of a packed panel of A: kMicroRows in whole vectors.
+template <class A>
+constexpr int64_t kPackedRows =
+    (kMicroRows + hn::MaxLanes(Tag<A>()) - 1) / hn::MaxLanes(Tag<A>()) * hn::MaxLanes(Tag<A>());
+
+/// One block of C. A is read as a[r * stride + p], or, packed, as a[p * kPackedRows + r]; B is packed.
+template <class A>
+struct MicroArgs {
+  const A* a;
+  int64_t stride;  // between the rows of A; unused when packed
+  const A* b;
+  A* c;
+  int64_t ldc, k, cols;
+  A alpha;
+  bool accumulate;
+};
+
+/// c = alpha * sum (+ c), for the first n columns of one vector.
+template <class D, class A>
+HWY_INLINE void micro_store_n(D d, Vec<D> scaled, bool accumulate, A* c, int64_t n) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (n > 0)
+    store_n(accumulate ? hn::Add(scaled, load_n(d, c, HWY_MIN(n, lanes))) : scaled, d, c, HWY_MIN(n, lanes));
+}
+
+/// Folds over R instead of loops: the accumulators must become registers, and only unrolled code gets there.
+template <bool Packed, int64_t Vectors, class A, size_t... R>
+HWY_INLINE void micro_block(const MicroArgs<A>& args, std::index_sequence<R...>) {
+  const Tag<A> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const A* HWY_RESTRICT a = args.a;
+  const A* HWY_RESTRICT b = args.b;
+  const int64_t row = Packed ? 1 : args.stride, step = Packed ? kPackedRows<A> : 1;
+  Vec<Tag<A>> left[sizeof...(R)], right[sizeof...(R)], x;
+  ((left[R] = hn::Zero(d), right[R] = hn::Zero(d)), ...);
+  HEED_UNROLL_4 for (int64_t p = args.k; p > 0; --p) {
+    const auto b0 = hn::LoadU(d, b);
+    const auto b1 = Vectors == 2 ? hn::LoadU(d, b + lanes) : b0;
+    ((x = hn::Set(d, a[static_cast<int64_t>(R) * row]), left[R] = hn::MulAdd(x, b0, left[R]),
+      right[R] = Vectors == 2 ? hn::MulAdd(x, b1, right[R]) : right[R]),
+     ...);
+    a += step;
+    b += Vectors * lanes;
+  }
+  A* HWY_RESTRICT c = args.c;
+  const int64_t ldc = args.ldc, cols = args.cols;
+  const bool accumulate = args.accumulate;
+  const auto alpha = hn::Set(d, args.alpha);
+  ((left[R] = hn::Mul(left[R], alpha), right[R] = hn::Mul(right[R], alpha)), ...);
+  if (cols < Vectors * lanes) {
+    ((micro_store_n(d, left[R], accumulate, c + static_cast<int64_t>(R) * ldc, cols),
+      micro_store_n(d, right[R], accumulate, c + static_cast<int64_t>(R) * ldc + lanes, cols - lanes)),
+     ...);
+    return;
+  }
+  if (accumulate) {
+    ((left[R] = hn::Add(left[R], hn::LoadU(d, c + static_cast<int64_t>(R) * ldc))), ...);
+    if (Vectors == 2)
+      ((right[R] = hn::Add(right[R], hn::LoadU(d, c + static_cast<int64_t>(R) * ldc + lanes))), ...);
+  }
+  ((hn::StoreU(left[R], d, c + static_cast<int64_t>(R) * ldc)), ...);
+  if (Vectors == 2) ((hn::StoreU(right[R], d, c + static_cast<int64_t>(R) * ldc + lanes)), ...);
+}
+
+template <bool Packed, int64_t Vectors, int64_t Rows, class A>
+void micro(const MicroArgs<A>& args) {
+  micro_block<Packed, Vectors>(args, std::make_index_sequence<Rows>());
+}
+
+template <class A>
+using Micro = void (*)(const MicroArgs<A>&);
+
+/// micro with 1 … kMicroRows rows.
+template <class A, bool Packed, int64_t Vectors, size_t... R>
+HWY_INLINE Micro<A> micro_of_rows(int64_t rows, std::index_sequence<R...>) {
+  static constexpr Micro<A> table[] = {micro<Packed, Vectors, R + 1, A>...};
+  return table[rows - 1];
+}
+
+template <class A>
+HWY_INLINE Micro<A> choose_micro(bool packed, int64_t vectors, int64_t rows) {
+  const std::make_index_sequence<kMicroRows> all;
+  if (packed) {
+    return vectors == 2 ? micro_of_rows<A, true, 2>(rows, all) : micro_of_rows<A, true, 1>(rows, all);
+  }
+  return vectors == 2 ? micro_of_rows<A, false, 2>(rows, all) : micro_of_rows<A, false, 1>(rows, all);
+}
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,361 @@
+// SIMD building blocks of the CPU kernels: typed loads and stores, sums, elementary functions. Including it
+// compiles the including file once per instruction set:
+//
+//   #undef HWY_TARGET_INCLUDE
+//   #define HWY_TARGET_INCLUDE "heed/kernels/cpu/X.cpp"  // the file itself
+//
+//   #include <heed/kernels/X.h>
+//   #include <heed/kernels/cpu/simd.h>  // may stand anywhere among the includes
+//
+//   HWY_BEFORE_NAMESPACE();
+//   namespace heed::cpu::HWY_NAMESPACE {
+//   void x_row(…) {…}  // row functions only: no lambdas, no parallel_for, no containers
+//   }
+//   HWY_AFTER_NAMESPACE();
+//
+//   #if HWY_ONCE
+//   namespace heed::cpu {
+//   HWY_EXPORT(x_row);
+//   void x(const kernels::X& args) { const auto row = HEED_SIMD(x_row); parallel_for(… row(…) …); }
+//   }
+//   #endif
+#ifndef HEED_KERNELS_CPU_SIMD_ONCE_
+#define HEED_KERNELS_CPU_SIMD_ONCE_
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include <heed/core/base/dtype.h>
+#include <heed/core/base/philox.h>
+#include <heed/kernels/cpu/isa.h>
+
+namespace heed::cpu {
+
+constexpr int64_t kDropoutChunk = 512;
+
+/// Room for the random bits of kDropoutChunk elements from any position, and for reading a vector past them.
+struct DropoutBuffer {
+  alignas(64) uint16_t bits[kDropoutChunk + 128];
+};
+
+}  // namespace heed::cpu
+
+// On x86 the least we run on is x86-64-v2: Highway 1.0.3 has nothing between it and scalar code.
+#include <hwy/detect_compiler_arch.h>
+#if HWY_ARCH_X86 && !defined(HWY_BASELINE_TARGETS) && !defined(__AVX2__)
+#define HWY_BASELINE_TARGETS HWY_SSE4
+#endif
+#include <hwy/foreach_target.h>
+#endif
+
+#if defined(HEED_KERNELS_CPU_SIMD_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_KERNELS_CPU_SIMD_H_
+#undef HEED_KERNELS_CPU_SIMD_H_
+#else
+#define HEED_KERNELS_CPU_SIMD_H_
+#endif
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// The vector type in which arithmetic on T is done: floats for float and bfloat16, doubles for double.
+template <class T>
+using Tag = hn::ScalableTag<accumulator_t<T>>;
+template <class D>
+using Vec = hn::VFromD<D>;
+
+// ---- Loads and stores: T in memory, accumulator_t<T> in the vector
+// -----------------------------------------
+
+template <class D>
+HWY_INLINE Vec<D> load(D d, const hn::TFromD<D>* p) {
+  return hn::LoadU(d, p);
+}
+
+template <class D>
+HWY_INLINE Vec<D> load(D d, const bfloat16* p) {
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> d32;
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, &p->bits))));
+}
+
+template <class D>
+HWY_INLINE void store(Vec<D> v, D d, hn::TFromD<D>* p) {
+  hn::StoreU(v, d, p);
+}
+
+/// Rounds to nearest, ties to even; NaN stays NaN. The same bits as bfloat16(float).
+template <class D>
+HWY_INLINE void store(Vec<D> v, D, bfloat16* p) {
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> d32;
+  const hn::RebindToSigned<D> di32;
+  const auto word = hn::BitCast(d32, v);
+  const auto upper = hn::ShiftRight<16>(word);
+  const auto odd = hn::And(upper, hn::Set(d32, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(word, hn::Add(odd, hn::Set(d32, 0x7fff))));
+  const auto quiet = hn::Or(upper, hn::Set(d32, 0x40));
+  const auto bits = hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(v)), quiet, rounded);
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di32, bits)), d16, &p->bits);
+}
+
+/// Whether masked loads and stores of T leave memory outside the mask alone on this target.
+template <class T>
+constexpr bool kMaskedMemory = sizeof(T) >= 4 && (HWY_TARGET == HWY_AVX2 || !HWY_MEM_OPS_MIGHT_FAULT);
+
+/// The first n lanes, n at most the vector's length; zero in the others. Touches no memory beyond them.
+template <class D, class T>
+HWY_INLINE Vec<D> load_n(D d, const T* p, int64_t n) {
+  if constexpr (kMaskedMemory<T>) {
+    return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(n)), d, p);
+  } else {
+    alignas(64) T buffer[hn::MaxLanes(d)] = {};
+    for (int64_t i = 0; i < n; ++i) buffer[i] = p[i];
+    return load(d, buffer);
+  }
+}
+
+template <class D, class T>
+HWY_INLINE void store_n(Vec<D> v, D d, T* p, int64_t n) {
+  if constexpr (kMaskedMemory<T>) {
+    hn::BlendedStore(v, hn::FirstN(d, static_cast<size_t>(n)), d, p);
+  } else {
+    alignas(64) T buffer[hn::MaxLanes(d)];
+    store(v, d, buffer);
+    for (int64_t i = 0; i < n; ++i) p[i] = buffer[i];
+  }
+}
+
+// ---- Across the lanes
+// --------------------------------------------------------------------------------------
+
+/// The sum of the lanes, in an order fixed for the target.
+template <class D>
+HWY_INLINE hn::TFromD<D> reduce_sum(D d, Vec<D> v) {
+  return hn::GetLane(hn::SumOfLanes(d, v));
+}
+
+template <class D>
+HWY_INLINE hn::TFromD<D> reduce_max(D d, Vec<D> v) {
+  return hn::GetLane(hn::MaxOfLanes(d, v));
+}
+
+// ---- Elementary functions
+// ----------------------------------------------------------------------------------
+
+/// f of each lane, for doubles: they serve exact gradient checks, where accuracy counts and speed does not.
+template <class D>
+HWY_INLINE Vec<D> map_lanes(D d, Vec<D> v, double (*f)(double)) {
+  alignas(64) double lanes[hn::MaxLanes(d)];
+  hn::Store(v, d, lanes);
+  for (double& lane : lanes) lane = f(lane);
+  return hn::Load(d, lanes);
+}
+
+/// c[0] + c[1] x + c[2] x² + …
+template <class D, size_t N>
+HWY_INLINE Vec<D> polynomial(D d, Vec<D> x, const float (&c)[N]) {
+  auto sum = hn::Set(d, c[N - 1]);
+  for (size_t i = N - 1; i-- > 0;) sum = hn::MulAdd(sum, x, hn::Set(d, c[i]));
+  return sum;
+}
+
+/// x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 is split so that n times its upper part is exact without FMA.
+template <class D>
+HWY_INLINE Vec<D> exp_reduce(D d, Vec<D> x, hn::VFromD<hn::RebindToSigned<D>>& n) {
+  n = hn::NearestInt(hn::Mul(x, hn::Set(d, 1.44269504088896341f)));
+  const auto whole = hn::ConvertTo(d, n);
+  const auto r = hn::NegMulAdd(whole, hn::Set(d, 0.693359375f), x);
+  return hn::NegMulAdd(whole, hn::Set(d, -2.12194440054690583e-4f), r);
+}
+
+/// 2^n for n in -126 … 127.
+template <class D>
+HWY_INLINE Vec<D> power_of_two(D d, hn::VFromD<hn::RebindToSigned<D>> n) {
+  return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(hn::RebindToSigned<D>(), 127))));
+}
+
+/// e^r - 1 for |r| <= 0.4, such that one plus it is e^r within 1 ulp.
+template <class D>
+HWY_INLINE Vec<D> expm1_reduced(D d, Vec<D> r) {
+  const float c[] = {0.49999993447705854f, 0.16666520630890824f, 0.04166838806348473f, 0.008368716955705954f,
+                     0.0013814597776608175f};
+  return hn::MulAdd(hn::Mul(r, r), polynomial(d, r, c), r);
+}
+
+/// v 2^n for n in -252 … 254, in two steps, since 2^n itself need not be a normal number.
+template <class D>
+HWY_INLINE Vec<D> scale(D d, Vec<D> v, hn::VFromD<hn::RebindToSigned<D>> n) {
+  const auto half = hn::ShiftRight<1>(n);
+  return hn::Mul(hn::Mul(v, power_of_two(d, half)), power_of_two(d, hn::Sub(n, half)));
+}
+
+/// e^x within 1 ulp (2 without FMA), over the whole range: subnormals, 0 and infinity where they belong.
+template <class D>
+HWY_INLINE Vec<D> exp(D d, Vec<D> x) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
+    return map_lanes(d, x, std::exp);
+  } else {
+    // Min and Max give their second argument when it is NaN.
+    x = hn::Max(hn::Set(d, -104.0f), hn::Min(hn::Set(d, 89.0f), x));
+    hn::VFromD<hn::RebindToSigned<D>> n;
+    const auto r = exp_reduce(d, x, n);
+    return scale(d, hn::Add(expm1_reduced(d, r), hn::Set(d, 1.0f)), n);
+  }
+}
+
+/// e^x within 3 ulp for x <= 88; 0 where the result would be subnormal, so e^-inf is 0. NaN stays NaN.
+template <class D>
+HWY_INLINE Vec<D> exp_fast(D d, Vec<D> x) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
+    return map_lanes(d, x, std::exp);
+  } else {
+    const auto lowest = hn::Set(d, -87.0f);
+    hn::VFromD<hn::RebindToSigned<D>> n;
+    const auto r = exp_reduce(d, hn::Max(lowest, x), n);
+    const float c[] = {0.4999923148471309f, 0.16667114645319933f, 0.04189015793449832f,
+                       0.008312520891264441f};
+    const auto y = hn::Add(hn::MulAdd(hn::Mul(r, r), polynomial(d, r, c), r), hn::Set(d, 1.0f));
+    return hn::IfThenZeroElse(hn::Lt(x, lowest), hn::Mul(y, power_of_two(d, n)));
+  }
+}
+
+/// Within 2 ulp.
+template <class D>
+HWY_INLINE Vec<D> tanh(D d, Vec<D> x) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
+    return map_lanes(d, x, std::tanh);
+  } else {
+    const auto one = hn::Set(d, 1.0f);
+    const auto a = hn::Min(hn::Set(d, 10.0f), hn::Abs(x));
+    const auto t = hn::Mul(x, x);
+    const float c[] = {-0.33333260526780895f, 0.13331127533087497f, -0.05372106778208905f,
+                       0.020590987632386776f, -0.005659988298679731f};
+    const auto small = hn::MulAdd(hn::Mul(x, t), polynomial(d, t, c), x);
+    const auto e = exp_fast(d, hn::Add(a, a));
+    const auto large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
+    return hn::CopySign(hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625f)), small, large), x);
+  }
+}
+
+/// Within 2 ulp.
+template <class D>
+HWY_INLINE Vec<D> erf(D d, Vec<D> x) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
+    return map_lanes(d, x, std::erf);
+  } else {
+    const auto one = hn::Set(d, 1.0f);
+    const auto a = hn::Min(hn::Set(d, 4.0f), hn::Abs(x));
+    const auto t = hn::Mul(x, x);
+    const float near[] = {0.12837916572670652f,   -0.37612625824208107f, 0.1128358514833642f,
+                          -0.026853811923764074f, 0.005188327663888222f, -0.00080101934335036f,
+                          7.853860720366322e-05f};
+    const auto small = hn::MulAdd(x, polynomial(d, t, near), x);
+    // -log(1 - erf(x)) on [1, 4]
+    const float far[] = {0.0026191647506763616f, 1.1176212966211163f,    0.654240019427392f,
+                         0.0887997467964118f,    -0.014831852997846874f, 0.0011572219255164176f};
+    const auto large = hn::Sub(one, exp_fast(d, hn::Neg(polynomial(d, a, far))));
+    return hn::CopySign(hn::IfThenElse(hn::Lt(a, one), small, large), x);
+  }
+}
+
+/// 1 / (1 + e^-x).
+template <class D>
+HWY_INLINE Vec<D> sigmoid(D d, Vec<D> x) {
+  const auto one = hn::Set(d, hn::TFromD<D>(1));
+  return hn::Div(one, hn::Add(one, exp(d, hn::Neg(x))));
+}
+
+// ---- Random bits
+// -------------------------------------------------------------------------------------------
+
+/// Philox4x32-10 with one counter a 64-bit lane; only the lower half of a lane counts. The key is (k0, k1).
+template <class D, class V = Vec<D>>
+HWY_INLINE void philox(D d, V& c0, V& c1, V& c2, V& c3, uint32_t k0, uint32_t k1) {
+  const hn::Repartition<uint32_t, D> d32;
+  const auto m0 = hn::BitCast(d32, hn::Set(d, 0xD2511F53u));
+  const auto m1 = hn::BitCast(d32, hn::Set(d, 0xCD9E8D57u));
+  for (int round = 0; round < 10; ++round) {
+    const auto p0 = hn::MulEven(hn::BitCast(d32, c0), m0);
+    const auto p1 = hn::MulEven(hn::BitCast(d32, c2), m1);
+    c0 = hn::Xor(hn::ShiftRight<32>(p1), hn::Xor(c1, hn::Set(d, k0)));
+    c2 = hn::Xor(hn::ShiftRight<32>(p0), hn::Xor(c3, hn::Set(d, k1)));
+    c1 = p1;
+    c3 = p0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+}
+
+/// Writes the 8 decisions of one counter a lane as 16-bit numbers in order: 8 * Lanes(d) of them.
+template <class D, class V = Vec<D>>
+HWY_INLINE void store_decisions(D d, V c0, V c1, V c2, V c3, uint16_t* out) {
+  const auto low = hn::Set(d, 0xffffffffu);
+  const auto w01 = hn::Or(hn::And(c0, low), hn::ShiftLeft<32>(c1));
+  const auto w23 = hn::Or(hn::And(c2, low), hn::ShiftLeft<32>(c3));
+  alignas(64) uint64_t words[2 * hn::MaxLanes(d)];
+  hn::StoreInterleaved2(w01, w23, d, words);
+  std::memcpy(out, words, sizeof words);
+}
+
+/// The random bits of elements first … first + count - 1 of a tensor, count <= kDropoutChunk; returns where
+/// in the buffer the first one's are. The same bits as dropout_bits(), whatever first is modulo 8.
+HWY_INLINE const uint16_t* fill_dropout_bits(const PhiloxState& rng, int64_t first, int64_t count,
+                                             DropoutBuffer& buffer) {
+  const hn::ScalableTag<uint64_t> d;
+  const uint64_t position = rng.position();
+  const auto p0 = hn::Set(d, position & 0xffffffffu), p1 = hn::Set(d, position >> 32);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), end = first + count;
+  uint16_t* out = buffer.bits;
+  for (int64_t group = first / 8; group * 8 < end; group += lanes, out += 8 * lanes) {
+    auto c0 = hn::Iota(d, static_cast<uint64_t>(group));
+    auto c1 = hn::ShiftRight<32>(c0), c2 = p0, c3 = p1;
+    philox(d, c0, c1, c2, c3, static_cast<uint32_t>(rng.seed), static_cast<uint32_t>(rng.seed >> 32));
+    store_decisions(d, c0, c1, c2, c3, out);
+  }
+  return buffer.bits + first % 8;
+}
+
+/// The random bits of the attention weights of keys first … first + count - 1, count <= kDropoutChunk, as
+/// attention_dropout_bits() gives them; returns where in the buffer the first one's are.
+HWY_INLINE const uint16_t* fill_attention_dropout_bits(const PhiloxState& rng, uint32_t first, int64_t count,
+                                                       uint32_t query, uint32_t plane,
+                                                       DropoutBuffer& buffer) {
+  const hn::ScalableTag<uint64_t> d;
+  const uint64_t position = rng.position();
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), end = int64_t{first} + count;
+  uint16_t* out = buffer.bits;
+  for (int64_t group = first / 8; group * 8 < end; group += lanes, out += 8 * lanes) {
+    auto c0 = hn::Iota(d, static_cast<uint64_t>(group)), c1 = hn::Set(d, query), c2 = hn::Set(d, plane);
+    auto c3 = hn::Set(d, position & 0xffffffffu);
+    philox(d, c0, c1, c2, c3, static_cast<uint32_t>(rng.seed),
+           static_cast<uint32_t>(rng.seed >> 32) ^ static_cast<uint32_t>(position >> 32));
+    store_decisions(d, c0, c1, c2, c3, out);
+  }
+  return buffer.bits + first % 8;
+}
+
+/// v * scale where the element is kept, 0 where it is dropped; `bits` from one of the fill functions. Reads a
+/// whole vector's worth of bits.
+template <class D>
+HWY_INLINE Vec<D> apply_dropout(D d, Vec<D> v, const uint16_t* bits, const Dropout& dropout) {
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::Rebind<int32_t, D> d32;
+  const hn::RebindToSigned<D> di;
+  const auto b = hn::PromoteTo(d32, hn::LoadU(d16, bits));
+  const auto t = hn::Set(di, static_cast<hn::TFromD<decltype(di)>>(dropout.threshold));
+  const auto scaled = hn::Mul(v, hn::Set(d, static_cast<hn::TFromD<D>>(dropout.scale)));
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    return hn::IfThenZeroElse(hn::RebindMask(d, hn::Lt(hn::PromoteTo(di, b), t)), scaled);
+  } else {
+    return hn::IfThenZeroElse(hn::RebindMask(d, hn::Lt(b, t)), scaled);
+  }
+}
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

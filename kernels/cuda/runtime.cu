@@ -1,0 +1,156 @@
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <heed/core/base/check.h>
+#include <heed/kernels/cuda/device.cuh>
+#include <heed/kernels/runtime.h>
+
+namespace heed::cuda {
+namespace {
+
+thread_local int selected_device = 0;
+
+// What heed keeps of one device. Never destroyed: the driver may be gone before static destructors run.
+struct DeviceState {
+  explicit DeviceState(int device)
+      : index(device),
+        name("cuda:" + std::to_string(device)),
+        stream(make_stream(device)),
+        allocator(source()) {}
+
+  int index;
+  std::string name;
+  cudaStream_t stream;
+  Allocator allocator;
+
+ private:
+  static cudaStream_t make_stream(int device) {
+    check(cudaSetDevice(device), "cudaSetDevice");
+    // Keep what is freed: the pool is our allocator's to trim.
+    cudaMemPool_t pool;
+    check(cudaDeviceGetDefaultMemPool(&pool, device), "cudaDeviceGetDefaultMemPool");
+    uint64_t threshold = ~uint64_t{0};
+    check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold),
+          "cudaMemPoolSetAttribute");
+    cudaStream_t stream;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    check(cudaSetDevice(selected_device), "cudaSetDevice");
+    return stream;
+  }
+
+  MemorySource source() {
+    return {name.c_str(),
+            [](void* self, size_t bytes) -> void* {
+              void* pointer = nullptr;
+              const cudaError_t error =
+                  cudaMallocAsync(&pointer, bytes, static_cast<DeviceState*>(self)->stream);
+              if (error == cudaErrorMemoryAllocation) {
+                static_cast<void>(cudaGetLastError());
+                return nullptr;
+              }
+              check(error, "cudaMallocAsync");
+              return pointer;
+            },
+            // An error here is one of earlier work, which the next checked call reports.
+            [](void* self, void* pointer, size_t) {
+              cudaFreeAsync(pointer, static_cast<DeviceState*>(self)->stream);
+            },
+            [](void* self, void* pointer, size_t bytes) {
+              check(cudaMemsetAsync(pointer, 0xff, bytes, static_cast<DeviceState*>(self)->stream),
+                    "cudaMemsetAsync");
+            },
+            this};
+  }
+};
+
+DeviceError no_device(int index) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  static_cast<void>(cudaGetLastError());
+  const char* reason = error == cudaErrorInsufficientDriver
+                           ? "the NVIDIA driver is older than this build of heed needs"
+                       : error == cudaErrorNoDevice ? "this machine has no CUDA device"
+                                                    : cudaGetErrorString(error);
+  return DeviceError(concat("cuda:", index, ": ", reason, "; the cpu works without one"));
+}
+
+DeviceState& state(int index) {
+  static auto* const mutex = new std::mutex;
+  static auto* const devices =
+      new std::vector<std::unique_ptr<DeviceState>>(static_cast<size_t>(device_count()));
+  if (devices->empty()) throw no_device(index);
+  HEED_CHECK(index >= 0 && index < static_cast<int>(devices->size()), DeviceError, "cuda:", index,
+             ": no such device; this machine has cuda:0 to cuda:", devices->size() - 1);
+  std::lock_guard lock(*mutex);
+  auto& device = (*devices)[static_cast<size_t>(index)];
+  if (!device) device = std::make_unique<DeviceState>(index);
+  return *device;
+}
+
+void copy(int index, void* to, const void* from, size_t bytes, cudaMemcpyKind kind, const char* what) {
+  if (bytes != 0) check(cudaMemcpyAsync(to, from, bytes, kind, state(index).stream), what);
+}
+
+}  // namespace
+
+void check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());
+  const std::string text = concat(what, ": ", cudaGetErrorName(error), ": ", cudaGetErrorString(error));
+  if (error == cudaErrorMemoryAllocation) throw OutOfMemory(text);
+  if (error == cudaErrorNoKernelImageForDevice)
+    throw DeviceError(concat(text, "; this build of heed has no code for this device's architecture"));
+  throw DeviceError(text);
+}
+
+int device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  static_cast<void>(cudaGetLastError());
+  return 0;
+}
+
+std::string device_name(int index) {
+  state(index);
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  return concat(properties.name, " (sm_", properties.major, properties.minor, ")");
+}
+
+void set_device(int index) {
+  state(index);
+  check(cudaSetDevice(index), "cudaSetDevice");
+  selected_device = index;
+}
+
+int current_device() { return selected_device; }
+cudaStream_t current_stream() { return state(selected_device).stream; }
+
+Allocator& allocator(int index) { return state(index).allocator; }
+
+void copy_to_device(int index, void* device, const void* host, size_t bytes) {
+  copy(index, device, host, bytes, cudaMemcpyHostToDevice, "copy_to_device");
+}
+
+void copy_to_host(int index, void* host, const void* device, size_t bytes) {
+  copy(index, host, device, bytes, cudaMemcpyDeviceToHost, "copy_to_host");
+  synchronize(index);
+}
+
+void copy_on_device(int index, void* to, const void* from, size_t bytes) {
+  copy(index, to, from, bytes, cudaMemcpyDeviceToDevice, "copy_on_device");
+}
+
+void fill_bytes(int index, void* device, int value, size_t bytes) {
+  if (bytes != 0) check(cudaMemsetAsync(device, value, bytes, state(index).stream), "fill_bytes");
+}
+
+void synchronize(int index) { check(cudaStreamSynchronize(state(index).stream), "synchronize"); }
+
+Scratch::Scratch(size_t bytes)
+    : device_(current_device()), pointer_(allocator(device_).allocate(bytes)), bytes_(bytes) {}
+Scratch::~Scratch() { allocator(device_).deallocate(pointer_, bytes_); }
+
+}  // namespace heed::cuda

@@ -1,0 +1,134 @@
+// Elementwise arithmetic, comparison, selection and copies over strided operands. Contract for both devices.
+#pragma once
+
+#include <cstdint>
+
+#include <heed/core/base/dtype.h>
+#include <heed/core/base/strided.h>
+
+namespace heed::kernels {
+
+enum class UnaryOp : uint8_t {
+  negative,
+  absolute,
+  sign,
+  exponential,
+  logarithm,
+  square_root,
+  reciprocal_square_root,
+  reciprocal,
+  sine,
+  cosine,
+  hyperbolic_tangent,
+  sigmoid,
+  error_function,
+  square,
+  floor,
+  ceil,
+  round,
+  logical_not
+};
+
+enum class PredicateOp : uint8_t { is_nan, is_finite };
+
+enum class BinaryOp : uint8_t {
+  add,
+  subtract,
+  multiply,
+  divide,
+  power,
+  maximum,
+  minimum,
+  logical_and,
+  logical_or
+};
+
+enum class CompareOp : uint8_t { equal, not_equal, less, less_equal, greater, greater_equal };
+
+// In every kernel here y may be exactly one of the inputs, element for element, but must not overlap one
+// otherwise. NaN comes out wherever one goes in, also of maximum and minimum.
+
+/// y = convert(x), or y += convert(x) if accumulate (or, for bool). Every pair of dtypes. Floating to integer
+/// truncates towards zero, clamps to the range, and makes 0 of NaN; to bool asks != 0.
+template <class To, class From>
+struct Copy {
+  To* y;
+  const From* x;
+  Strided<2> index;
+  bool accumulate;
+};
+
+template <class T>
+struct Fill {  // y = value
+  T* y;
+  T value;
+  Strided<1> index;
+};
+
+template <class T>
+struct Unary {  // y = op(x); integers: negative, absolute, sign, square; bool: logical_not
+  UnaryOp op;
+  T* y;
+  const T* x;
+  Strided<2> index;
+};
+
+template <class T>
+struct Predicate {  // y = op(x); f32, bf16, f64
+  PredicateOp op;
+  bool* y;
+  const T* x;
+  Strided<2> index;
+};
+
+template <class T>
+struct Binary {  // y = op(a, b); divide and power: f32, bf16, f64; logical_and, logical_or: bool and only
+                 // they
+  BinaryOp op;
+  T* y;
+  const T* a;  // null: `scalar` in each place
+  const T* b;  // likewise
+  T scalar;
+  Strided<3> index;
+};
+
+template <class T>
+struct Compare {  // y = op(a, b)
+  CompareOp op;
+  bool* y;
+  const T* a;
+  const T* b;
+  Strided<3> index;
+};
+
+template <class T>
+struct Where {  // y = condition ? a : b
+  T* y;
+  const bool* condition;
+  const T* a;
+  const T* b;
+  Strided<4> index;
+};
+
+}  // namespace heed::kernels
+
+#define HEED_DECLARE(device)                         \
+  namespace heed::device {                           \
+  template <class To, class From>                    \
+  void copy(const kernels::Copy<To, From>& args);    \
+  template <class T>                                 \
+  void fill(const kernels::Fill<T>& args);           \
+  template <class T>                                 \
+  void unary(const kernels::Unary<T>& args);         \
+  template <class T>                                 \
+  void predicate(const kernels::Predicate<T>& args); \
+  template <class T>                                 \
+  void binary(const kernels::Binary<T>& args);       \
+  template <class T>                                 \
+  void compare(const kernels::Compare<T>& args);     \
+  template <class T>                                 \
+  void where(const kernels::Where<T>& args);         \
+  }
+HEED_DECLARE(cpu)
+HEED_DECLARE(cuda)
+#undef HEED_DECLARE

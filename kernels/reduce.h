@@ -1,0 +1,75 @@
+// Reductions over some axes of a strided tensor, and scans along one. Contract for both devices.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <heed/core/base/dtype.h>
+#include <heed/core/base/strided.h>
+
+namespace heed::kernels {
+
+/// Results: f32 for f32 and bf16, f64 for f64, i64 for integers and bool.
+template <class T>
+using reduced_t = std::conditional_t<std::is_integral_v<T>, int64_t, accumulator_t<T>>;
+
+enum class ReduceOp : uint8_t {
+  sum,              // of nothing: 0
+  norm,             // √Σ x²; floating types
+  sum_squared_gap,  // Σ (x - centre)²; floating types
+  sum_exponential,  // Σ exp(x - centre); floating types
+  maximum,          // of nothing: the least value. NaN if there is one. Of bool: whether any is true
+  minimum           // of nothing: the greatest. Of bool: whether all are true
+};
+
+/// y = scale * Σ f(x), or an extremum, over all of `reduced` for each place of `kept`. Sums are kept in
+/// double (64-bit wrapping integers) and added up in blocks whose cut depends on the shape alone: the error
+/// is at most 4 epsilon log2(n) of the sum of magnitudes, and results are the same on any number of threads.
+template <class T>
+struct Reduce {
+  ReduceOp op;
+  reduced_t<T>* y;
+  const T* x;
+  const reduced_t<T>* centre;  // in y's layout; null where op has none
+  double scale;                // of floating sums, before the root of norm; otherwise 1
+  Strided<2> kept;             // y, x
+  Strided<1> reduced;          // x
+};
+
+/// y = position of the largest (smallest) of `n` elements of x along an axis, for each line: the first of
+/// equals, the first NaN if there is one. n >= 1.
+template <class T>
+struct ArgReduce {
+  bool largest;
+  int64_t* y;
+  const T* x;
+  Strided<2> lines;  // y, x
+  int64_t n, stride;
+};
+
+/// y[i] = Σ x[j] over j <= i, or over j >= i if `reverse`, along an axis, for each line; added to y if
+/// accumulate. Summed in double (64-bit wrapping integers), in order.
+template <class T>
+struct CumulativeSum {
+  T* y;
+  const T* x;
+  Strided<2> lines;  // y, x
+  int64_t n, stride_y, stride_x;
+  bool reverse;
+  bool accumulate;
+};
+
+}  // namespace heed::kernels
+
+#define HEED_DECLARE(device)                                  \
+  namespace heed::device {                                    \
+  template <class T>                                          \
+  void reduce(const kernels::Reduce<T>& args);                \
+  template <class T>                                          \
+  void arg_reduce(const kernels::ArgReduce<T>& args);         \
+  template <class T>                                          \
+  void cumulative_sum(const kernels::CumulativeSum<T>& args); \
+  }
+HEED_DECLARE(cpu)
+HEED_DECLARE(cuda)
+#undef HEED_DECLARE

@@ -1,0 +1,55 @@
+// How a test steers the emulator and what it can ask of it. Kernels do not include this.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+namespace heed::emulator {
+
+/// A mistake in a kernel or its launch: what, at which source line, in which block and thread. Thrown by
+/// launch().
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The order in which the blocks of a grid, and the threads of a block that could run, take their turns.
+enum class Order : uint8_t { forward, reverse, random };
+
+/// When an asynchronous copy happens: as it is issued, or as late as its wait allows. Both are legal on a
+/// GPU.
+enum class Async : uint8_t { eager, deferred };
+
+struct Config {
+  Order order = Order::forward;
+  Async async = Async::deferred;
+  uint64_t seed = 1;                       // of Order::random
+  bool strict_exit = false;                // __syncthreads after a thread has returned is an error
+  size_t max_shared_bytes = 227 * 1024;    // dynamic shared memory of a block
+  size_t stack_bytes = 0;                  // of a CUDA thread; 0: 64 KiB (256 KiB with AddressSanitizer)
+  size_t device_memory = size_t{4} << 30;  // cudaMalloc fails beyond
+  int compute_capability = 80;             // what the device properties say
+};
+
+/// The settings of the launches to come. At start from HEED_SIMT_ORDER=forward|reverse|random,
+/// HEED_SIMT_ASYNC=eager|deferred, HEED_SIMT_SEED=n and HEED_SIMT_ARCH=80|90. Not to be changed while a
+/// launch runs.
+Config& config();
+
+/// What has been executed since the start or the last reset by assignment.
+struct Stats {
+  uint64_t launches, blocks, threads, switches;
+  uint64_t block_barriers, warp_collectives;
+  uint64_t ldmatrix_phases;      // reads of eight 16-byte rows
+  uint64_t ldmatrix_wavefronts;  // the cycles they take; equal to the phases if no banks conflict
+};
+Stats& stats();
+
+/// Calls `run` under every schedule: eager and deferred copies × forward, reverse and `randoms` random
+/// orders; then puts the settings back. The argument names the schedule, for messages.
+void each_schedule(const std::function<void(const std::string& schedule)>& run, int randoms = 2);
+
+}  // namespace heed::emulator

@@ -1,0 +1,165 @@
+// Runs the blocks of a launch one after another.
+#include <cstdlib>
+#include <cstring>
+
+#include <heed/kernels/simt/host/builtins.h>
+#include <heed/kernels/simt/host/launch.h>
+#include <heed/kernels/simt/host/machine.h>
+#include <heed/kernels/simt/host/monitor.h>
+#include <heed/kernels/simt/host/runtime/device_memory.h>
+
+namespace heed::emulator {
+
+Monitor* monitor;
+
+namespace {
+
+Config config_from_environment() {
+  Config c;
+  if (const char* order = std::getenv("HEED_SIMT_ORDER"))
+    c.order = !strcmp(order, "reverse")  ? Order::reverse
+              : !strcmp(order, "random") ? Order::random
+                                         : Order::forward;
+  if (const char* async = std::getenv("HEED_SIMT_ASYNC"))
+    c.async = *async == 'e' ? Async::eager : Async::deferred;
+  if (const char* seed = std::getenv("HEED_SIMT_SEED")) c.seed = std::strtoull(seed, nullptr, 10);
+  if (const char* arch = std::getenv("HEED_SIMT_ARCH")) c.compute_capability = std::atoi(arch);
+  return c;
+}
+
+void check_limits(const Launch& launch) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error("emulator: invalid launch configuration: " + what + " at " + text(launch.at));
+  };
+  const dim3 &grid = launch.grid, &block = launch.block;
+  const uint64_t threads = uint64_t{block.x} * block.y * block.z;
+  if (threads == 0 || threads > kMaxThreads || block.z > 64 || block.x > kMaxThreads || block.y > kMaxThreads)
+    refuse("block " + text(uint3{block.x, block.y, block.z}) + ", expected 1 to 1024 threads and z up to 64");
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535)
+    refuse("grid " + text(uint3{grid.x, grid.y, grid.z}) +
+           ", expected 1 to 2147483647 x 65535 x 65535 blocks");
+  if (launch.shared_bytes > config().max_shared_bytes)
+    refuse(std::to_string(launch.shared_bytes) + " bytes of dynamic shared memory, the limit is " +
+           std::to_string(config().max_shared_bytes));
+}
+
+void start_threads() {
+  Machine& m = machine;
+  const unsigned warps = (m.threads + 31) / 32;
+  for (unsigned w = 0; w < warps; ++w) {
+    const uint32_t lanes = (w + 1) * 32 <= m.threads ? ~0u : (1u << (m.threads & 31)) - 1;
+    m.warps[w].live = m.warps[w].ready = lanes;
+    m.warps[w].polling = 0;
+    m.warps[w].rendezvous_count = 0;
+    m.ready_warps |= 1u << w;
+  }
+  for (unsigned t = 0; t < m.threads; ++t) {
+    prepare_fiber(m.fibers[t], t);
+    m.fibers[t].index.x = t % blockDim.x;
+    m.fibers[t].index.y = t / blockDim.x % blockDim.y;
+    m.fibers[t].index.z = t / (blockDim.x * blockDim.y);
+  }
+  m.current_warp = config().order == Order::reverse ? warps - 1 : 0;
+}
+
+void run_block() {
+  Machine& m = machine;
+  m.live = m.threads;
+  m.ready_warps = m.polling_warps = 0;
+  m.events = m.events_at_last_poll = 0;
+  m.idle_polls = m.polls = 0;
+  m.failed = false;
+  reset_shared_memory();
+  reset_barriers();
+  if (monitor) monitor->block_begin(m.threads);
+  start_threads();
+  ++stats().blocks;
+  stats().threads += m.threads;
+  switch_to(nullptr, pick_next());
+  if (m.failed || m.live != 0) reclaim_stacks();
+  if (m.failed) throw Error(m.message);
+  if (m.live != 0) throw_deadlock();
+  check_shared_redzones();
+}
+
+// The order of the blocks: a permutation of [0, count) that needs no table.
+uint64_t block_number(uint64_t i, uint64_t count, uint64_t stride, uint64_t shift) {
+  if (config().order == Order::forward) return i;
+  if (config().order == Order::reverse) return count - 1 - i;
+  return (static_cast<unsigned __int128>(i) * stride + shift) % count;
+}
+
+uint64_t gcd(uint64_t a, uint64_t b) { return b == 0 ? a : gcd(b, a % b); }
+
+}  // namespace
+
+Config& config() {
+  static Config settings = config_from_environment();
+  return settings;
+}
+
+Stats& stats() {
+  static Stats counts{};
+  return counts;
+}
+
+void each_schedule(const std::function<void(const std::string&)>& run, int randoms) {
+  struct Restore {
+    Config saved = config();
+    ~Restore() { config() = saved; }
+  } restore;
+  const char* const chosen = std::getenv("HEED_SIMT_SCHEDULES");
+  if (chosen != nullptr && strcmp(chosen, "two") == 0) {
+    config().order = Order::forward;
+    config().async = Async::deferred;
+    run("forward, deferred copies");
+    config().order = Order::random;
+    config().async = Async::eager;
+    run("random, eager copies");
+    return;
+  }
+  for (Async async : {Async::deferred, Async::eager}) {
+    const std::string suffix = async == Async::eager ? ", eager copies" : ", deferred copies";
+    config().async = async;
+    config().order = Order::forward;
+    run("forward" + suffix);
+    config().order = Order::reverse;
+    run("reverse" + suffix);
+    config().order = Order::random;
+    for (int i = 1; i <= randoms; ++i) {
+      config().seed = static_cast<uint64_t>(i);
+      run("random " + std::to_string(i) + suffix);
+    }
+  }
+}
+
+void run_grid(const Launch& launch) {
+  if (on_fiber_stack(__builtin_frame_address(0))) fail("a kernel launched from a kernel", launch.at);
+  check_limits(launch);
+  Machine& m = machine;
+  gridDim = launch.grid;
+  blockDim = launch.block;
+  m.threads = launch.block.x * launch.block.y * launch.block.z;
+  m.dynamic_bytes = launch.shared_bytes;
+  m.launch = launch.at;
+  m.body = [](void* body) { static_cast<LaunchBody*>(body)->run(); };
+  m.body_argument = launch.body.get();
+  make_stacks(m.threads);
+  seed_random(config().seed);
+  ++stats().launches;
+  if (monitor) monitor->launch_begin(launch.kernel, launch.body.get(), launch.body_bytes);
+  const uint64_t count = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
+  uint64_t stride = count / 2 + random_below(1u << 20);
+  while (gcd(stride, count) != 1) ++stride;
+  const uint64_t shift = random_below(1u << 20);
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t number = block_number(i, count, stride, shift);
+    blockIdx.x = static_cast<unsigned>(number % gridDim.x);
+    blockIdx.y = static_cast<unsigned>(number / gridDim.x % gridDim.y);
+    blockIdx.z = static_cast<unsigned>(number / gridDim.x / gridDim.y);
+    run_block();
+  }
+  check_device_redzones(launch.at);
+}
+
+}  // namespace heed::emulator

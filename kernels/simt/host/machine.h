@@ -1,0 +1,142 @@
+// The state of the emulated multiprocessor. Internal to the emulator.
+//
+// One block runs at a time; each of its threads is a fiber on the calling OS thread. A fiber runs until it
+// waits and then hands over to the next one that can run. Operations of different OS threads take turns
+// (enqueue).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <cuda_runtime.h>
+
+#include <heed/kernels/simt/host/emulator.h>
+#include <heed/kernels/simt/host/location.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define HEED_EMULATOR_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HEED_EMULATOR_ASAN 1
+#endif
+#endif
+
+namespace heed::emulator {
+
+constexpr unsigned kMaxThreads = 1024;
+constexpr unsigned kMaxWarps = kMaxThreads / 32;
+constexpr unsigned kNoThread = ~0u;
+
+enum class State : uint8_t { ready, waiting, polling, done };
+
+struct AsyncCopy {
+  void* to;
+  const void* from;  // null: zero fill
+  unsigned bytes;
+  Location at;
+};
+
+struct Fiber {
+  void* stack_pointer = nullptr;
+  char* stack = nullptr;
+  void* asan_frame = nullptr;
+  unsigned thread = 0;
+  State state = State::done;
+  uint3 index{};
+  const char* waits_in = nullptr;
+  Location at{};
+  unsigned barrier_result = 0;
+  std::vector<AsyncCopy> copies;      // issued and not complete, oldest first
+  std::vector<unsigned> copy_groups;  // sizes of the committed groups, oldest first
+  unsigned open_copies = 0;           // issued since the last commit
+};
+
+/// Runs when the last lane of a warp arrives; `operands[lane]` is what that lane passed.
+using WarpFunction = void (*)(void* const* operands, uint32_t mask, Location at);
+
+struct Rendezvous {
+  uint32_t mask, arrived;
+  WarpFunction function;
+  const char* what;
+  Location at;
+  bool orders_memory;
+  void* operands[32];
+};
+
+struct Warp {
+  uint32_t ready, live, polling;
+  int rendezvous_count;
+  Rendezvous rendezvous[32];
+};
+
+enum class Vote : uint8_t { none, count, all, any };
+
+struct BlockBarrier {
+  bool active;
+  unsigned expected, arrived, true_votes;  // expected 0: all threads that have not returned
+  Vote vote;
+  unsigned first_thread;
+  Location at;
+  uint32_t waiting[kMaxWarps];
+};
+
+struct Machine {
+  // the block that runs
+  unsigned threads = 0, live = 0;
+  uint32_t ready_warps = 0, polling_warps = 0;
+  unsigned current_warp = 0;
+  uint64_t events = 0, events_at_last_poll = 0;  // polling threads look again when something has happened
+  int idle_polls = 0, polls = 0;
+  Warp warps[kMaxWarps];
+  BlockBarrier barriers[16];
+  std::vector<Fiber> fibers;
+  Fiber* current = nullptr;
+  // the launch it belongs to
+  Location launch;
+  size_t dynamic_bytes = 0;
+  void (*body)(void*) = nullptr;
+  void* body_argument = nullptr;
+  // the first failure
+  bool failed = false;
+  std::string message;
+};
+extern Machine machine;
+
+// fiber.cpp
+void make_stacks(unsigned threads);
+void reclaim_stacks();  // after threads were given up in the middle of a function
+void prepare_fiber(Fiber& fiber, unsigned thread);
+void switch_to(Fiber* from, Fiber* to);  // null is the OS thread's own stack
+bool on_fiber_stack(const void* address);
+
+// scheduler.cpp
+Fiber* require_fiber(Location at);  // the running fiber; throws outside a kernel
+Fiber* pick_next();                 // null if none can run
+void make_ready(unsigned warp, uint32_t lanes);
+void stop(Fiber* fiber, State state);
+void wait(const char* what, Location at);
+void yield_if_waiting(Fiber* fiber);
+void finish_fiber();
+uint32_t random_below(uint32_t limit);
+void seed_random(uint64_t seed);
+
+// barrier.cpp, warp.cpp
+void reset_barriers();
+void release_barrier_if_complete(unsigned id);
+void complete_rendezvous(unsigned warp, int index);
+
+// shared_memory.cpp
+constexpr size_t kArenaBytes = 256 * 1024;
+void reset_shared_memory();
+void check_shared_redzones();  // after a block; throws
+bool in_shared_memory(const void* address, size_t bytes);
+size_t shared_offset(const void* address);
+
+// report.cpp
+std::string text(Location at);
+std::string text(uint3 index);
+[[noreturn]] void fail(const std::string& what, Location at);  // ends the launch; run_grid throws
+[[noreturn]] void throw_deadlock();
+
+}  // namespace heed::emulator

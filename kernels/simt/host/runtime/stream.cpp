@@ -1,0 +1,158 @@
+// Streams, events, and the capture of a stream into a graph. Work is done when it is enqueued, so waiting is
+// trivial; capture keeps it instead, to be done by every launch of the graph.
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include <heed/kernels/simt/host/launch.h>
+#include <heed/kernels/simt/host/runtime/device_memory.h>
+#include <heed/kernels/simt/host/runtime/stream.h>
+
+struct CUgraph_st {
+  std::vector<std::function<void()>> operations;
+};
+struct CUgraphExec_st {
+  std::vector<std::function<void()>> operations;
+};
+struct CUstream_st {
+  std::unique_ptr<CUgraph_st> capture;
+};
+struct CUevent_st {
+  std::chrono::steady_clock::time_point recorded;
+  bool is_recorded = false;
+};
+
+namespace heed::emulator {
+namespace {
+
+std::mutex streams_mutex;
+
+std::set<cudaStream_t>& streams() {
+  static auto* const all = new std::set<cudaStream_t>;
+  return *all;
+}
+
+bool is_built_in(cudaStream_t stream) {
+  return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+}
+
+}  // namespace
+
+bool is_stream(cudaStream_t stream) {
+  if (is_built_in(stream)) return true;
+  std::lock_guard lock(streams_mutex);
+  return streams().count(stream) != 0;
+}
+
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> operation) {
+  static std::recursive_mutex one_operation_at_a_time;
+  if (!is_stream(stream)) return report(cudaErrorInvalidResourceHandle);
+  std::lock_guard lock(one_operation_at_a_time);
+  if (!is_built_in(stream) && stream->capture)
+    stream->capture->operations.push_back(std::move(operation));
+  else
+    operation();
+  return cudaSuccess;
+}
+
+cudaError_t submit(Launch launch, cudaStream_t stream) {
+  return enqueue(stream, [launch = std::move(launch)] { run_grid(launch); });
+}
+
+}  // namespace heed::emulator
+
+using namespace heed::emulator;
+
+extern "C" {
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* out, unsigned, int) {
+  *out = new CUstream_st;
+  std::lock_guard lock(streams_mutex);
+  streams().insert(*out);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreate(cudaStream_t* out) { return cudaStreamCreateWithPriority(out, 0, 0); }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned flags) {
+  return cudaStreamCreateWithPriority(out, flags, 0);
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  if (is_built_in(stream) || !is_stream(stream)) return report(cudaErrorInvalidResourceHandle);
+  {
+    std::lock_guard lock(streams_mutex);
+    streams().erase(stream);
+  }
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (!is_stream(stream)) return report(cudaErrorInvalidResourceHandle);
+  if (!is_built_in(stream) && stream->capture) return report(cudaErrorStreamCaptureUnsupported);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t, unsigned) {
+  return is_stream(stream) ? cudaSuccess : report(cudaErrorInvalidResourceHandle);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned) {
+  *out = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t* out) { return cudaEventCreateWithFlags(out, 0); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return enqueue(stream, [event] {
+    event->recorded = std::chrono::steady_clock::now();
+    event->is_recorded = true;
+  });
+}
+cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  if (!start->is_recorded || !end->is_recorded) return report(cudaErrorInvalidResourceHandle);
+  *milliseconds = std::chrono::duration<float, std::milli>(end->recorded - start->recorded).count();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (is_built_in(stream)) return report(cudaErrorStreamCaptureUnsupported);
+  if (!is_stream(stream)) return report(cudaErrorInvalidResourceHandle);
+  if (stream->capture) return report(cudaErrorIllegalState);
+  stream->capture = std::make_unique<CUgraph_st>();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* out) {
+  if (is_built_in(stream) || !is_stream(stream) || !stream->capture) return report(cudaErrorIllegalState);
+  *out = stream->capture.release();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* out) {
+  if (!is_stream(stream)) return report(cudaErrorInvalidResourceHandle);
+  *out =
+      !is_built_in(stream) && stream->capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph, unsigned long long) {
+  *out = new CUgraphExec_st{graph->operations};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  return enqueue(stream, [operations = graph->operations] {
+    for (const auto& operation : operations) operation();
+  });
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,196 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <heed/core/creation.h>
+#include <heed/core/ops.h>
+#include <heed/nn/decode.h>
+#include <heed/nn/decoder_cache.h>
+
+namespace heed::nn {
+namespace {
+
+constexpr double kImpossible = -std::numeric_limits<double>::infinity();
+
+struct Beam {
+  int64_t source;
+  std::vector<Hypothesis> hypotheses;  // their scores are plain sums of log probabilities
+};
+
+// One way to go on: a hypothesis as it is (it has finished), or with one token more.
+struct Candidate {
+  double rank;  // score with length penalty
+  double score;
+  size_t parent;  // in its beam
+  int64_t token;  // -1: finished before
+};
+
+double penalised(double score, size_t length, double alpha) {
+  return alpha == 0 ? score : score / std::pow((5.0 + static_cast<double>(length)) / 6.0, alpha);
+}
+
+// Length as the penalty counts it: the end mark is a token too.
+size_t counted_length(const Hypothesis& h) { return h.tokens.size() + (h.finished ? 1 : 0); }
+
+bool all_finished(const Beam& beam) {
+  return std::all_of(beam.hypotheses.begin(), beam.hypotheses.end(),
+                     [](const Hypothesis& h) { return h.finished; });
+}
+
+class Search {
+ public:
+  Search(const Transformer& model, const Tokens& source, const DecodeOptions& options)
+      : options_(options), cache_(model, model.encode(source), source.segments, options.beam) {
+    for (int64_t i = 0; i < source.segments.count(); ++i) {
+      beams_.push_back({i, std::vector<Hypothesis>(static_cast<size_t>(options.beam))});
+      // The hypotheses begin equal: only the first may go on, or the beam would hold copies.
+      for (size_t h = 1; h < beams_.back().hypotheses.size(); ++h)
+        beams_.back().hypotheses[h].score = kImpossible;
+    }
+    results_.resize(beams_.size());
+    last_.assign(static_cast<size_t>(cache_.rows()), options.start);
+    device_ = source.ids.device();
+  }
+
+  std::vector<std::vector<Hypothesis>> run() {
+    for (int64_t step = 0; step < options_.max_length && !beams_.empty(); ++step) {
+      const Tensor logits = cache_.step(tensor(last_, {static_cast<int64_t>(last_.size())}, device_));
+      const Tensor scores = log_softmax(logits.to(DType::f32));
+      advance(scores.to_vector<float>(), scores.size(1), step);
+    }
+    for (Beam& beam : beams_) finish(beam);
+    return std::move(results_);
+  }
+
+ private:
+  void advance(const std::vector<float>& log_probability, int64_t vocabulary, int64_t step) {
+    std::vector<int64_t> parents;
+    std::vector<Beam> going_on;
+    last_.clear();
+    for (size_t b = 0; b < beams_.size(); ++b) {
+      const size_t first_row = b * static_cast<size_t>(options_.beam);
+      const float* scores = log_probability.data() + first_row * static_cast<size_t>(vocabulary);
+      Beam next{beams_[b].source, {}};
+      std::vector<int64_t> rows, tokens;
+      for (const Candidate& c : best(beams_[b], scores, vocabulary, step)) {
+        Hypothesis h = beams_[b].hypotheses[c.parent];
+        h.score = c.score;
+        if (c.token == options_.end)
+          h.finished = true;
+        else if (c.token >= 0)
+          h.tokens.push_back(c.token);
+        next.hypotheses.push_back(std::move(h));
+        rows.push_back(static_cast<int64_t>(first_row + c.parent));
+        tokens.push_back(std::max<int64_t>(c.token, 0));
+      }
+      if (all_finished(next)) {
+        finish(next);
+        continue;
+      }
+      parents.insert(parents.end(), rows.begin(), rows.end());
+      last_.insert(last_.end(), tokens.begin(), tokens.end());
+      going_on.push_back(std::move(next));
+    }
+    beams_ = std::move(going_on);
+    if (!beams_.empty()) cache_.select(parents);
+  }
+
+  // The options_.beam best continuations, best first; of equals the earlier hypothesis and the smaller token.
+  std::vector<Candidate> best(const Beam& beam, const float* log_probability, int64_t vocabulary,
+                              int64_t step) {
+    candidates_.clear();
+    for (size_t h = 0; h < beam.hypotheses.size(); ++h) {
+      const Hypothesis& hypothesis = beam.hypotheses[h];
+      const double alpha = options_.length_penalty;
+      if (hypothesis.finished) {
+        candidates_.push_back(
+            {penalised(hypothesis.score, counted_length(hypothesis), alpha), hypothesis.score, h, -1});
+        continue;
+      }
+      for (int64_t token = 0; token < vocabulary; ++token) {
+        if (token == options_.end && step < options_.min_length) continue;
+        const double score =
+            hypothesis.score +
+            log_probability[h * static_cast<size_t>(vocabulary) + static_cast<size_t>(token)];
+        candidates_.push_back({penalised(score, hypothesis.tokens.size() + 1, alpha), score, h, token});
+      }
+    }
+    const auto keep = candidates_.begin() +
+                      static_cast<int64_t>(std::min(candidates_.size(), static_cast<size_t>(options_.beam)));
+    std::partial_sort(candidates_.begin(), keep, candidates_.end(),
+                      [](const Candidate& a, const Candidate& b) {
+                        if (a.rank != b.rank) return a.rank > b.rank;
+                        return a.parent != b.parent ? a.parent < b.parent : a.token < b.token;
+                      });
+    return std::vector<Candidate>(candidates_.begin(), keep);
+  }
+
+  void finish(Beam& beam) {
+    for (Hypothesis& h : beam.hypotheses)
+      h.score = penalised(h.score, counted_length(h), options_.length_penalty);
+    std::stable_sort(beam.hypotheses.begin(), beam.hypotheses.end(),
+                     [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
+    results_[static_cast<size_t>(beam.source)] = std::move(beam.hypotheses);
+  }
+
+  DecodeOptions options_;
+  DecoderCache cache_;
+  Device device_;
+  std::vector<Beam> beams_;    // of the sources that are not done
+  std::vector<int64_t> last_;  // the newest token of each hypothesis
+  std::vector<Candidate> candidates_;
+  std::vector<std::vector<Hypothesis>> results_;
+};
+
+// Dropout off while it lives.
+class Evaluation {
+ public:
+  explicit Evaluation(Transformer& model) : model_(model), was_training_(model.training()) {
+    if (was_training_) model_.eval();
+  }
+  ~Evaluation() {
+    if (was_training_) model_.train();
+  }
+  Evaluation(const Evaluation&) = delete;
+  Evaluation& operator=(const Evaluation&) = delete;
+
+ private:
+  NoGrad no_grad_;
+  Transformer& model_;
+  bool was_training_;
+};
+
+}  // namespace
+
+void DecodeOptions::check(int64_t vocabulary) const {
+  HEED_CHECK(max_length > 0, ConfigError, "decode: max_length must be positive, got ", max_length);
+  HEED_CHECK(min_length >= 0 && min_length < max_length, ConfigError, "decode: min_length ", min_length,
+             " must be in [0, max_length = ", max_length, ")");
+  HEED_CHECK(beam > 0, ConfigError, "decode: beam must be positive, got ", beam);
+  HEED_CHECK(beam <= vocabulary, ConfigError, "decode: a beam of ", beam, " is wider than the vocabulary of ",
+             vocabulary);
+  HEED_CHECK(std::isfinite(length_penalty) && length_penalty >= 0, ConfigError,
+             "decode: length_penalty must be finite and not negative, got ", length_penalty);
+  for (const int64_t mark : {start, end})
+    HEED_CHECK(mark >= 0 && mark < vocabulary, ConfigError, "decode: the mark ", mark,
+               " is not in the vocabulary of ", vocabulary);
+}
+
+std::vector<std::vector<Hypothesis>> beam_search(Transformer& model, const Tokens& source,
+                                                 const DecodeOptions& options) {
+  options.check(model.config().target_vocabulary);
+  const Evaluation evaluation(model);
+  return Search(model, source, options).run();
+}
+
+std::vector<Hypothesis> greedy_search(Transformer& model, const Tokens& source,
+                                      const DecodeOptions& options) {
+  DecodeOptions one = options;
+  one.beam = 1;
+  std::vector<Hypothesis> result;
+  for (std::vector<Hypothesis>& hypotheses : beam_search(model, source, one))
+    result.push_back(std::move(hypotheses.front()));
+  return result;
+}
+
+}  // namespace heed::nn

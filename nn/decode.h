@@ -1,0 +1,39 @@
+// Finding the output of a sequence-to-sequence model: greedy and beam search.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <heed/nn/transformer.h>
+
+namespace heed::nn {
+
+struct DecodeOptions {
+  int64_t start = 1;          // the first decoder input
+  int64_t end = 2;            // ends an output
+  int64_t max_length = 64;    // tokens of an output, the end mark included
+  int64_t min_length = 0;     // tokens before the end mark may come
+  int64_t beam = 1;           // hypotheses followed for each source
+  double length_penalty = 0;  // scores are divided by ((5 + length) / 6)^this (arXiv 1609.08144, 7)
+
+  /// ConfigError where a number cannot be.
+  void check(int64_t vocabulary) const;
+};
+
+struct Hypothesis {
+  std::vector<int64_t> tokens;  // without start and end marks
+  double score = 0;             // log probability, divided by the length penalty
+  bool finished = false;        // ended by the end mark; else by max_length
+};
+
+/// The most likely token at each step, for all sources at once; one hypothesis each. Dropout is off and
+/// nothing is recorded.
+std::vector<Hypothesis> greedy_search(Transformer& model, const Tokens& source,
+                                      const DecodeOptions& options = {});
+
+/// The `beam` best hypotheses of each source, best first. At each step the best continuations are kept, and a
+/// finished hypothesis competes as it is: it stays finished. With a beam of 1 this is greedy_search.
+std::vector<std::vector<Hypothesis>> beam_search(Transformer& model, const Tokens& source,
+                                                 const DecodeOptions& options = {});
+
+}  // namespace heed::nn

@@ -1,0 +1,47 @@
+// Decoding one token at a time without computing the past again.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <heed/core/base/pooled_vector.h>
+#include <heed/nn/transformer.h>
+
+namespace heed::nn {
+
+/// The keys and values of a decoder's past, for several hypotheses that grow together: all have the same
+/// length. Each step equals the last row of a full forward over the hypothesis so far. Hold a NoGrad while
+/// using it.
+class DecoderCache {
+ public:
+  /// `hypotheses` rows for each source sequence, those of one source next to each other. The model and its
+  /// parameters must not change while the cache is used.
+  DecoderCache(const Transformer& model, const Tensor& memory, const Segments& source,
+               int64_t hypotheses = 1);
+
+  /// Hypotheses that are still followed.
+  int64_t rows() const { return static_cast<int64_t>(source_of_.size()); }
+  /// Tokens seen.
+  int64_t length() const { return length_; }
+
+  /// Appends one token to each hypothesis (i64 [rows]); returns the logits of the next, [rows, vocabulary].
+  Tensor step(const Tensor& ids);
+
+  /// Hypothesis i becomes a copy of hypothesis parents[i]; fewer parents than rows drop the others.
+  /// IndexError for a parent outside [0, rows).
+  void select(std::span<const int64_t> parents);
+
+ private:
+  void grow(int64_t capacity);
+
+  const Transformer& model_;
+  Segments source_;
+  std::vector<int64_t> source_of_;  // the source sequence of each hypothesis
+  PooledVector<Memory> memory_;     // of each layer
+  PooledVector<Tensor> past_;       // of each layer: keys and values, [rows, capacity, 2 d_model]
+  int64_t length_ = 0;
+  int64_t capacity_ = 0;
+};
+
+}  // namespace heed::nn

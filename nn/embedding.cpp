@@ -1,0 +1,23 @@
+#include <heed/nn/embedding.h>
+
+namespace heed::nn {
+
+Embedding::Embedding(int64_t vocabulary, int64_t d_model, Generator& generator) {
+  HEED_CHECK(vocabulary > 0 && d_model > 0, ConfigError,
+             "Embedding: sizes must be positive, got vocabulary = ", vocabulary, ", d_model = ", d_model);
+  weight = empty({vocabulary, d_model});
+  normal_(weight, 0, 1, generator);
+  weight.set_requires_grad();
+}
+
+Tensor Embedding::operator()(const Tensor& ids, const EmbeddingOptions& options) const {
+  return embedding(ids, weight, options);
+}
+
+void Embedding::visit(Visitor& v) { v("weight", weight); }
+
+std::string Embedding::describe() const {
+  return concat("Embedding(", weight.size(0), ", ", weight.size(1), ")");
+}
+
+}  // namespace heed::nn

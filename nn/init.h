@@ -1,0 +1,45 @@
+// Initial values of parameters.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <heed/core/generator.h>
+#include <heed/nn/module.h>
+
+namespace heed::nn {
+
+/// fan_in is the size of the last axis of a matrix, fan_out that of the first.
+enum class Initializer {
+  pytorch,          // what the modules' constructors do; leaves values as they are
+  xavier_uniform,   // ±√(6 / (fan_in + fan_out))
+  xavier_normal,    // σ = √(2 / (fan_in + fan_out))
+  kaiming_uniform,  // ±√(6 / fan_in)
+  kaiming_normal,   // σ = √(2 / fan_in)
+  normal,           // σ given
+  zeros
+};
+
+/// One of "pytorch", "xavier_uniform", …; ConfigError on anything else.
+Initializer parse_initializer(const std::string& name);
+
+/// Fills one tensor. Xavier and Kaiming need a matrix (ShapeError).
+void initialize(const Tensor& tensor, Initializer initializer, Generator& generator, double deviation = 0.02);
+
+/// What to do with the parameters whose name a pattern fits: * stands for any run of characters.
+struct InitRule {
+  std::string pattern;
+  Initializer initializer = Initializer::xavier_uniform;
+  double deviation = 0.02;  // of `normal`
+};
+
+/// Applies, to each parameter, the first rule whose pattern fits one of its names; others stay as they are.
+void initialize(Module& module, const std::vector<InitRule>& rules,
+                Generator& generator = default_generator());
+
+/// `initializer` on every matrix and zeros on every bias; norm weights stay 1. The usual choice for a
+/// Transformer.
+std::vector<InitRule> matrix_rules(Initializer initializer, double deviation = 0.02);
+
+}  // namespace heed::nn

@@ -1,0 +1,77 @@
+// Module: a part of a model that has parameters.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <heed/core/parameters.h>
+#include <heed/core/tensor.h>
+
+namespace heed::nn {
+
+class Module;
+
+/// Walks the parts that a Module lists in visit(). Names join with dots: "encoder.layers.0.linear1.weight".
+class Visitor {
+ public:
+  virtual ~Visitor() = default;
+
+  /// A parameter. An undefined one (a layer without bias) is passed over.
+  void operator()(std::string_view name, Tensor& parameter);
+  /// A parameter that is another module's too: one slot with two names.
+  void tied(std::string_view name, Tensor& parameter);
+  void operator()(std::string_view name, Module& child);
+  /// A list: name.0, name.1, …
+  template <class M>
+  void operator()(std::string_view name, std::vector<std::unique_ptr<M>>& children) {
+    for (size_t i = 0; i < children.size(); ++i)
+      (*this)(concat(name, '.', i), static_cast<Module&>(*children[i]));
+  }
+
+ protected:
+  virtual void on_parameter(const std::string& name, Tensor& parameter, bool tied) = 0;
+  /// Called before the parts of a child; visits them unless overridden.
+  virtual void on_module(const std::string& name, Module& child);
+  /// Visits the parts of `module`, whose names begin with `prefix`.
+  void walk(const std::string& prefix, Module& module);
+
+ private:
+  std::string full_name(std::string_view name) const;
+
+  std::string prefix_;
+};
+
+/// Base of all modules. A module owns its parameters and children as members and lists each once in visit();
+/// all else (names, device moves, train and eval, saving, the summary) follows from that list. Modules are
+/// not copied.
+class Module {
+ public:
+  Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  virtual ~Module() = default;
+
+  virtual void visit(Visitor& visitor) = 0;
+  /// What print_tree shows beside the module's name: "Linear(128, 512)".
+  virtual std::string describe() const = 0;
+
+  /// All parameters, packed into arenas on the first call (core/parameters.h).
+  Parameters parameters();
+
+  /// Training mode (dropout acts) for this module and all its parts; eval() is train(false).
+  void train(bool on = true);
+  void eval() { train(false); }
+  bool training() const { return training_; }
+
+  /// Moves or converts all parameters. StateError once an optimizer holds them.
+  void to(Device device);
+  void to(DType dtype);
+
+ private:
+  bool training_ = true;
+  Parameters parameters_;
+};
+
+}  // namespace heed::nn

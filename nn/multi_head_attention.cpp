@@ -1,0 +1,79 @@
+#include <heed/nn/dropout.h>
+#include <heed/nn/init.h>
+#include <heed/nn/multi_head_attention.h>
+
+namespace heed::nn {
+
+MultiHeadAttention::MultiHeadAttention(int64_t d_model, int64_t heads,
+                                       const MultiHeadAttentionOptions& options, Generator& generator)
+    : d_model(d_model),
+      heads(heads),
+      options(options),
+      out_proj(d_model, d_model, options.out_bias, generator) {
+  HEED_CHECK(heads > 0 && d_model % heads == 0, ConfigError, "MultiHeadAttention: d_model = ", d_model,
+             " is not divisible by heads = ", heads);
+  check_dropout_rate(options.dropout, "MultiHeadAttention");
+  in_proj_weight = empty({3 * d_model, d_model});
+  initialize(in_proj_weight, Initializer::xavier_uniform, generator);
+  in_proj_weight.set_requires_grad();
+  if (options.qkv_bias) in_proj_bias = zeros({3 * d_model}).set_requires_grad();
+  if (out_proj.bias.defined()) {
+    NoGrad no_grad;
+    out_proj.bias.zero_();
+  }
+  if (options.position == PositionKind::relative)
+    relative_bias = zeros({heads, 2 * options.relative_limit + 1}).set_requires_grad();
+  if (options.position == PositionKind::alibi) alibi_slopes_ = alibi_slopes(heads);
+}
+
+Tensor MultiHeadAttention::self(const Tensor& x, const Segments& segments, const AttentionCall& call) const {
+  return out_proj(attention_qkv(project_qkv(x), segments, attention_options(call)));
+}
+
+Tensor MultiHeadAttention::cross(const Tensor& x, const Tensor& memory, const Segments& segments,
+                                 const AttentionCall& call) const {
+  return attend(project_q(x), project_kv(memory), segments, call);
+}
+
+Tensor MultiHeadAttention::attend(const Tensor& q, const Tensor& kv, const Segments& segments,
+                                  const AttentionCall& call) const {
+  return out_proj(attention_kv(q, kv, segments, attention_options(call)));
+}
+
+Tensor MultiHeadAttention::project_qkv(const Tensor& x) const {
+  return linear(x, in_proj_weight, in_proj_bias);
+}
+Tensor MultiHeadAttention::project_q(const Tensor& x) const { return project(x, 0, 1); }
+Tensor MultiHeadAttention::project_kv(const Tensor& memory) const { return project(memory, 1, 2); }
+
+// With `count` of the three stacked projections, from number `first` on.
+Tensor MultiHeadAttention::project(const Tensor& x, int64_t first, int64_t count) const {
+  const int64_t begin = first * d_model, end = (first + count) * d_model;
+  return linear(x, in_proj_weight.slice(0, begin, end),
+                in_proj_bias.defined() ? in_proj_bias.slice(0, begin, end) : Tensor());
+}
+
+AttentionOptions MultiHeadAttention::attention_options(const AttentionCall& call) const {
+  if (alibi_slopes_.defined() && alibi_slopes_.device() != in_proj_weight.device())
+    alibi_slopes_ = alibi_slopes_.to(in_proj_weight.device());
+  return {.heads = heads,
+          .visibility = call.visibility,
+          .mask = call.mask,
+          .alibi_slopes = alibi_slopes_,
+          .relative = relative_bias,
+          .dropout = training() ? options.dropout : 0,
+          .name = name};
+}
+
+void MultiHeadAttention::visit(Visitor& v) {
+  v("in_proj_weight", in_proj_weight);
+  v("in_proj_bias", in_proj_bias);
+  v("out_proj", out_proj);
+  v("relative_bias", relative_bias);
+}
+
+std::string MultiHeadAttention::describe() const {
+  return concat("MultiHeadAttention(", d_model, ", heads ", heads, ", dropout ", options.dropout, ")");
+}
+
+}  // namespace heed::nn

@@ -1,0 +1,82 @@
+#include <algorithm>
+#include <cmath>
+
+#include <heed/core/creation.h>
+#include <heed/nn/position.h>
+
+namespace heed::nn {
+namespace {
+
+constexpr std::pair<const char*, PositionKind> kNames[] = {{"none", PositionKind::none},
+                                                           {"sinusoidal", PositionKind::sinusoidal},
+                                                           {"learned", PositionKind::learned},
+                                                           {"alibi", PositionKind::alibi},
+                                                           {"relative", PositionKind::relative}};
+
+}  // namespace
+
+PositionKind parse_position(const std::string& text) {
+  for (const auto& entry : kNames)
+    if (text == entry.first) return entry.second;
+  throw ConfigError(
+      concat("unknown position '", text, "'; expected none, sinusoidal, learned, alibi or relative"));
+}
+
+const char* name(PositionKind kind) { return kNames[static_cast<size_t>(kind)].first; }
+
+Tensor sinusoidal_table(int64_t length, int64_t d_model) {
+  HEED_CHECK(length >= 0 && d_model > 0, ConfigError, "sinusoidal_table: length ", length, ", d_model ",
+             d_model);
+  const Tensor table = empty({length, d_model}, {.dtype = DType::f64});
+  double* value = table.data<double>();
+  for (int64_t position = 0; position < length; ++position)
+    for (int64_t column = 0; column < d_model; ++column) {
+      const auto pair = static_cast<double>(column / 2 * 2);
+      const double angle =
+          static_cast<double>(position) * std::exp(-std::log(10000.0) * pair / static_cast<double>(d_model));
+      *value++ = column % 2 ? std::cos(angle) : std::sin(angle);
+    }
+  return table;
+}
+
+Tensor alibi_slopes(int64_t heads) {
+  const Tensor slopes = empty({heads});
+  for (int64_t h = 0; h < heads; ++h)
+    slopes.data<float>()[h] =
+        static_cast<float>(std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(heads)));
+  return slopes;
+}
+
+PositionTable::PositionTable(PositionKind kind, int64_t d_model, int64_t max_length, Generator& generator)
+    : kind(kind), d_model_(d_model) {
+  if (kind != PositionKind::learned) return;
+  HEED_CHECK(max_length > 0, ConfigError, "PositionTable: a learned table needs max_length > 0, got ",
+             max_length);
+  weight = empty({max_length, d_model});
+  normal_(weight, 0, 0.02, generator);
+  weight.set_requires_grad();
+}
+
+Tensor PositionTable::table(int64_t length, DType dtype, Device device) const {
+  if (kind == PositionKind::learned) {
+    HEED_CHECK(length <= weight.size(0), ShapeError, "a sequence of ", length, " tokens is longer than the ",
+               weight.size(0), " learned positions");
+    return weight;
+  }
+  if (kind != PositionKind::sinusoidal) return {};
+  std::lock_guard lock(mutex_);
+  const bool fits = cached_.defined() && cached_.dtype() == dtype && cached_.device() == device;
+  if (!fits || cached_.size(0) < length) {
+    const int64_t rows = std::max<int64_t>(length, fits ? 2 * cached_.size(0) : 64);
+    cached_ = sinusoidal_table(rows, d_model_).to(dtype).to(device);
+  }
+  return cached_;
+}
+
+void PositionTable::visit(Visitor& v) { v("weight", weight); }
+
+std::string PositionTable::describe() const {
+  return concat("PositionTable(", name(kind), weight.defined() ? concat(", ", weight.size(0)) : "", ")");
+}
+
+}  // namespace heed::nn

@@ -1,0 +1,168 @@
+#include <cmath>
+
+#include <heed/nn/transformer.h>
+
+namespace heed::nn {
+
+NormPlacement parse_norm(const std::string& text) {
+  if (text == "post") return NormPlacement::post;
+  if (text == "pre") return NormPlacement::pre;
+  throw ConfigError(concat("unknown norm placement '", text, "'; expected post or pre"));
+}
+
+const char* name(NormPlacement norm) { return norm == NormPlacement::post ? "post" : "pre"; }
+
+void TransformerConfig::check() const {
+  const auto positive = [](int64_t value, const char* what) {
+    HEED_CHECK(value > 0, ConfigError, "Transformer: ", what, " must be positive, got ", value);
+  };
+  positive(source_vocabulary, "source_vocabulary");
+  positive(target_vocabulary, "target_vocabulary");
+  positive(d_model, "d_model");
+  positive(heads, "heads");
+  positive(d_ff, "d_ff");
+  HEED_CHECK(encoder_layers >= 0 && decoder_layers >= 0, ConfigError, "Transformer: ", encoder_layers,
+             " encoder and ", decoder_layers, " decoder layers");
+  HEED_CHECK(d_model % heads == 0, ConfigError, "Transformer: d_model = ", d_model,
+             " is not divisible by heads = ", heads);
+  HEED_CHECK(!share_embeddings || source_vocabulary == target_vocabulary, ConfigError,
+             "Transformer: shared embeddings need equal vocabularies, got ", source_vocabulary, " and ",
+             target_vocabulary);
+  check_dropout_rate(embedding_dropout, "Transformer");
+}
+
+// ---- stacks
+// -------------------------------------------------------------------------------------------------------
+
+Encoder::Encoder(const LayerConfig& config, int64_t count, bool final_norm, Generator& generator) {
+  for (int64_t i = 0; i < count; ++i) layers.push_back(std::make_unique<EncoderLayer>(config, generator));
+  if (final_norm) norm = std::make_unique<LayerNorm>(config.d_model, config.eps);
+}
+
+Tensor Encoder::operator()(const Tensor& x, const Segments& segments, const AttentionCall& call) const {
+  if (layers.empty()) return norm ? (*norm)(x) : x;
+  if (layers.front()->placement == NormPlacement::post) {
+    Tensor states = x;
+    for (const auto& layer : layers) states = (*layer)(states, segments, call);
+    return norm ? (*norm)(states) : states;
+  }
+  // Each norm also adds the branch before it: residual, dropout and norm are one pass.
+  const DropoutOptions dropout{.p = training() ? layers.front()->residual_dropout : 0};
+  ResidualNorm in{x, layers.front()->norm1(x)};
+  for (size_t i = 0;; ++i) {
+    const ResidualStream out = layers[i]->advance(in, segments, call);
+    const LayerNorm* next = i + 1 < layers.size() ? &layers[i + 1]->norm1 : norm.get();
+    if (!next) return residual_dropout(out.sum, out.branch, dropout);
+    in = (*next)(out.sum, out.branch, dropout);
+    if (i + 1 == layers.size()) return in.normed;
+  }
+}
+
+void Encoder::visit(Visitor& v) {
+  v("layers", layers);
+  if (norm) v("norm", *norm);
+}
+
+Decoder::Decoder(const LayerConfig& config, int64_t count, bool final_norm, Generator& generator) {
+  for (int64_t i = 0; i < count; ++i) layers.push_back(std::make_unique<DecoderLayer>(config, generator));
+  if (final_norm) norm = std::make_unique<LayerNorm>(config.d_model, config.eps);
+}
+
+DropoutOptions Decoder::dropout() const {
+  return {.p = training() && !layers.empty() ? layers.front()->residual_dropout : 0};
+}
+
+Tensor Decoder::operator()(const Tensor& x, const Segments& self_segments, const Tensor& memory,
+                           const Segments& cross_segments, const AttentionCall& self_call,
+                           const AttentionCall& cross_call) const {
+  const auto self_attend = [&](size_t layer, const Tensor& input) {
+    return layers[layer]->self_attn.self(input, self_segments, self_call);
+  };
+  return run(x, self_attend, PooledVector<Memory>(layers.size(), Memory{memory, {}}), cross_segments,
+             cross_call);
+}
+
+void Decoder::visit(Visitor& v) {
+  v("layers", layers);
+  if (norm) v("norm", *norm);
+}
+
+// ---- the model
+// ------------------------------------------------------------------------------------------------------
+
+namespace {
+
+const TransformerConfig& checked(const TransformerConfig& config) {
+  config.check();
+  return config;
+}
+
+}  // namespace
+
+Transformer::Transformer(const TransformerConfig& config, Generator& random)
+    : src_embedding(checked(config).source_vocabulary, config.d_model, random),
+      tgt_embedding(config.target_vocabulary, config.d_model, random),
+      position(config.position, config.d_model, config.max_length, random),
+      encoder(config, config.encoder_layers, config.has_final_norm(), random),
+      decoder(config, config.decoder_layers, config.has_final_norm(), random),
+      generator(config.d_model, config.target_vocabulary, true, random),
+      config_(config) {
+  if (config.share_embeddings) src_embedding.weight = tgt_embedding.weight;
+  if (config.tie_generator) generator.weight = tgt_embedding.weight;
+  for (size_t i = 0; i < encoder.layers.size(); ++i)
+    encoder.layers[i]->self_attn.name = concat("encoder.layers.", i, ".self_attn");
+  for (size_t i = 0; i < decoder.layers.size(); ++i) {
+    decoder.layers[i]->self_attn.name = concat("decoder.layers.", i, ".self_attn");
+    decoder.layers[i]->multihead_attn.name = concat("decoder.layers.", i, ".multihead_attn");
+  }
+}
+
+Tensor Transformer::embed(const Embedding& embedding, const Tensor& ids, const Tensor& positions,
+                          int64_t length) const {
+  const Tensor table = position.table(length, embedding.weight.dtype(), embedding.weight.device());
+  return embedding(ids,
+                   {.scale = config_.scale_embeddings ? std::sqrt(static_cast<double>(config_.d_model)) : 1,
+                    .position = table,
+                    .position_ids = table.defined() ? positions : Tensor(),
+                    .dropout = training() ? config_.embedding_dropout : 0});
+}
+
+Tensor Transformer::embed_target(const Tensor& ids, const Tensor& positions, int64_t length) const {
+  return embed(tgt_embedding, ids, positions, length);
+}
+
+Tensor Transformer::encode(const Tokens& source, const AttentionCall& call) const {
+  const Tensor positions = position_ids(source.segments, source.ids.numel(), source.ids.device());
+  const Tensor x = embed(src_embedding, source.ids, positions, source.segments.max_query());
+  return encoder(x, source.segments, call);
+}
+
+Tensor Transformer::decode(const Tokens& target, const Tensor& memory, const Segments& source_segments,
+                           const TransformerCalls& calls) const {
+  const Tensor positions = position_ids(target.segments, target.ids.numel(), target.ids.device());
+  const Tensor x = embed_target(target.ids, positions, target.segments.max_query());
+  return decoder(x, target.segments, memory, Segments::cross(target.segments, source_segments), calls.target,
+                 calls.cross);
+}
+
+Tensor Transformer::logits(const Tensor& states) const { return generator(states); }
+
+Tensor Transformer::forward(const Tokens& source, const Tokens& target, const TransformerCalls& calls) const {
+  return logits(decode(target, encode(source, calls.source), source.segments, calls));
+}
+
+void Transformer::visit(Visitor& v) {
+  v("src_embedding", src_embedding);
+  v("tgt_embedding", tgt_embedding);
+  v("position", position);
+  v("encoder", encoder);
+  v("decoder", decoder);
+  v("generator", generator);
+}
+
+std::string Transformer::describe() const {
+  return concat("Transformer(", config_.d_model, ", heads ", config_.heads, ", ", config_.encoder_layers, "+",
+                config_.decoder_layers, " layers, d_ff ", config_.d_ff, ", ", name(config_.norm), "-norm)");
+}
+
+}  // namespace heed::nn

@@ -1,0 +1,57 @@
+// What a Transformer looks like.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <heed/nn/feed_forward.h>
+#include <heed/nn/position.h>
+
+namespace heed::nn {
+
+/// Where a block normalises: after the residual sum, as the paper does, or before each sub-layer.
+enum class NormPlacement { post, pre };
+
+/// "post" or "pre"; ConfigError on anything else.
+NormPlacement parse_norm(const std::string& name);
+const char* name(NormPlacement norm);
+
+/// One layer, and the stacks made of it. The defaults are the paper's base model (arXiv 1706.03762).
+struct LayerConfig {
+  int64_t d_model = 512;
+  int64_t heads = 8;
+  int64_t d_ff = 2048;
+  NormPlacement norm = NormPlacement::post;
+  FeedForwardKind activation = FeedForwardKind::relu;
+  double attention_dropout = 0.1;   // of the attention weights
+  double activation_dropout = 0.1;  // of the feed-forward activation
+  double residual_dropout = 0.1;    // of each sub-layer's output
+  double eps = 1e-5;
+  bool qkv_bias = true;
+  bool out_bias = true;
+  PositionKind position = PositionKind::sinusoidal;
+  int64_t relative_limit = 32;
+};
+
+struct TransformerConfig : LayerConfig {
+  int64_t source_vocabulary = 0;
+  int64_t target_vocabulary = 0;
+  int64_t encoder_layers = 6;
+  int64_t decoder_layers = 6;
+  double embedding_dropout = 0.1;
+  bool scale_embeddings = true;         // by √d_model
+  std::optional<bool> final_norm = {};  // after both stacks; unset: for pre-norm only
+  int64_t max_length = 512;             // of learned positions only
+  bool tie_generator = false;           // the output layer shares the target embedding's weight
+  bool share_embeddings = false;        // source and target embedding share one weight
+
+  /// Sets all four rates.
+  void set_dropout(double rate) {
+    attention_dropout = activation_dropout = residual_dropout = embedding_dropout = rate;
+  }
+  bool has_final_norm() const { return final_norm.value_or(norm == NormPlacement::pre); }
+  /// ConfigError with the name and value of the first setting that cannot be.
+  void check() const;
+};
+
+}  // namespace heed::nn

@@ -1,0 +1,139 @@
+#include <cmath>
+#include <unordered_map>
+
+#include <heed/core/autograd.h>
+#include <heed/core/base/pattern.h>
+#include <heed/core/creation.h>
+#include <heed/optim/optimizer.h>
+
+namespace heed::optim {
+namespace {
+
+int32_t find_group(const std::vector<Group>& groups, const std::string& name) {
+  for (size_t g = 0; g < groups.size(); ++g)
+    for (const std::string& pattern : groups[g].patterns)
+      if (matches(pattern, name)) return static_cast<int32_t>(g);
+  throw InternalError(concat("optimizer: no group takes the parameter '", name, "'"));
+}
+
+}  // namespace
+
+Optimizer::Optimizer(Parameters parameters, double rate, double weight_decay, std::vector<Group> groups)
+    : parameters_(std::move(parameters)), groups_(std::move(groups)) {
+  groups_.push_back({.patterns = {"*"}, .rate_factor = 1, .weight_decay = weight_decay});
+  HEED_CHECK(parameters_.size() > 0, ConfigError, "optimizer: there are no parameters");
+  set_rate(rate);
+  for (const Group& group : groups_) {
+    HEED_CHECK(group.rate_factor >= 0 && std::isfinite(group.rate_factor), ConfigError,
+               "optimizer: rate_factor must be finite and not negative, got ", group.rate_factor);
+    HEED_CHECK(group.weight_decay >= 0 && std::isfinite(group.weight_decay), ConfigError,
+               "optimizer: weight_decay must be finite and not negative, got ", group.weight_decay);
+  }
+  for (const Parameter& parameter : parameters_) group_of_.push_back(find_group(groups_, parameter.name));
+  parameters_.hold();
+  const Device device = parameters_.device();
+  step_tensor_ = zeros({1}, {DType::i64, device});
+  norm_ = zeros({1}, {DType::f64, kCpu});
+  if (parameters_.dtype() == DType::bf16) {
+    masters_ = parameters_.make_arena(DType::f32);
+    masters_.copy_(parameters_.values().detach());
+  }
+}
+
+void Optimizer::set_rate(double rate) {
+  HEED_CHECK(rate >= 0 && std::isfinite(rate), ConfigError,
+             "optimizer: the learning rate must be finite and not negative, got ", rate);
+  rate_ = rate;
+}
+
+double Optimizer::measure_norm() {
+  const double norm = parameters_.gradient_norm();
+  *norm_.data<double>() = norm;
+  return norm;
+}
+
+StepResult Optimizer::step(const StepOptions& options) {
+  HEED_CHECK(options.clip >= 0 && !std::isnan(options.clip), ConfigError,
+             "optimizer: clip must be positive, got ", options.clip);
+  NoGrad no_grad;
+  StepResult result;
+  for (int64_t i = 0; i < parameters_.size(); ++i) result.without_gradient += !parameters_.has_gradient(i);
+  if (options.clip > 0 || options.measure_norm) {
+    result.gradient_norm = measure_norm();
+    if (!std::isfinite(result.gradient_norm)) {
+      HEED_CHECK(options.non_finite == NonFinite::skip, NumericError, "step ", steps_ + 1,
+                 ": the gradient norm is ", result.gradient_norm, "; lower the rate, or skip such steps");
+      parameters_.zero_grad();
+      result.skipped = true;
+      return result;
+    }
+  }
+  ++steps_;
+  step_tensor_.fill_(static_cast<double>(steps_));
+  for_each_slice(options);
+  for (const Parameter& parameter : parameters_) parameter.tensor.bump_version();
+  parameters_.mark_gradients_zeroed();
+  return result;
+}
+
+void Optimizer::for_each_slice(const StepOptions& options) {
+  const double* norm = options.clip > 0 ? norm_.data<double>() : nullptr;
+  const int64_t count = parameters_.size();
+  const auto end_of = [&](int64_t i) {
+    return i + 1 < count ? parameters_.offset(i + 1) : parameters_.values().numel();
+  };
+  for (int64_t first = 0; first < count;) {
+    if (!parameters_.has_gradient(first)) {
+      ++first;
+      continue;
+    }
+    const int32_t group = group_of_[static_cast<size_t>(first)];
+    int64_t last = first;
+    while (last + 1 < count && parameters_.has_gradient(last + 1) &&
+           group_of_[static_cast<size_t>(last + 1)] == group)
+      ++last;
+    const Group& settings = groups_[static_cast<size_t>(group)];
+    step_slice({parameters_.offset(first), end_of(last), rate_ * settings.rate_factor, settings.weight_decay,
+                norm, options.clip});
+    first = last + 1;
+  }
+}
+
+std::vector<std::pair<std::string, Tensor>> Optimizer::state() const {
+  std::vector<std::pair<std::string, Tensor>> result{{"step", step_tensor_}};
+  std::vector<std::pair<std::string, Tensor>> all = arenas();
+  if (masters_.defined()) all.emplace_back("master", masters_);
+  for (const auto& entry : all)
+    for (int64_t i = 0; i < parameters_.size(); ++i)
+      result.emplace_back(concat(entry.first, '.', parameters_[i].name), parameters_.slot(entry.second, i));
+  return result;
+}
+
+void Optimizer::load_state(const std::vector<std::pair<std::string, Tensor>>& saved) {
+  std::unordered_map<std::string, Tensor> by_name(saved.begin(), saved.end());
+  const auto live = state();
+  for (const auto& entry : live) {
+    const auto found = by_name.find(entry.first);
+    HEED_CHECK(found != by_name.end(), CheckpointError, "optimizer state: '", entry.first, "' is missing");
+    HEED_CHECK(found->second.shape() == entry.second.shape() && found->second.dtype() == entry.second.dtype(),
+               CheckpointError, "optimizer state: '", entry.first, "' is ", found->second.dtype(), " ",
+               found->second.shape(), ", expected ", entry.second.dtype(), " ", entry.second.shape());
+  }
+  HEED_CHECK(by_name.size() == live.size(), CheckpointError, "optimizer state: ", by_name.size(),
+             " tensors, expected ", live.size(), "; is it another optimizer's?");
+  NoGrad no_grad;
+  for (const auto& entry : live) entry.second.copy_(by_name.at(entry.first));
+  steps_ = step_tensor_.item<int64_t>();
+}
+
+double clip_gradient_norm(const Parameters& parameters, double max_norm) {
+  HEED_CHECK(max_norm > 0, ConfigError, "clip_gradient_norm: max_norm must be positive, got ", max_norm);
+  NoGrad no_grad;
+  const double norm = parameters.gradient_norm();
+  HEED_CHECK(std::isfinite(norm), NumericError, "clip_gradient_norm: the gradient norm is ", norm);
+  const double scale = max_norm / (norm + 1e-6);
+  if (scale < 1) parameters.gradients().mul_(scale);
+  return norm;
+}
+
+}  // namespace heed::optim

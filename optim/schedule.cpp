@@ -1,0 +1,56 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <heed/core/base/check.h>
+#include <heed/optim/schedule.h>
+
+namespace heed::optim {
+namespace {
+
+constexpr std::pair<const char*, ScheduleKind> kNames[] = {{"constant", ScheduleKind::constant},
+                                                           {"step", ScheduleKind::step},
+                                                           {"noam", ScheduleKind::noam},
+                                                           {"cosine", ScheduleKind::cosine},
+                                                           {"linear", ScheduleKind::linear}};
+
+}  // namespace
+
+ScheduleKind parse_schedule(const std::string& text) {
+  for (const auto& entry : kNames)
+    if (text == entry.first) return entry.second;
+  throw ConfigError(concat("unknown schedule '", text, "'; expected constant, step, noam, cosine or linear"));
+}
+
+void Schedule::check() const {
+  HEED_CHECK(rate >= 0 && std::isfinite(rate), ConfigError,
+             "schedule: rate must be finite and not negative, got ", rate);
+  HEED_CHECK(warmup >= 0, ConfigError, "schedule: warmup must not be negative, got ", warmup);
+  HEED_CHECK(kind != ScheduleKind::step || step_size > 0, ConfigError,
+             "schedule: step_size must be positive, got ", step_size);
+  HEED_CHECK(kind != ScheduleKind::noam || (warmup > 0 && d_model > 0), ConfigError,
+             "schedule: noam needs warmup > 0 and d_model > 0, got ", warmup, " and ", d_model);
+  const bool falls = kind == ScheduleKind::cosine || kind == ScheduleKind::linear;
+  HEED_CHECK(!falls || total > warmup, ConfigError, "schedule: total = ", total,
+             " steps must exceed warmup = ", warmup);
+  HEED_CHECK(floor >= 0 && floor <= 1, ConfigError, "schedule: floor must be in [0, 1], got ", floor);
+}
+
+double Schedule::at(int64_t step) const {
+  const auto now = static_cast<double>(step), rise = static_cast<double>(warmup);
+  if (kind == ScheduleKind::noam) {
+    const double count = now + 1;
+    return rate * std::pow(static_cast<double>(d_model), -0.5) *
+           std::min(std::pow(count, -0.5), count * std::pow(rise, -1.5));
+  }
+  if (step < warmup) return rate * (now + 1) / rise;
+  if (kind == ScheduleKind::constant) return rate;
+  if (kind == ScheduleKind::step)
+    return rate * std::pow(gamma, std::floor(now / static_cast<double>(step_size)));
+  const double progress = std::min(1.0, (now - rise) / static_cast<double>(total - warmup));
+  const double height =
+      kind == ScheduleKind::cosine ? (1 + std::cos(3.14159265358979323846 * progress)) / 2 : 1 - progress;
+  return rate * (floor + (1 - floor) * height);
+}
+
+}  // namespace heed::optim

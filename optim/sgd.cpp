@@ -1,0 +1,37 @@
+#include <heed/core/dispatch.h>
+#include <heed/optim/sgd.h>
+#include <heed/optim/slice.h>
+
+namespace heed::optim {
+Sgd::Sgd(Parameters list, const SgdOptions& options)
+    : Optimizer(std::move(list), options.rate, options.weight_decay, options.groups), options_(options) {
+  HEED_CHECK(options.momentum >= 0 && options.momentum < 1, ConfigError,
+             "Sgd: momentum must be in [0, 1), got ", options.momentum);
+  HEED_CHECK(!options.nesterov || (options.momentum > 0 && options.dampening == 0), ConfigError,
+             "Sgd: nesterov needs momentum > 0 and dampening 0, got ", options.momentum, " and ",
+             options.dampening);
+  if (options.momentum > 0) momentum_ = parameters().make_arena(parameters().gradients().dtype());
+}
+
+void Sgd::step_slice(const Slice& slice) {
+  visit_floating(parameters().dtype(), "Sgd", [&]<class T>() {
+    using A = accumulator_t<T>;
+    HEED_DISPATCH_CPU(
+        parameters().device(), sgd_step,
+        kernels::SgdStep<T>{
+            .slice = step_slice_of<T>(parameters(), masters(), slice.begin, slice.end, slice.rate,
+                                      slice.weight_decay, slice.norm, slice.clip),
+            .momentum_buffer = momentum_.defined() ? momentum_.data<A>() + slice.begin : nullptr,
+            .momentum = options_.momentum,
+            .dampening = options_.dampening,
+            .nesterov = options_.nesterov,
+            .first = steps() == 1});
+  });
+}
+
+std::vector<std::pair<std::string, Tensor>> Sgd::arenas() const {
+  if (!momentum_.defined()) return {};
+  return {{"momentum", momentum_}};
+}
+
+}  // namespace heed::optim

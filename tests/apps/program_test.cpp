@@ -1,0 +1,211 @@
+#include "apps/common/program.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <fcntl.h>
+#include <fstream>
+#include <functional>
+#include <signal.h>
+#include <sstream>
+#include <string>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "apps/common/json_lines.h"
+
+namespace heed::apps {
+namespace {
+
+std::string read_all(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+struct Ended {
+  int code = -1;  // 256 + the signal if one ended it
+  std::string out, err;
+};
+
+// Starts the probe with its output in files; in_child runs between fork and exec.
+class Probe {
+ public:
+  explicit Probe(
+      const std::vector<std::string>& arguments, const std::function<void()>& in_child = [] {}) {
+    base_ = testing::TempDir() + "probe_" + std::to_string(::getpid());
+    std::vector<char*> argv{const_cast<char*>(PROGRAM_PROBE)};
+    for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    std::ofstream(base_ + ".out"), std::ofstream(base_ + ".err");
+    process_ = ::fork();
+    if (process_ == 0) {
+      ::dup2(::open((base_ + ".out").c_str(), O_WRONLY | O_TRUNC), 1);
+      ::dup2(::open((base_ + ".err").c_str(), O_WRONLY | O_TRUNC), 2);
+      in_child();
+      ::execv(argv[0], argv.data());
+      ::_exit(99);
+    }
+  }
+
+  // Until the probe has written "ready".
+  void wait_ready() const {
+    for (int i = 0; i < 2000 && read_all(base_ + ".out").empty(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  void send(int signal) const { ::kill(process_, signal); }
+  std::string err() const { return read_all(base_ + ".err"); }
+
+  Ended end() const {
+    int status = 0;
+    ::waitpid(process_, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 256 + WTERMSIG(status), read_all(base_ + ".out"),
+            err()};
+  }
+
+ private:
+  std::string base_;
+  pid_t process_ = -1;
+};
+
+Ended run(const std::vector<std::string>& arguments) { return Probe(arguments).end(); }
+
+TEST(Program, EachKindOfErrorHasItsExitCode) {
+  const std::vector<std::pair<std::string, int>> codes{
+      {"ok", 0},     {"shape", 1},     {"unknown", 1}, {"config", 2}, {"data", 3}, {"checkpoint", 4},
+      {"memory", 5}, {"bad_alloc", 5}, {"numeric", 6}, {"device", 7}, {"io", 8},   {"filesystem", 8}};
+  for (const auto& [how, code] : codes) {
+    const Ended ended = run({"end", "--how", how});
+    EXPECT_EQ(ended.code, code) << how;
+    if (code == 0) {
+      EXPECT_EQ(ended.out, "fine\n");
+      EXPECT_EQ(ended.err, "");
+    } else {
+      EXPECT_EQ(ended.out, "");
+      EXPECT_EQ(ended.err.substr(0, 13), "heed: error: ") << how;
+      EXPECT_EQ(ended.err.find('\n'), ended.err.size() - 1) << "more than one line: " << ended.err;
+    }
+  }
+}
+
+TEST(Program, MessagesCannotSteerTheTerminal) {
+  EXPECT_EQ(run({"end", "--how", "data"}).err, "heed: error: data\\nover\\tlines \\x1b[31m\n");
+}
+
+TEST(Program, DebugNamesTypesAndCauses) {
+  EXPECT_EQ(run({"end", "--how", "nested"}).err, "heed: error: the effect\n");
+  const std::string err = run({"end", "--how", "nested", "--debug"}).err;
+  EXPECT_NE(err.find("heed: error: the effect\n"), std::string::npos) << err;
+  EXPECT_NE(err.find("heed::CheckpointError"), std::string::npos) << err;
+  EXPECT_NE(err.find("heed: debug: caused by: the cause\n"), std::string::npos) << err;
+}
+
+TEST(Program, UsageErrorsExitWithTwo) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> rows{
+      {{"edn"}, "unknown command 'edn', did you mean end?; the commands are end, other"},
+      {{"--how", "ok"}, "the command comes first: probe end --how …"},
+      {{"end", "--hwo", "ok"}, "unknown option --hwo; did you mean --how? (see 'probe end --help')"},
+      {{"end", "--how"}, "--how: the value is missing"},
+      {{"\xff\xfe"}, "unknown command '\\xff\\xfe'; the commands are end, other"},
+      {{"end", "--how", "\xff"}, "--how: '\\xff' is not UTF-8 (byte 1)"},
+      {{"end", "extra"}, "unexpected argument 'extra' (see 'probe end --help')"}};
+  for (const auto& [arguments, text] : rows) {
+    const Ended ended = run(arguments);
+    EXPECT_EQ(ended.code, 2);
+    EXPECT_EQ(ended.err, "heed: error: " + text + "\n");
+  }
+}
+
+TEST(Program, HelpAndVersionGoToStandardOutput) {
+  for (const auto& arguments : std::vector<std::vector<std::string>>{{}, {"--help"}, {"help"}, {"-h"}}) {
+    const Ended ended = run(arguments);
+    EXPECT_EQ(ended.code, 0);
+    EXPECT_NE(ended.out.find("Usage: probe COMMAND [options]"), std::string::npos) << ended.out;
+    EXPECT_NE(ended.out.find("  end    end in one of the ways\n"), std::string::npos) << ended.out;
+  }
+  EXPECT_NE(run({"end", "--help"}).out.find("Usage: probe end [options]"), std::string::npos);
+  EXPECT_EQ(run({"--version"}).out.substr(0, 12), "probe (heed ");
+}
+
+TEST(Program, FirstSignalStopsInGoodOrder) {
+  for (const auto& [signal, code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
+    const Probe probe({"end", "--how", "wait"});
+    probe.wait_ready();
+    probe.send(signal);
+    const Ended ended = probe.end();
+    EXPECT_EQ(ended.code, code);
+    EXPECT_EQ(ended.out, "ready\nsaved\n");
+  }
+}
+
+TEST(Program, SecondSignalStopsAtOnce) {
+  for (const auto& [signal, code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
+    const Probe probe({"end", "--how", "hang"});
+    probe.wait_ready();
+    probe.send(signal);
+    for (int i = 0; i < 2000 && probe.err().empty(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    probe.send(signal);
+    EXPECT_EQ(probe.end().code, code);
+  }
+}
+
+// Standard output is a pipe whose reader is gone.
+void break_pipe() {
+  int ends[2];
+  if (::pipe(ends) != 0) ::_exit(98);
+  ::close(ends[0]);
+  ::dup2(ends[1], 1);
+}
+
+TEST(Program, OutputThatNobodyReadsIsAnErrorNotACrash) {
+  for (const char* how : {"ok", "json"}) {
+    const Ended broken = Probe({"end", "--how", how}, break_pipe).end();
+    EXPECT_EQ(broken.code, 8) << how;
+    EXPECT_EQ(broken.err, "heed: error: cannot write to standard output: Broken pipe\n") << how;
+    const Ended closed = Probe({"end", "--how", how}, [] { ::close(1); }).end();
+    EXPECT_EQ(closed.code, 8) << how;
+    EXPECT_EQ(closed.err, "heed: error: cannot write to standard output: Bad file descriptor\n") << how;
+  }
+  const Ended stream = Probe({"end", "--how", "print"}, break_pipe).end();
+  EXPECT_EQ(stream.code, 8);
+  EXPECT_EQ(stream.err.substr(0, 44), "heed: error: cannot write to standard output");
+  const Ended none = Probe({"end", "--how", "data"}, [] { ::close(0), ::close(1), ::close(2); }).end();
+  EXPECT_EQ(none.code, 3);
+}
+
+TEST(Program, WorksWithoutEnvironment) {
+  const Ended ended = Probe({"end"}, [] { ::clearenv(); }).end();
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_EQ(ended.out, "fine\n");
+}
+
+TEST(Program, OptionsComeFromTheRealEnvironment) {
+  const Ended ended = Probe({"end"}, [] { ::setenv("HEED_HOW", "numeric", 1); }).end();
+  EXPECT_EQ(ended.code, 6);
+}
+
+TEST(JsonLines, KeepsOrderAndWritesNullForNan) {
+  const std::string file = testing::TempDir() + "lines.jsonl";
+  {
+    JsonLines lines(file, JsonLines::Mode::replace);
+    lines.write({{"z", 1},
+                 {"a", std::numeric_limits<double>::quiet_NaN()},
+                 {"b", -std::numeric_limits<double>::infinity()}});
+    lines.write({{"text", "line\nü\xff"}});
+    EXPECT_NE(read_all(file), "") << "each line is flushed";
+  }
+  JsonLines(file, JsonLines::Mode::append).write({{"x", 0.1}});
+  EXPECT_EQ(read_all(file),
+            "{\"z\":1,\"a\":null,\"b\":null}\n{\"text\":\"line\\nü\xef\xbf\xbd\"}\n{\"x\":0.1}\n");
+  JsonLines(file, JsonLines::Mode::replace).write({{"x", 1}});
+  EXPECT_EQ(read_all(file), "{\"x\":1}\n");
+  EXPECT_THROW(JsonLines("no/such/dir/x.jsonl", JsonLines::Mode::append), IoError);
+}
+
+}  // namespace
+}  // namespace heed::apps

@@ -1,0 +1,243 @@
+#include <cmath>
+#include <pthread.h>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include <heed/core/autograd.h>
+#include <heed/core/ops.h>
+
+namespace heed {
+namespace {
+
+// A recorded operation made only of what a consumer has: y = factor * x.
+Tensor scaled(const Tensor& x, float factor) {
+  const Tensor y = empty_like(x);
+  for (int64_t i = 0; i < x.numel(); ++i) y.data<float>()[i] = factor * x.data<float>()[i];
+  return record("scaled", {x}, y, [factor](const GradIn& gy, GradOut& gx) {
+    const Tensor g = gy[0].contiguous();
+    const GradSlot to = gx.into(0);
+    for (int64_t i = 0; i < g.numel(); ++i)
+      to.tensor.data<float>()[i] =
+          factor * g.data<float>()[i] + (to.accumulate ? to.tensor.data<float>()[i] : 0);
+  });
+}
+
+// y = a * b, keeping both.
+Tensor product(const Tensor& a, const Tensor& b) {
+  const Tensor y = empty_like(a);
+  for (int64_t i = 0; i < a.numel(); ++i) y.data<float>()[i] = a.data<float>()[i] * b.data<float>()[i];
+  return record("product", {a, b}, y, [a = save(a), b = save(b)](const GradIn& gy, GradOut& gx) {
+    const Tensor factors[] = {*b, *a};
+    for (int input = 0; input < 2; ++input) {
+      if (!gx.wants(input)) continue;
+      const GradSlot to = gx.into(input);
+      for (int64_t i = 0; i < to.tensor.numel(); ++i)
+        to.tensor.data<float>()[i] = gy[0].data<float>()[i] * factors[input].data<float>()[i] +
+                                     (to.accumulate ? to.tensor.data<float>()[i] : 0);
+    }
+  });
+}
+
+float value(const Tensor& x) { return x.item<float>(); }
+Tensor leaf(float v) { return full({1}, v).set_requires_grad(); }
+
+template <class F>
+std::string message_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Autograd, AChainAndAFork) {
+  const Tensor x = leaf(3);
+  const Tensor a = scaled(x, 2), b = product(a, x);  // b = 2 x²
+  b.backward();
+  EXPECT_FLOAT_EQ(value(x.grad()), 12);
+}
+
+TEST(Autograd, TheSameTensorTwiceInOneOperation) {
+  const Tensor x = leaf(5);
+  product(x, x).backward();
+  EXPECT_FLOAT_EQ(value(x.grad()), 10);
+  const Tensor y = leaf(2);
+  const Tensor z = scaled(y, 3);
+  product(z, z).backward();
+  EXPECT_FLOAT_EQ(value(y.grad()), 36);
+}
+
+TEST(Autograd, BackwardAccumulatesUntilZeroed) {
+  const Tensor x = leaf(1);
+  scaled(x, 2).backward();
+  scaled(x, 3).backward();
+  EXPECT_FLOAT_EQ(value(x.grad()), 5);
+  x.zero_grad();
+  EXPECT_FALSE(x.grad().defined());
+  scaled(x, 7).backward();
+  EXPECT_FLOAT_EQ(value(x.grad()), 7);
+}
+
+TEST(Autograd, RetainGraphRunsAgainAndWithoutItSaysSo) {
+  const Tensor x = leaf(2);
+  const Tensor y = product(x, x);
+  y.backward({}, {.retain_graph = true});
+  y.backward();
+  EXPECT_FLOAT_EQ(value(x.grad()), 8);
+  EXPECT_TRUE(contains(message_of([&] { y.backward(); }), "backward through product a second time"));
+  EXPECT_FLOAT_EQ(value(x.grad()), 8);
+}
+
+TEST(Autograd, ChangedSavedTensorIsAnErrorNeverAWrongGradient) {
+  const Tensor x = leaf(2), w = full({1}, 3.0f);
+  const Tensor y = product(x, w);
+  w.fill_(100);
+  const std::string message = message_of([&] { y.backward(); });
+  EXPECT_TRUE(contains(message, "was changed in place: it is at version 1, expected 0")) << message;
+}
+
+TEST(Autograd, NoGradAndDetachRecordNothing) {
+  const Tensor x = leaf(2);
+  {
+    NoGrad no_grad;
+    EXPECT_FALSE(scaled(x, 2).requires_grad());
+  }
+  EXPECT_TRUE(scaled(x, 2).requires_grad());
+  EXPECT_FALSE(scaled(x.detach(), 2).requires_grad());
+  EXPECT_EQ(x.detach().storage(), x.storage());
+}
+
+TEST(Autograd, ErrorsOfBackward) {
+  const Tensor x = zeros({3}).set_requires_grad();
+  EXPECT_TRUE(contains(message_of([&] { zeros({1}).backward(); }), "this tensor has no graph"));
+  EXPECT_TRUE(
+      contains(message_of([&] { scaled(x, 1).backward(); }), "a tensor of shape [3] needs a gradient"));
+  EXPECT_THROW(scaled(x, 1).backward(ones({2})), AutogradError);
+  EXPECT_THROW(scaled(x, 1).backward(ones({3}, {.dtype = DType::f64})), AutogradError);
+  EXPECT_THROW(zeros({2}, {.dtype = DType::i64}).set_requires_grad(), AutogradError);
+  EXPECT_THROW(scaled(x, 1).set_requires_grad(false), AutogradError);
+  EXPECT_TRUE(contains(message_of([&] { not_differentiable("argmax", {x}); }), "argmax: has no gradient"));
+}
+
+TEST(Autograd, HooksSeeAndReplaceGradients) {
+  const Tensor x = leaf(1);
+  const Tensor middle = scaled(x, 2);
+  float seen = 0;
+  middle.register_hook([&](const Tensor& g) {
+    seen = value(g);
+    return full({1}, 10.0f);
+  });
+  const int id = x.register_hook([](const Tensor& g) { return g * 2.0; });
+  scaled(middle, 3).backward();
+  EXPECT_FLOAT_EQ(seen, 3);
+  EXPECT_FLOAT_EQ(value(x.grad()), 40);
+  x.remove_hook(id);
+  x.zero_grad();
+  scaled(x, 3).backward();
+  EXPECT_FLOAT_EQ(value(x.grad()), 3);
+}
+
+TEST(Autograd, LeafHookGetsTheSumOfABackwardOnce) {
+  const Tensor x = leaf(2);
+  int calls = 0;
+  x.register_hook([&](const Tensor& g) {
+    ++calls;
+    EXPECT_FLOAT_EQ(value(g), 4);
+    return Tensor();
+  });
+  product(x, x).backward();
+  EXPECT_EQ(calls, 1);
+  EXPECT_FLOAT_EQ(value(x.grad()), 4);
+}
+
+TEST(Autograd, RetainGradKeepsAnInnerGradient) {
+  const Tensor x = leaf(1);
+  const Tensor middle = scaled(x, 2);
+  middle.retain_grad();
+  scaled(middle, 3).backward();
+  EXPECT_FLOAT_EQ(value(middle.grad()), 3);
+}
+
+TEST(Autograd, AnomalyNamesTheFirstOperation) {
+  const Tensor x = leaf(1);
+  const Tensor y = scaled(scaled(x, std::nanf("")), 2);
+  {
+    const DetectAnomaly detect;
+    const std::string message = message_of([&] { y.backward({}, {.retain_graph = true}); });
+    EXPECT_TRUE(contains(message, "the gradient that scaled computed for its input of shape [1]")) << message;
+  }
+  y.backward();  // without it NaN goes through
+  EXPECT_TRUE(std::isnan(value(x.grad())));
+}
+
+TEST(Autograd, AnExceptionLeavesTheGraphUsable) {
+  const Tensor x = leaf(1);
+  bool fail = true;
+  const Tensor y = empty_like(x);
+  y.fill_(0);
+  record("fails_once", {x}, y, [&fail](const GradIn& gy, GradOut& gx) {
+    if (fail) throw DataError("not now");
+    gx.add(0, gy[0]);
+  });
+  const Tensor z = scaled(y, 2);
+  EXPECT_THROW(z.backward({}, {.retain_graph = true}), DataError);
+  fail = false;
+  z.backward();
+  EXPECT_FLOAT_EQ(value(x.grad()), 2);
+}
+
+void* deep_chain(void* result) {
+  const Tensor x = leaf(1);
+  {
+    Tensor y = x;
+    for (int i = 0; i < 1'000'000; ++i) y = scaled(y, 1);
+    y.backward();
+  }
+  *static_cast<float*>(result) = value(x.grad());
+  return nullptr;
+}
+
+TEST(Autograd, AMillionOperationsOnASmallStack) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 256 * 1024);
+  pthread_t thread;
+  float gradient = 0;
+  ASSERT_EQ(pthread_create(&thread, &attributes, deep_chain, &gradient), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+  EXPECT_FLOAT_EQ(gradient, 1);
+}
+
+TEST(Autograd, NothingStaysBehind) {
+  const int64_t before = cpu_allocator().stats().in_use;
+  {
+    const Tensor x = leaf(1), w = leaf(2);
+    for (int i = 0; i < 10; ++i) product(scaled(x, 2), w).backward();
+    const Tensor unused = product(x, w);  // a graph that never runs
+  }
+  EXPECT_EQ(cpu_allocator().stats().in_use, before);
+}
+
+TEST(Autograd, DistinctGraphsOnDistinctThreads) {
+  std::vector<std::thread> threads;
+  std::vector<float> gradients(4);
+  for (size_t t = 0; t < gradients.size(); ++t)
+    threads.emplace_back([&gradients, t] {
+      const Tensor x = leaf(static_cast<float>(t));
+      for (int i = 0; i < 100; ++i) product(x, scaled(x, 2)).backward();
+      gradients[t] = value(x.grad());
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (size_t t = 0; t < gradients.size(); ++t) EXPECT_FLOAT_EQ(gradients[t], 400.0f * static_cast<float>(t));
+}
+
+}  // namespace
+}  // namespace heed

@@ -1,0 +1,145 @@
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include <heed/core/ops.h>
+#include <heed/core/parameters.h>
+
+#include "fused_check.h"
+
+namespace heed::test {
+namespace {
+
+constexpr uint64_t kSeed = 9;
+
+struct Case {
+  Shape shape;
+  int64_t out = 1;
+  bool bias = true;
+  Activation activation = Activation::none;
+  double dropout = 0;
+};
+
+Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& bias, const Case& c) {
+  const int64_t in = x.size(-1), rows = in ? x.numel() / in : 0;
+  const Tensor input = x.contiguous(), matrix = weight.contiguous();
+  Shape shape = x.shape();
+  shape[x.rank() - 1] = c.out;
+  const Tensor y = empty(shape, x.options());
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t o = 0; o < c.out; ++o) {
+      double sum = bias.defined() ? bias.contiguous().data<double>()[o] : 0;
+      for (int64_t i = 0; i < in; ++i)
+        sum += input.data<double>()[r * in + i] * matrix.data<double>()[o * in + i];
+      y.data<double>()[r * c.out + o] = sum;
+    }
+  return composed_activation(y, c.activation) * dropout_factors(shape, c.dropout, kSeed);
+}
+
+Tensor composed(const Tensors& in, const Case& c) {
+  Tensor y = matmul(in[0], in[1].transpose(0, 1));
+  if (in[2].defined()) y = y + in[2];
+  y = composed_activation(y, c.activation);
+  return c.dropout > 0 ? y * dropout_factors(y.shape(), c.dropout, kSeed).to(y.dtype()) : y;
+}
+
+void check(const Case& c) {
+  const int64_t in = c.shape[c.shape.rank() - 1];
+  check_fused({.name = concat("linear ", c.shape, " to ", c.out, c.bias ? " bias" : "", " activation ",
+                              static_cast<int>(c.activation), " dropout ", c.dropout),
+               .inputs = {normal(c.shape, 1), normal({c.out, in}, 2), c.bias ? normal({c.out}, 3) : Tensor()},
+               .function =
+                   [=](const Tensors& in) {
+                     Generator generator(kSeed);
+                     return Tensors{
+                         linear(in[0], in[1], in[2],
+                                {.activation = c.activation, .dropout = c.dropout, .generator = &generator})};
+                   },
+               .reference = [=](const Tensors& in) { return Tensors{reference(in[0], in[1], in[2], c)}; },
+               .plain = [=](const Tensors& in) { return Tensors{composed(in, c)}; }});
+}
+
+TEST(Linear, SizesThatFillNoTile) {
+  check({.shape = {1, 1}, .out = 1});
+  check({.shape = {3, 5}, .out = 7});
+  check({.shape = {33, 31}, .out = 2});
+  check({.shape = {2, 129}, .out = 33});
+  check({.shape = {17, 64}, .out = 65, .bias = false});
+}
+
+TEST(Linear, AnyLeadingAxes) {
+  check({.shape = {5}, .out = 3});
+  check({.shape = {2, 3, 4}, .out = 5});
+  check({.shape = {2, 1, 3, 4}, .out = 5, .activation = Activation::gelu, .dropout = 0.5});
+  check({.shape = {0, 4}, .out = 3});
+  check({.shape = {2, 0, 4}, .out = 3, .activation = Activation::relu, .dropout = 0.5});
+}
+
+TEST(Linear, EveryActivationWithAndWithoutBiasAndDropout) {
+  for (Activation which : kActivations)
+    for (bool bias : {false, true})
+      for (double p : {0.0, 0.5}) check({{5, 6}, 9, bias, which, p});
+}
+
+TEST(Linear, SavesOnlyWhatTheGradientsNeed) {
+  const Tensor x = normal({2, 3}, 1), weight = normal({4, 3}, 2).set_requires_grad();
+  const Tensor y = linear(x, weight);
+  weight.detach().fill_(0);  // the gradient of x is not wanted, so that of y needs no weight
+  y.backward(ones({2, 4}, x.options()));
+  EXPECT_LE(max_difference(weight.grad(), sum(x, {.axes = {0}, .keep = true}).expand({4, 3})), 1e-14);
+}
+
+TEST(Linear, ChangedInputsAreNoticed) {
+  const Tensor x = normal({2, 3}, 1).set_requires_grad(), weight = normal({4, 3}, 2).set_requires_grad();
+  expect_change_is_noticed(linear(x, weight), weight);
+  expect_change_is_noticed(linear(x, weight), x);
+}
+
+TEST(Linear, TheSameMatrixTwice) {
+  const Tensor w = normal({4, 4}, 1).set_requires_grad(), a = w.detach().clone().set_requires_grad(),
+               b = w.detach().clone().set_requires_grad(), seed = normal({4, 4}, 2);
+  linear(w, w).backward(seed);
+  linear(a, b).backward(seed);
+  EXPECT_LE(max_difference(w.grad(), a.grad() + b.grad()), 1e-13);
+}
+
+TEST(Linear, WritesIntoTheParameterArena) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    const Tensor weight = normal({3, 5}, 1).to(dtype).set_requires_grad(),
+                 bias = normal({3}, 2).to(dtype).set_requires_grad(), x = normal({7, 5}, 3).to(dtype);
+    const Parameters parameters({{"weight", {}, weight}, {"bias", {}, bias}});
+    const Tensor seed = normal({7, 3}, 4).to(dtype);
+    for (int step = 0; step < 3; ++step) linear(x, parameters[0].tensor, parameters[1].tensor).backward(seed);
+    parameters.settle_gradients();
+    const Tensor exact = matmul(seed.to(DType::f64).transpose(0, 1), x.to(DType::f64)) * 3.0;
+    const Tensor got = parameters.slot(parameters.gradients(), 0);
+    EXPECT_EQ(got.dtype(), dtype == DType::f64 ? DType::f64 : DType::f32);
+    EXPECT_LE(max_difference(got.to(DType::f64), exact), 32 * epsilon(got.dtype()) * max_abs(exact));
+    const Tensor exact_bias = sum(seed.to(DType::f64), {.axes = {0}}) * 3.0;
+    EXPECT_LE(max_difference(parameters.slot(parameters.gradients(), 1).to(DType::f64), exact_bias),
+              32 * epsilon(got.dtype()) * max_abs(exact_bias));
+  }
+}
+
+TEST(Linear, Errors) {
+  const Tensor x = zeros({2, 4}), weight = zeros({3, 4});
+  Generator generator(1);
+  expect_error<ShapeError>(
+      [&] {
+        linear(x, zeros({3, 5}));
+      },
+      "linear: weight is [3, 5], expected [out, 4] for an input of [2, 4]");
+  EXPECT_THROW(linear(x, zeros({4})), ShapeError);
+  EXPECT_THROW(linear(zeros({}), weight), ShapeError);
+  expect_error<ShapeError>([&] { linear(x, weight, zeros({4})); }, "linear: bias is [4], expected [3]");
+  EXPECT_THROW(linear(x, weight.to(DType::bf16)), DTypeError);
+  EXPECT_THROW(linear(x, weight, zeros({3}, {.dtype = DType::f64})), DTypeError);
+  EXPECT_THROW(linear(x.to(DType::i64), weight.to(DType::i64)), DTypeError);
+  expect_error<ConfigError>([&] { linear(x, weight, {}, {.dropout = NAN, .generator = &generator}); },
+                            "linear: the dropout rate is nan");
+  EXPECT_THROW(linear(x, weight, {}, {.dropout = 1, .generator = &generator}), ConfigError);
+  EXPECT_EQ(generator.offset(), 0u);
+}
+
+}  // namespace
+}  // namespace heed::test

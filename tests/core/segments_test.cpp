@@ -1,0 +1,146 @@
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <heed/core/segments.h>
+#include <heed/core/storage.h>
+
+#include "ops/fused_check.h"
+
+namespace heed::test {
+namespace {
+
+using Lengths = std::vector<int32_t>;
+
+void expect_rows(const Segments& s, const std::vector<int64_t>& query_first, const Lengths& query_length,
+                 const std::vector<int64_t>& key_first, const Lengths& key_length) {
+  ASSERT_EQ(s.count(), static_cast<int64_t>(query_first.size()));
+  for (int64_t i = 0; i < s.count(); ++i) {
+    const size_t at = static_cast<size_t>(i);
+    EXPECT_EQ(s.query_first(i), query_first[at]);
+    EXPECT_EQ(s.query_length(i), query_length[at]);
+    EXPECT_EQ(s.key_first(i), key_first[at]);
+    EXPECT_EQ(s.key_length(i), key_length[at]);
+  }
+}
+
+TEST(Segments, Packed) {
+  const Segments s = Segments::packed(Lengths{3, 0, 2});
+  expect_rows(s, {0, 3, 3}, {3, 0, 2}, {0, 3, 3}, {3, 0, 2});
+  EXPECT_EQ(s.total_query(), 5);
+  EXPECT_EQ(s.max_query(), 3);
+  EXPECT_EQ(s.query_rows_end(), 5);
+  const Segments cross = Segments::packed(Lengths{1, 2}, Lengths{4, 3});
+  expect_rows(cross, {0, 1}, {1, 2}, {0, 4}, {4, 3});
+  EXPECT_EQ(cross.total_key(), 7);
+  EXPECT_EQ(cross.max_key(), 4);
+  EXPECT_EQ(cross.key_rows_end(), 7);
+}
+
+TEST(Segments, Dense) {
+  expect_rows(Segments::dense(2, 3), {0, 3}, {3, 3}, {0, 3}, {3, 3});
+  expect_rows(Segments::dense(2, 3, 4), {0, 3}, {3, 3}, {0, 4}, {4, 4});
+  expect_rows(Segments::dense(2, 3, 4, Lengths{1, 4}), {0, 3}, {3, 3}, {0, 4}, {1, 4});
+  const Segments padded = Segments::dense(2, 5, Lengths{2, 0});
+  expect_rows(padded, {0, 5}, {2, 0}, {0, 5}, {2, 0});
+  EXPECT_EQ(padded.query_rows_end(), 2);
+  EXPECT_EQ(padded.max_key(), 2);
+}
+
+TEST(Segments, CrossTakesQueriesOfOneAndKeysOfTheOther) {
+  const Segments target = Segments::packed(Lengths{2, 1}), source = Segments::dense(2, 4, 4, Lengths{3, 1});
+  expect_rows(Segments::cross(target, source), {0, 2}, {2, 1}, {0, 4}, {3, 1});
+}
+
+TEST(Segments, NothingAtAll) {
+  const Segments s;
+  EXPECT_EQ(s.count(), 0);
+  EXPECT_EQ(s.total_query(), 0);
+  EXPECT_EQ(s.max_key(), 0);
+  EXPECT_EQ(s.view(kCpu).count, 0);
+  EXPECT_EQ(Segments::dense(0, 5).count(), 0);
+  EXPECT_EQ(Segments::dense(2, 0).total_query(), 0);
+}
+
+TEST(Segments, ViewsShowTheArraysOnEachDevice) {
+  const Segments s({5, 0}, {2, 3}, {0, 4}, {4, 1});
+  for (Device device : devices()) {
+    const SegmentsView view = s.view(device);
+    EXPECT_EQ(view.count, 2);
+    EXPECT_EQ(view.max_query, 3);
+    EXPECT_EQ(view.max_key, 4);
+    EXPECT_EQ(view.total_query, 5);
+    EXPECT_EQ(view.total_key, 5);
+    int64_t first[2] = {};
+    int32_t length[2] = {};
+    copy_bytes(first, kCpu, view.query_first, device, sizeof first);
+    EXPECT_EQ(first[0], 5);
+    copy_bytes(first, kCpu, view.key_first, device, sizeof first);
+    EXPECT_EQ(first[1], 4);
+    copy_bytes(length, kCpu, view.query_length, device, sizeof length);
+    EXPECT_EQ(length[1], 3);
+    copy_bytes(length, kCpu, view.key_length, device, sizeof length);
+    EXPECT_EQ(length[0], 4);
+    EXPECT_EQ(s.view(device).query_first, view.query_first);  // copied once
+  }
+}
+
+TEST(Segments, ManyThreadsMayAskForOneView) {
+  const Device device = devices().back();
+  const Segments s = Segments::packed(Lengths(100, 3));
+  std::vector<const int64_t*> seen(4);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < seen.size(); ++i)
+    threads.emplace_back([&, i] { seen[i] = Segments(s).view(device).key_first; });
+  for (std::thread& thread : threads) thread.join();
+  for (const int64_t* pointer : seen) EXPECT_EQ(pointer, seen[0]);
+}
+
+TEST(Segments, Errors) {
+  expect_error<ShapeError>(
+      [] {
+        Segments::packed(Lengths{2, -1});
+      },
+      "segments: sequence 1 has -1 query rows");
+  expect_error<ShapeError>([] { Segments::packed(Lengths{2}, Lengths{1, 1}); }, "they must agree");
+  expect_error<ShapeError>([] { Segments({0}, {2}, {-1}, {2}); },
+                           "segments: the key rows of sequence 0 start at -1");
+  expect_error<ShapeError>([] { Segments({std::numeric_limits<int64_t>::max() - 1}, {2}, {0}, {2}); },
+                           "end before 2^63");
+  expect_error<ShapeError>(
+      [] {
+        Segments({0, 1}, {2, 2}, {0, 2}, {2, 2});
+      },
+      "segments: the query rows of sequences 0 and 1 overlap in row 1");
+  expect_error<ShapeError>(
+      [] {
+        Segments({4, 0, 2}, {2, 2, 3}, {0, 0, 0}, {0, 0, 0});
+      },
+      "segments: the query rows of sequences 0 and 2 overlap in row 4");
+  expect_error<ShapeError>(
+      [] {
+        Segments({0, 1}, {1, 1}, {0, 0}, {2, 2});
+      },
+      "the key rows of sequences 0 and 1");
+  expect_error<ShapeError>(
+      [] {
+        Segments::dense(2, 3, 4, Lengths{1, 5});
+      },
+      "segments: length 5 of sequence 1 exceeds the 4 rows");
+  expect_error<ShapeError>([] { Segments::dense(2, 3, Lengths{1}); }, "segments: 1 lengths for 2 sequences");
+  expect_error<ShapeError>([] { Segments::dense(-1, 3); }, "-1 sequences");
+  expect_error<ShapeError>([] { Segments::dense(1, int64_t{1} << 31); }, "it must be in [0, 2147483647]");
+  expect_error<ShapeError>([] { Segments::cross(Segments::dense(2, 3), Segments::dense(3, 3)); },
+                           "queries of 2 sequences with keys of 3");
+  expect_error<IndexError>([] { Segments::dense(2, 3).query_first(2); }, "segments: sequence 2 of 2");
+}
+
+TEST(Segments, EmptySequencesOverlapNothing) {
+  EXPECT_EQ(Segments({0, 1, 1}, {3, 0, 0}, {0, 0, 0}, {0, 0, 2}).count(), 3);
+  EXPECT_EQ(Segments({4, 0}, {2, 4}, {2, 0}, {1, 2}).query_rows_end(), 6);  // any order
+}
+
+}  // namespace
+}  // namespace heed::test

@@ -1,0 +1,258 @@
+// The CUDA layer norm against loops in double precision, under every schedule of the emulator.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <heed/core/base/philox.h>
+#include <heed/kernels/layer_norm.h>
+#include <heed/kernels/runtime.h>
+#include <heed/kernels/simt/host/emulator.h>
+
+#include "device_buffer.h"
+
+namespace heed {
+namespace {
+
+using testing::bytes_of;
+using testing::DeviceBuffer;
+
+struct Case {
+  int64_t rows, cols;
+  bool weight = true, bias = true;               // given
+  bool gx = true, gweight = true, gbias = true;  // wanted
+  bool accumulate = false;
+  size_t misaligned = 0;  // elements by which x, y, gy and gx are off a 16-byte boundary
+};
+
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.rows << "x" << c.cols << (c.weight ? "" : " no weight") << (c.bias ? "" : " no bias")
+       << (c.gx ? "" : " no gx") << (c.gweight ? "" : " no gweight") << (c.gbias ? "" : " no gbias")
+       << (c.accumulate ? " accumulate" : "") << (c.misaligned ? " misaligned" : "");
+}
+
+template <class T>
+std::vector<T> random_values(int64_t count, uint32_t seed, float mean = 0.0f) {
+  std::vector<T> out(static_cast<size_t>(count));
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Philox4 bits = philox(static_cast<uint32_t>(i), 0, 0, 0, seed, 0);
+    float sum = mean - 2.0f;  // of four uniforms: near enough to normal
+    for (uint32_t word : bits.word) sum += static_cast<float>(word >> 8) * 0x1p-24f;
+    out[i] = T(sum);
+  }
+  return out;
+}
+
+// Everything in and out of both directions.
+template <class T>
+struct Data {
+  std::vector<T> x, weight, bias, gy, y, gx;
+  std::vector<float> mean, rstd, gweight, gbias;
+};
+
+template <class T>
+Data<T> make_inputs(const Case& c) {
+  const int64_t count = c.rows * c.cols;
+  Data<T> d;
+  d.x = random_values<T>(count, 1, 0.7f);
+  d.gy = random_values<T>(count, 2);
+  if (c.weight) d.weight = random_values<T>(c.cols, 3, 1.0f);
+  if (c.bias) d.bias = random_values<T>(c.cols, 4);
+  if (c.accumulate) {
+    d.gx = random_values<T>(count, 5);
+    d.gweight = random_values<float>(c.cols, 6);
+    d.gbias = random_values<float>(c.cols, 7);
+  }
+  return d;
+}
+
+constexpr double kEps = 1e-5;
+
+// What was asked for, computed in A from the inputs and rounded to nothing: the results of all elements in
+// order y, mean, rstd, gx, gweight, gbias.
+template <class A, class T>
+std::vector<std::vector<A>> reference(const Case& c, const Data<T>& in) {
+  const size_t rows = static_cast<size_t>(c.rows), cols = static_cast<size_t>(c.cols);
+  std::vector<A> y(rows * cols), mean(rows), rstd(rows), gx(rows * cols), gweight(cols), gbias(cols);
+  for (size_t r = 0; r < rows; ++r) {
+    A sum = 0, squares = 0, sum_g = 0, sum_gn = 0;
+    const auto x = [&](size_t i) { return static_cast<A>(static_cast<float>(in.x[r * cols + i])); };
+    const auto gy = [&](size_t i) { return static_cast<A>(static_cast<float>(in.gy[r * cols + i])); };
+    const auto weight = [&](size_t i) {
+      return c.weight ? static_cast<A>(static_cast<float>(in.weight[i])) : A(1);
+    };
+    for (size_t i = 0; i < cols; ++i) sum += x(i);
+    mean[r] = sum / static_cast<A>(cols);
+    for (size_t i = 0; i < cols; ++i) squares += (x(i) - mean[r]) * (x(i) - mean[r]);
+    rstd[r] = 1 / std::sqrt(squares / static_cast<A>(cols) + static_cast<A>(kEps));
+    for (size_t i = 0; i < cols; ++i) {
+      const A n = (x(i) - mean[r]) * rstd[r];
+      y[r * cols + i] = n * weight(i) + (c.bias ? static_cast<A>(static_cast<float>(in.bias[i])) : A(0));
+      sum_g += gy(i) * weight(i);
+      sum_gn += gy(i) * weight(i) * n;
+      gweight[i] += gy(i) * n;
+      gbias[i] += gy(i);
+    }
+    for (size_t i = 0; i < cols; ++i) {
+      const A n = (x(i) - mean[r]) * rstd[r];
+      gx[r * cols + i] =
+          (gy(i) * weight(i) - sum_g / static_cast<A>(cols) - n * (sum_gn / static_cast<A>(cols))) * rstd[r];
+    }
+  }
+  if (c.accumulate) {
+    for (size_t i = 0; i < rows * cols; ++i) gx[i] += static_cast<A>(static_cast<float>(in.gx[i]));
+    for (size_t i = 0; i < cols; ++i) gweight[i] += static_cast<A>(in.gweight[i]);
+    for (size_t i = 0; i < cols; ++i) gbias[i] += static_cast<A>(in.gbias[i]);
+  }
+  return {y, mean, rstd, gx, gweight, gbias};
+}
+
+// A buffer whose data start `offset` elements after a 16-byte boundary.
+template <class T>
+struct Shifted {
+  DeviceBuffer<T> buffer;
+  size_t offset;
+
+  Shifted(size_t count, size_t shift) : buffer(count + shift), offset(shift) {}
+  T* data() const { return buffer.size() == offset ? nullptr : buffer.data() + offset; }
+  void set(const std::vector<T>& values) {
+    if (values.empty()) return;
+    EXPECT_EQ(cudaMemcpy(data(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
+              cudaSuccess);
+  }
+  std::vector<T> get() const {
+    std::vector<T> all = buffer.get();
+    all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(offset));
+    return all;
+  }
+};
+
+template <class T>
+Data<T> run(const Case& c, const Data<T>& in) {
+  const size_t rows = static_cast<size_t>(c.rows), cols = static_cast<size_t>(c.cols), count = rows * cols;
+  Shifted<T> x(count, c.misaligned), gy(count, c.misaligned), y(count, c.misaligned),
+      gx(c.gx ? count : 0, c.misaligned);
+  DeviceBuffer<T> weight(in.weight), bias(in.bias);
+  DeviceBuffer<float> mean(rows), rstd(rows), gweight(c.gweight ? cols : 0), gbias(c.gbias ? cols : 0);
+  x.set(in.x);
+  gy.set(in.gy);
+  if (c.accumulate && c.gx) gx.set(in.gx);
+  if (c.accumulate && c.gweight) gweight.set(in.gweight);
+  if (c.accumulate && c.gbias) gbias.set(in.gbias);
+  cuda::layer_norm_forward(kernels::LayerNormForward<T>{x.data(), weight.data(), bias.data(), y.data(),
+                                                        mean.data(), rstd.data(), c.rows, c.cols, kEps});
+  cuda::layer_norm_backward(kernels::LayerNormBackward<T>{
+      gy.data(), x.data(), weight.data(), mean.data(), rstd.data(), gx.data(), gweight.data(), gbias.data(),
+      c.accumulate, c.accumulate, c.accumulate, c.rows, c.cols});
+  cuda::synchronize(0);
+  Data<T> out;
+  out.y = y.get();
+  out.gx = gx.get();
+  out.mean = mean.get();
+  out.rstd = rstd.get();
+  out.gweight = gweight.get();
+  out.gbias = gbias.get();
+  return out;
+}
+
+// Twice the error of the plain float loops, plus two units in the last place of the largest value.
+template <class Stored>
+void expect_near(const char* name, const std::vector<Stored>& got, const std::vector<double>& exact,
+                 const std::vector<float>& plain, double epsilon) {
+  ASSERT_EQ(got.size(), exact.size()) << name;
+  double error = 0, plain_error = 0, largest = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_FALSE(std::isnan(static_cast<float>(got[i]))) << name << "[" << i << "] was never written";
+    error = std::max(error, std::abs(static_cast<double>(static_cast<float>(got[i])) - exact[i]));
+    plain_error =
+        std::max(plain_error, std::abs(static_cast<double>(static_cast<float>(Stored(plain[i]))) - exact[i]));
+    largest = std::max(largest, std::abs(exact[i]));
+  }
+  EXPECT_LE(error, 2 * plain_error + 2 * epsilon * largest) << name;
+}
+
+template <class T>
+void check_case(const Case& c) {
+  const Data<T> in = make_inputs<T>(c);
+  const auto exact = reference<double>(c, in);
+  const auto plain = reference<float>(c, in);
+  const double f32 = std::numeric_limits<float>::epsilon();
+  const double t = sizeof(T) == 2 ? 0x1p-8 : f32;
+
+  std::vector<unsigned char> first;
+  emulator::each_schedule([&](const std::string& schedule) {
+    SCOPED_TRACE(schedule);
+    const Data<T> out = run<T>(c, in);
+    std::vector<unsigned char> bits = bytes_of(out.y);
+    for (const auto& more : {bytes_of(out.mean), bytes_of(out.rstd), bytes_of(out.gx), bytes_of(out.gweight),
+                             bytes_of(out.gbias)})
+      bits.insert(bits.end(), more.begin(), more.end());
+    if (!first.empty()) {
+      EXPECT_EQ(bits, first) << "the results depend on the schedule";
+      return;
+    }
+    first = bits;
+    expect_near("y", out.y, exact[0], plain[0], t);
+    expect_near("mean", out.mean, exact[1], plain[1], f32);
+    expect_near("rstd", out.rstd, exact[2], plain[2], f32);
+    if (c.gx) expect_near("gx", out.gx, exact[3], plain[3], t);
+    if (c.gweight) expect_near("gweight", out.gweight, exact[4], plain[4], f32);
+    if (c.gbias) expect_near("gbias", out.gbias, exact[5], plain[5], f32);
+  });
+}
+
+class LayerNorm : public ::testing::TestWithParam<Case> {};
+
+TEST_P(LayerNorm, Float) { check_case<float>(GetParam()); }
+TEST_P(LayerNorm, Bfloat16) { check_case<bfloat16>(GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(Shapes, LayerNorm,
+                         ::testing::Values(Case{1, 1}, Case{3, 1}, Case{5, 2}, Case{7, 8}, Case{4, 31},
+                                           Case{9, 32}, Case{6, 33}, Case{2, 100}, Case{17, 128},
+                                           Case{5, 264}, Case{3, 1023}, Case{5, 1024}, Case{3, 1025},
+                                           Case{2, 1032}, Case{3, 4099}, Case{2, 8192}, Case{1, 8193},
+                                           Case{9, 8200}, Case{1030, 4}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Options, LayerNorm,
+    ::testing::Values(Case{5, 40, false, false}, Case{5, 40, true, false}, Case{5, 1056, false, true},
+                      Case{5, 40, true, true, false, true, true}, Case{5, 40, true, true, true, false, false},
+                      Case{5, 40, true, true, true, true, false}, Case{5, 40, true, true, true, false, true},
+                      Case{5, 40, true, true, true, true, true, true},
+                      Case{6, 1056, true, true, true, true, true, true},
+                      Case{3, 8224, true, true, true, true, true, true},
+                      Case{3, 8224, true, true, false, true, true},
+                      Case{5, 40, true, true, true, true, true, false, 1},
+                      Case{3, 2048, true, true, true, true, true, true, 3}));
+
+TEST(LayerNormEmpty, NoRowsLaunchNothingAndGiveZeroSums) {
+  const uint64_t launches = emulator::stats().launches;
+  DeviceBuffer<float> gweight(7), gbias(std::vector<float>(7, 2.0f));
+  cuda::layer_norm_forward(
+      kernels::LayerNormForward<float>{nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, 0, 7, kEps});
+  cuda::layer_norm_backward(kernels::LayerNormBackward<float>{nullptr, nullptr, nullptr, nullptr, nullptr,
+                                                              nullptr, gweight.data(), gbias.data(), false,
+                                                              false, true, 0, 7});
+  EXPECT_EQ(emulator::stats().launches, launches);
+  EXPECT_EQ(gweight.get(), std::vector<float>(7, 0.0f));
+  EXPECT_EQ(gbias.get(), std::vector<float>(7, 2.0f));
+}
+
+TEST(LayerNormNumerics, ALargeMeanDoesNotCancel) {
+  const size_t cols = 512;
+  std::vector<float> values(cols);
+  for (size_t i = 0; i < cols; ++i) values[i] = 4096.0f + static_cast<float>(i % 2);
+  DeviceBuffer<float> x(values), y(cols), mean(1), rstd(1);
+  cuda::layer_norm_forward(kernels::LayerNormForward<float>{x.data(), nullptr, nullptr, y.data(), mean.data(),
+                                                            rstd.data(), 1, 512, 0.0});
+  EXPECT_EQ(mean.get()[0], 4096.5f);
+  EXPECT_EQ(rstd.get()[0], 2.0f);
+  EXPECT_EQ(y.get()[0], -1.0f);
+  EXPECT_EQ(y.get()[1], 1.0f);
+}
+
+}  // namespace
+}  // namespace heed

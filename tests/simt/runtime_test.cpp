@@ -1,0 +1,84 @@
+// kernels/runtime.h on the emulated device.
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <heed/core/base/check.h>
+#include <heed/kernels/runtime.h>
+#include <heed/kernels/simt/host/emulator.h>
+
+namespace heed::cuda {
+namespace {
+
+template <class E, class F>
+std::string message_of(F f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "nothing thrown";
+}
+
+TEST(CudaRuntime, TheDeviceSaysThatItIsEmulated) {
+  EXPECT_EQ(device_count(), 1);
+  EXPECT_EQ(device_name(0), "emulated CUDA device (sm_80)");
+}
+
+TEST(CudaRuntime, AMissingDeviceIsADeviceError) {
+  const std::string expected = "cuda:3: no such device; this machine has cuda:0 to cuda:0";
+  EXPECT_EQ(message_of<DeviceError>([] { allocator(3); }), expected);
+  EXPECT_EQ(message_of<DeviceError>([] { device_name(3); }), expected);
+  EXPECT_EQ(message_of<DeviceError>([] { set_device(3); }), expected);
+  EXPECT_EQ(message_of<DeviceError>([] { allocator(-1); }),
+            "cuda:-1: no such device; this machine has cuda:0 to cuda:0");
+}
+
+TEST(CudaRuntime, CopiesAndFillsRoundTrip) {
+  Allocator& memory = allocator(0);
+  const std::vector<float> values{1.0f, -2.0f, 3.5f};
+  const size_t bytes = values.size() * sizeof(float);
+  void* a = memory.allocate(bytes);
+  void* b = memory.allocate(bytes);
+  std::vector<float> out(3);
+  copy_to_host(0, out.data(), b, bytes);
+  EXPECT_TRUE(std::isnan(out[1])) << "fresh memory of the plain allocator is NaN";
+  copy_to_device(0, a, values.data(), bytes);
+  copy_on_device(0, b, a, bytes);
+  copy_to_host(0, out.data(), b, bytes);
+  EXPECT_EQ(out, values);
+  fill_bytes(0, b, 0, bytes);
+  copy_to_host(0, out.data(), b, bytes);
+  EXPECT_EQ(out, std::vector<float>(3, 0.0f));
+  synchronize(0);
+  memory.deallocate(a, bytes);
+  memory.deallocate(b, bytes);
+}
+
+TEST(CudaRuntime, AHostPointerInPlaceOfADevicePointerIsRefused) {
+  float host[4] = {};
+  EXPECT_EQ(message_of<DeviceError>([&] { copy_to_device(0, host, host, sizeof host); }),
+            "copy_to_device: cudaErrorInvalidValue: invalid argument");
+  EXPECT_EQ(message_of<DeviceError>([&] { fill_bytes(0, host, 0, sizeof host); }),
+            "fill_bytes: cudaErrorInvalidValue: invalid argument");
+}
+
+TEST(CudaRuntime, OutOfMemoryCanBeRepeatedAfterFreeing) {
+  const emulator::Config saved = emulator::config();
+  emulator::config().device_memory = 1 << 20;
+  Allocator& memory = allocator(0);
+  void* first = memory.allocate(700 << 10);
+  EXPECT_NE(message_of<OutOfMemory>([&] {
+              memory.allocate(700 << 10);
+            }).find("cuda:0: cannot allocate 716800 bytes"),
+            std::string::npos);
+  memory.deallocate(first, 700 << 10);
+  memory.release_cached();
+  memory.deallocate(memory.allocate(700 << 10), 700 << 10);
+  emulator::config() = saved;
+}
+
+}  // namespace
+}  // namespace heed::cuda

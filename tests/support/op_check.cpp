@@ -1,0 +1,315 @@
+#include "op_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+namespace heed::test {
+namespace {
+
+constexpr double kDifferenceStep = 1e-5;
+constexpr double kGradientRelative = 1e-5;  // of the largest gradient element
+constexpr int64_t kMostElements = 48;       // elements of one input that are differentiated one by one
+
+// splitmix64: test data must not depend on the generator under test.
+double uniform_at(uint64_t seed, uint64_t i) {
+  uint64_t z = seed * 0x9E3779B97F4A7C15ull + (i + 1) * 0xD1B54A32D192ED03ull;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+
+bool is_float(const Tensor& x) { return is_floating(x.dtype()); }
+
+// Inputs in another dtype, on another device, as leaves that require grad where `wanted` says so.
+Tensors prepare(const Tensors& inputs, DType dtype, Device device, const std::vector<bool>& wanted,
+                bool strided = false) {
+  Tensors result;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].defined()) {
+      result.push_back({});
+      continue;
+    }
+    Tensor x = is_float(inputs[i]) ? inputs[i].to(dtype) : inputs[i];
+    x = strided ? strided_copy(x) : x.clone();
+    x = x.to(device).detach();
+    if (wanted[i]) x.set_requires_grad();
+    result.push_back(x);
+  }
+  return result;
+}
+
+std::vector<bool> floating_inputs(const Tensors& inputs) {
+  std::vector<bool> result;
+  for (const Tensor& x : inputs) result.push_back(x.defined() && is_float(x));
+  return result;
+}
+
+Tensor weight_for(const Tensor& output, size_t index) {
+  return uniform(output.shape(), -1, 1, 1000 + index).to(output.dtype()).to(output.device());
+}
+
+// Backward of Σ weight * output, without using any other operation.
+void backward_all(const Tensors& outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i].requires_grad()) outputs[i].backward(weight_for(outputs[i], i), {.retain_graph = true});
+}
+
+double weighted_sum(const Tensors& outputs) {
+  double total = 0;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!is_float(outputs[i])) continue;
+    const std::vector<double> y = outputs[i].to(DType::f64).to_vector<double>();
+    const std::vector<double> w = weight_for(outputs[i], i).to(DType::f64).to_vector<double>();
+    for (size_t j = 0; j < y.size(); ++j) total += w[j] * y[j];
+  }
+  return total;
+}
+
+Tensors gradients(const Tensors& inputs) {
+  Tensors result;
+  for (const Tensor& x : inputs) result.push_back(x.defined() ? x.grad() : Tensor());
+  return result;
+}
+
+// Gradients of one run of `function`.
+Tensors run_gradients(const std::function<Tensors(const Tensors&)>& function, const Tensors& inputs) {
+  backward_all(function(inputs));
+  return gradients(inputs);
+}
+
+void expect_close(const Tensor& got, const Tensor& want, double tolerance, const std::string& what) {
+  ASSERT_TRUE(got.defined()) << what << " is missing";
+  EXPECT_EQ(got.shape(), want.shape()) << what;
+  const double difference = max_difference(got, want);
+  EXPECT_LE(difference, tolerance) << what << "\ngot  " << got << "\nwant " << want;
+}
+
+void check_central_differences(const OpCheck& check, const Tensors& analytic) {
+  NoGrad no_grad;
+  for (size_t i = 0; i < check.inputs.size(); ++i) {
+    if (!check.inputs[i].defined() || !is_float(check.inputs[i]) || check.inputs[i].numel() == 0) continue;
+    Tensors inputs = prepare(check.inputs, DType::f64, kCpu, std::vector<bool>(check.inputs.size(), false));
+    double* x = inputs[i].data<double>();
+    const std::vector<double> gradient = analytic[i].to_vector<double>();
+    const double scale = std::max(1.0, max_abs(analytic[i]));
+    const int64_t count = inputs[i].numel(), step = std::max<int64_t>(1, count / kMostElements);
+    for (int64_t j = 0; j < count; j += step) {
+      const double kept = x[j], h = kDifferenceStep * std::max(1.0, std::abs(kept));
+      // Fourth order: the step can be large enough that rounding does not matter.
+      const auto at = [&](double value) {
+        x[j] = value;
+        return weighted_sum(check.function(inputs));
+      };
+      const double near = at(kept + h) - at(kept - h), far = at(kept + 2 * h) - at(kept - 2 * h);
+      x[j] = kept;
+      const double numeric = (8 * near - far) / (12 * h);
+      EXPECT_NEAR(gradient[static_cast<size_t>(j)], numeric, kGradientRelative * scale)
+          << "gradient of input " << i << ", element " << j;
+    }
+  }
+}
+
+void check_subsets(const OpCheck& check, const Tensors& full) {
+  const std::vector<bool> floating = floating_inputs(check.inputs);
+  std::vector<size_t> candidates;
+  for (size_t i = 0; i < floating.size(); ++i)
+    if (floating[i]) candidates.push_back(i);
+  for (unsigned bits = 0; bits + 1 < (1u << candidates.size()); ++bits) {
+    std::vector<bool> wanted(check.inputs.size(), false);
+    for (size_t c = 0; c < candidates.size(); ++c) wanted[candidates[c]] = (bits >> c) & 1;
+    const Tensors inputs = prepare(check.inputs, DType::f64, kCpu, wanted);
+    const Tensors got = run_gradients(check.function, inputs);
+    for (size_t i : candidates) {
+      const std::string what = concat("gradient of input ", i, " where only subset ", bits, " requires one");
+      if (wanted[i])
+        expect_close(got[i], full[i], 1e-12 * std::max(1.0, max_abs(full[i])), what);
+      else
+        EXPECT_FALSE(got[i].defined()) << what;
+    }
+  }
+}
+
+void check_double(const OpCheck& check) {
+  SCOPED_TRACE("f64 on the cpu");
+  const std::vector<bool> wanted =
+      check.differentiable ? floating_inputs(check.inputs) : std::vector<bool>(check.inputs.size(), false);
+  const Tensors inputs = prepare(check.inputs, DType::f64, kCpu, wanted);
+  const Tensors outputs = check.function(inputs);
+  Tensors want;
+  {
+    NoGrad no_grad;
+    want = check.reference(
+        prepare(check.inputs, DType::f64, kCpu, std::vector<bool>(check.inputs.size(), false)));
+  }
+  ASSERT_EQ(outputs.size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ(outputs[i].dtype(), want[i].dtype()) << "output " << i;
+    const double scale = std::max({1.0, check.magnitude, max_abs(want[i])});
+    expect_close(outputs[i].detach(), want[i], is_float(want[i]) ? 1e-12 * scale : 0, concat("output ", i));
+  }
+  const Tensors strided_outputs = check.function(prepare(check.inputs, DType::f64, kCpu, wanted, true));
+  for (size_t i = 0; i < want.size(); ++i)
+    expect_close(strided_outputs[i].detach(), want[i],
+                 is_float(want[i]) ? 1e-12 * std::max(1.0, max_abs(want[i])) : 0,
+                 concat("output ", i, " from strided inputs"));
+  if (!check.differentiable) return;
+
+  backward_all(outputs);
+  const Tensors once = [&] {
+    Tensors copies;
+    for (const Tensor& g : gradients(inputs)) copies.push_back(g.defined() ? g.clone() : Tensor());
+    return copies;
+  }();
+  for (size_t i = 0; i < inputs.size(); ++i)
+    ASSERT_TRUE(!wanted[i] || once[i].defined()) << "no gradient reached input " << i;
+  check_central_differences(check, once);
+
+  backward_all(check.function(inputs));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (wanted[i])
+      expect_close(inputs[i].grad(), once[i] * 2.0, 1e-12 * std::max(1.0, 2 * max_abs(once[i])),
+                   concat("gradient of input ", i, " after a second backward"));
+  const Tensors strided = prepare(check.inputs, DType::f64, kCpu, wanted, true);
+  const Tensors from_strided = run_gradients(check.function, strided);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (wanted[i])
+      expect_close(from_strided[i], once[i], 1e-12 * std::max(1.0, max_abs(once[i])),
+                   concat("gradient of strided input ", i));
+  check_subsets(check, once);
+}
+
+double largest_error(const Tensors& got, const Tensors& want, size_t i) {
+  return got.empty() ? 0 : max_difference(got[i], want[i]);
+}
+
+// Forward and gradients in a narrower dtype, on any device, against f64 on the same (rounded) values.
+void check_dtype(const OpCheck& check, DType dtype, Device device) {
+  SCOPED_TRACE(concat(dtype, " on ", device));
+  const std::vector<bool> wanted =
+      check.differentiable ? floating_inputs(check.inputs) : std::vector<bool>(check.inputs.size(), false);
+  Tensors rounded;
+  for (const Tensor& x : check.inputs)
+    rounded.push_back(x.defined() && is_float(x) ? x.to(dtype).to(DType::f64) : x);
+  const Tensors exact_inputs = prepare(rounded, DType::f64, kCpu, wanted);
+  const Tensors exact = check.function(exact_inputs);
+  const Tensors inputs = prepare(rounded, dtype, device, wanted);
+  const Tensors outputs = check.function(inputs);
+  Tensors plain, plain_inputs;
+  if (check.plain) {
+    plain_inputs = prepare(rounded, dtype, kCpu, wanted);
+    plain = check.plain(plain_inputs);
+  }
+  ASSERT_EQ(outputs.size(), exact.size());
+  const double unit = epsilon(dtype);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor want = exact[i].detach();
+    EXPECT_EQ(outputs[i].device(), device);
+    if (!is_float(want)) {
+      expect_close(outputs[i].to(kCpu), want, 0, concat("output ", i));
+      continue;
+    }
+    const double largest = std::max(check.magnitude, max_abs(want));
+    expect_close(outputs[i].detach().to(kCpu).to(DType::f64), want,
+                 2 * largest_error(plain, exact, i) + check.ulps * unit * largest, concat("output ", i));
+  }
+  if (!check.differentiable) return;
+  backward_all(exact);
+  backward_all(outputs);
+  if (check.plain) backward_all(plain);
+  const Tensors want = gradients(exact_inputs), got = gradients(inputs), naive = gradients(plain_inputs);
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (!wanted[i]) continue;
+    ASSERT_TRUE(got[i].defined()) << "no gradient reached input " << i;
+    const double largest = std::max(check.magnitude, max_abs(want[i]));
+    expect_close(got[i].to(kCpu).to(DType::f64), want[i],
+                 3 * largest_error(naive, want, i) + check.gradient_ulps * unit * largest,
+                 concat("gradient of input ", i));
+  }
+}
+
+}  // namespace
+
+void check_op(const OpCheck& check) {
+  SCOPED_TRACE(check.name);
+  for (Device device : devices())
+    for (DType dtype : check.dtypes) {
+      if (dtype == DType::f64 && device.is_cpu())
+        check_double(check);
+      else if (dtype != DType::f64 && (device.is_cpu() || check.cuda))
+        check_dtype(check, dtype, device);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+}
+
+Tensor uniform(const Shape& shape, double low, double high, uint64_t seed) {
+  const Tensor x = empty(shape, {.dtype = DType::f64});
+  double* values = x.data<double>();
+  for (int64_t i = 0; i < x.numel(); ++i)
+    values[i] = low + (high - low) * uniform_at(seed, static_cast<uint64_t>(i));
+  return x;
+}
+
+Tensor normal(const Shape& shape, uint64_t seed) {
+  const Tensor x = empty(shape, {.dtype = DType::f64});
+  double* values = x.data<double>();
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const auto k = static_cast<uint64_t>(i);
+    const double radius = std::sqrt(-2 * std::log(1 - uniform_at(seed, 2 * k)));
+    values[i] = radius * std::cos(6.283185307179586 * uniform_at(seed, 2 * k + 1));
+  }
+  return x;
+}
+
+double max_difference(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape()) return std::numeric_limits<double>::infinity();
+  const std::vector<double> x = a.detach().to(kCpu).to(DType::f64).to_vector<double>();
+  const std::vector<double> y = b.detach().to(kCpu).to(DType::f64).to_vector<double>();
+  double largest = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if ((std::isnan(x[i]) && std::isnan(y[i])) || x[i] == y[i]) continue;
+    const double difference = std::abs(x[i] - y[i]);
+    if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
+    largest = std::max(largest, difference);
+  }
+  return largest;
+}
+
+double max_abs(const Tensor& x) {
+  double largest = 0;
+  for (double value : x.detach().to(kCpu).to(DType::f64).to_vector<double>())
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+double epsilon(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return 0x1p-52;
+    case DType::bf16:
+      return 0x1p-7;
+    default:
+      return 0x1p-23;
+  }
+}
+
+Tensor strided_copy(const Tensor& x) {
+  if (x.rank() == 0) return x.clone();
+  Shape wide = x.shape();
+  wide[wide.rank() - 1] = 2 * wide[wide.rank() - 1] + 3;  // every second element, from the third on
+  const Tensor buffer =
+      is_floating(x.dtype()) ? full(wide, std::nan(""), x.options()) : zeros(wide, x.options());
+  const Tensor view = buffer.slice(-1, 3, wide[wide.rank() - 1], 2);
+  view.copy_(x.detach());
+  return view;
+}
+
+std::vector<Device> devices() {
+  std::vector<Device> result = {kCpu};
+  if (cuda_device_count() > 0) result.push_back(cuda_device());
+  return result;
+}
+
+}  // namespace heed::test
