@@ -5,6 +5,7 @@
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/device.h>
+#include <heed/core/profile.h>
 
 #ifndef HEED_CUDA_AVAILABLE
 #define HEED_CUDA_AVAILABLE \
@@ -27,6 +28,7 @@ inline constexpr bool kIsF64<Struct<double, Rest...>> = true;
 
 template <class OnCpu, class OnCuda, class Args>
 void dispatch(Device device, const char* kernel, OnCpu on_cpu, OnCuda on_cuda, const Args& args) {
+  const ProfileScope scope(kernel);
   if (device.is_cpu()) return on_cpu(args);
   if constexpr (!kCudaBuilt)
     fail_without_cuda(kernel);

@@ -1,0 +1,111 @@
+#include <heed/core/profile.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include <heed/core/base/check.h>
+#include <heed/core/io/atomic_file.h>
+
+namespace heed {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMostEvents = 4'000'000;  // about 100 MB; later ones are counted, not kept
+
+struct Event {
+  const char* name;
+  int thread;
+  double begin, duration;  // microseconds
+};
+
+struct Profile {
+  std::mutex mutex;
+  std::string file;
+  std::vector<Event> events;
+  size_t lost = 0;
+  Clock::time_point start;
+};
+
+std::atomic<bool> recording{false};
+
+Profile& profile() {
+  static Profile* const instance = new Profile;  // scopes may end while statics are destroyed
+  return *instance;
+}
+
+int thread_number() {
+  static std::atomic<int> next{0};
+  thread_local const int number = next++;
+  return number;
+}
+
+double microseconds(Clock::duration d) { return std::chrono::duration<double, std::micro>(d).count(); }
+
+std::string to_json(const Profile& p) {
+  std::string text = "{\"traceEvents\":[";
+  char line[256];
+  for (const Event& event : p.events) {
+    std::snprintf(line, sizeof line, "%s\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f}",
+                  text.back() == '[' ? "" : ",", event.name, event.thread, event.begin, event.duration);
+    text += line;
+  }
+  return text + concat("\n],\"otherData\":{\"lost\":", p.lost, "}}\n");
+}
+
+// Starts the profile that the environment asks for, and writes it when the program ends.
+struct FromEnvironment {
+  FromEnvironment() {
+    const char* file = std::getenv("HEED_PROFILE");
+    if (file && *file) start_profile(file);
+  }
+  ~FromEnvironment() {
+    try {
+      stop_profile();
+    } catch (const Error& error) {
+      std::fprintf(stderr, "heed: %s\n", error.what());
+    }
+  }
+} from_environment;
+
+}  // namespace
+
+bool profiling() { return recording.load(std::memory_order_relaxed); }
+
+void start_profile(const std::string& file) {
+  Profile& p = profile();
+  const std::lock_guard lock(p.mutex);
+  p.file = file;
+  p.events.clear();
+  p.lost = 0;
+  p.start = Clock::now();
+  recording = true;
+}
+
+void stop_profile() {
+  if (!recording.exchange(false)) return;
+  Profile& p = profile();
+  const std::lock_guard lock(p.mutex);
+  write_whole_file(p.file, to_json(p));
+}
+
+void ProfileScope::finish() noexcept {
+  const Clock::time_point end = Clock::now();
+  Profile& p = profile();
+  const std::lock_guard lock(p.mutex);
+  if (p.events.size() >= kMostEvents) {
+    ++p.lost;
+    return;
+  }
+  try {
+    p.events.push_back({name_, thread_number(), microseconds(begin_ - p.start), microseconds(end - begin_)});
+  } catch (...) {
+    ++p.lost;
+  }
+}
+
+}  // namespace heed
