@@ -44,10 +44,14 @@ void check_side(const Rows& first, const Lengths& length, const char* side) {
   }
 }
 
-int64_t check_length(int64_t length, const char* what) {
-  HEED_CHECK(length >= 0 && length <= kLongest, ShapeError, "segments: ", what, " is ", length,
-             "; it must be in [0, ", kLongest, "]");
-  return length;
+void check_dense(int64_t count, int64_t queries, int64_t keys) {
+  HEED_CHECK(count >= 0, ShapeError, "segments: ", count, " sequences; there cannot be fewer than 0");
+  for (int64_t length : {queries, keys}) {
+    HEED_CHECK(length >= 0 && length <= kLongest, ShapeError, "segments: a length of ", length,
+               "; it must be in [0, ", kLongest, "]");
+    HEED_CHECK(length == 0 || count <= std::numeric_limits<int64_t>::max() / length, ShapeError,
+               "segments: ", count, " sequences of ", length, " rows are more than 2^63 rows");
+  }
 }
 
 Rows packed_rows(std::span<const int32_t> lengths) {
@@ -62,9 +66,6 @@ Rows packed_rows(std::span<const int32_t> lengths) {
 }
 
 Rows dense_rows(int64_t count, int64_t length) {
-  HEED_CHECK(count >= 0, ShapeError, "segments: ", count, " sequences; there cannot be fewer than 0");
-  HEED_CHECK(length == 0 || count <= std::numeric_limits<int64_t>::max() / length, ShapeError,
-             "segments: ", count, " sequences of ", length, " rows are more than 2^63 rows");
   Rows first(static_cast<size_t>(count));
   for (size_t i = 0; i < first.size(); ++i) first[i] = static_cast<int64_t>(i) * length;
   return first;
@@ -191,21 +192,19 @@ Segments Segments::packed(std::span<const int32_t> query_lengths, std::span<cons
 Segments Segments::dense(int64_t count, int64_t length) { return dense(count, length, length); }
 
 Segments Segments::dense(int64_t count, int64_t queries, int64_t keys) {
-  check_length(queries, "queries");
-  check_length(keys, "keys");
+  check_dense(count, queries, keys);
   return State::make(dense_rows(count, queries), uniform_lengths(count, queries), dense_rows(count, keys),
                      uniform_lengths(count, keys));
 }
 
 Segments Segments::dense(int64_t count, int64_t queries, int64_t keys, std::span<const int32_t> key_lengths) {
-  check_length(queries, "queries");
-  check_length(keys, "keys");
+  check_dense(count, queries, keys);
   return State::make(dense_rows(count, queries), uniform_lengths(count, queries), dense_rows(count, keys),
                      bounded(key_lengths, count, keys));
 }
 
 Segments Segments::dense(int64_t count, int64_t length, std::span<const int32_t> lengths) {
-  check_length(length, "length");
+  check_dense(count, length, length);
   return State::make(dense_rows(count, length), bounded(lengths, count, length), dense_rows(count, length),
                      bounded(lengths, count, length));
 }

@@ -33,10 +33,9 @@ int64_t checked_key_heads(const AttentionOptions& options, const char* name) {
   return key_heads;
 }
 
-// The width of one head where `heads` of them share the columns of x.
-int64_t head_width(const Tensor& x, int64_t heads, const char* what, const char* name) {
-  const int64_t cols = rows_and_cols(x, name).second;
-  HEED_CHECK(cols > 0 && cols % heads == 0, ConfigError, name, ": ", what, " has ", cols,
+int64_t head_width(const Tensor& q, int64_t heads, const char* name) {
+  const int64_t cols = rows_and_cols(q, name).second;
+  HEED_CHECK(cols > 0 && cols % heads == 0, ConfigError, name, ": q has ", cols,
              " columns, which do not divide into ", heads, " heads");
   return cols / heads;
 }
@@ -265,7 +264,7 @@ Tensor attend(Operands operands, const Segments& segments, const AttentionOption
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Segments& segments,
                  const AttentionOptions& options) {
   const char* name = "attention";
-  const int64_t key_heads = checked_key_heads(options, name), width = head_width(q, options.heads, "q", name);
+  const int64_t key_heads = checked_key_heads(options, name), width = head_width(q, options.heads, name);
   check_same_kind(q, k, name);
   check_same_kind(q, v, name);
   HEED_CHECK(rows_and_cols(k, name).second == key_heads * width, ShapeError, name, ": k is ", k.shape(),
@@ -285,7 +284,9 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Segmen
 Tensor attention_qkv(const Tensor& qkv, const Segments& segments, const AttentionOptions& options) {
   const char* name = "attention_qkv";
   const int64_t heads = options.heads, key_heads = checked_key_heads(options, name),
-                width = head_width(qkv, heads + 2 * key_heads, "qkv", name);
+                cols = rows_and_cols(qkv, name).second, width = cols / (heads + 2 * key_heads);
+  HEED_CHECK(cols > 0 && cols == (heads + 2 * key_heads) * width, ConfigError, name, ": qkv has ", cols,
+             " columns, which do not divide into ", heads, " heads of q and ", key_heads, " each of k and v");
   return attend({.matrix = {qkv, {}, {}},
                  .source = {0, 0, 0},
                  .column = {0, heads * width, (heads + key_heads) * width},
@@ -298,7 +299,7 @@ Tensor attention_qkv(const Tensor& qkv, const Segments& segments, const Attentio
 Tensor attention_kv(const Tensor& q, const Tensor& kv, const Segments& segments,
                     const AttentionOptions& options) {
   const char* name = "attention_kv";
-  const int64_t key_heads = checked_key_heads(options, name), width = head_width(q, options.heads, "q", name);
+  const int64_t key_heads = checked_key_heads(options, name), width = head_width(q, options.heads, name);
   check_same_kind(q, kv, name);
   HEED_CHECK(rows_and_cols(kv, name).second == 2 * key_heads * width, ShapeError, name, ": kv is ",
              kv.shape(), ", expected k and v of ", key_heads, " heads of ", width, " columns as q has, ",

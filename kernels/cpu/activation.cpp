@@ -25,51 +25,38 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// How step() below loads and stores: whole vectors, or the first n lanes.
-template <class T>
-struct Whole {
-  HWY_INLINE Vec<Tag<T>> get(const T* p) const { return load(Tag<T>(), p); }
-  HWY_INLINE void put(Vec<Tag<T>> v, T* p) const { store(v, Tag<T>(), p); }
-};
-template <class T>
-struct Partial {
-  int64_t n;
-  HWY_INLINE Vec<Tag<T>> get(const T* p) const { return load_n(Tag<T>(), p, n); }
-  HWY_INLINE void put(Vec<Tag<T>> v, T* p) const { store_n(v, Tag<T>(), p, n); }
-};
-
-// step: the elements from i on that fill one vector.
+// step: the elements from i on that fill one vector, or what is left of it.
 
 template <Activation A, class T, class Io>
 HWY_INLINE void step(const kernels::ActivationForward<T>& args, int64_t i, Io io) {
-  io.put(activate<A>(Tag<T>(), io.get(args.x + i)), args.y + i);
+  io.store(activate<A>(Tag<T>(), io.load(args.x + i)), args.y + i);
 }
 
 template <Activation A, class T, class Io>
 HWY_INLINE void step(const kernels::ActivationBackward<T>& args, int64_t i, Io io) {
-  auto gx = activate_backward<A>(Tag<T>(), io.get(args.x + i), io.get(args.gy + i));
-  if (args.accumulate) gx = hn::Add(io.get(args.gx + i), gx);
-  io.put(gx, args.gx + i);
+  auto gx = activate_backward<A>(Tag<T>(), io.load(args.x + i), io.load(args.gy + i));
+  if (args.accumulate) gx = hn::Add(io.load(args.gx + i), gx);
+  io.store(gx, args.gx + i);
 }
 
 template <Activation A, class T, class Io>
 HWY_INLINE void step(const kernels::GatedForward<T>& args, int64_t i, Io io) {
-  io.put(hn::Mul(activate<A>(Tag<T>(), io.get(args.gate + i)), io.get(args.up + i)), args.y + i);
+  io.store(hn::Mul(activate<A>(Tag<T>(), io.load(args.gate + i)), io.load(args.up + i)), args.y + i);
 }
 
 template <Activation A, class T, class Io>
 HWY_INLINE void step(const kernels::GatedBackward<T>& args, int64_t i, Io io) {
   const Tag<T> d;
-  const auto gate = io.get(args.gate + i), gy = io.get(args.gy + i);
+  const auto gate = io.load(args.gate + i), gy = io.load(args.gy + i);
   if (args.ggate != nullptr) {
-    auto g = activate_backward<A>(d, gate, hn::Mul(gy, io.get(args.up + i)));
-    if (args.accumulate_gate) g = hn::Add(io.get(args.ggate + i), g);
-    io.put(g, args.ggate + i);
+    auto g = activate_backward<A>(d, gate, hn::Mul(gy, io.load(args.up + i)));
+    if (args.accumulate_gate) g = hn::Add(io.load(args.ggate + i), g);
+    io.store(g, args.ggate + i);
   }
   if (args.gup != nullptr) {
     auto g = hn::Mul(activate<A>(d, gate), gy);
-    if (args.accumulate_up) g = hn::Add(io.get(args.gup + i), g);
-    io.put(g, args.gup + i);
+    if (args.accumulate_up) g = hn::Add(io.load(args.gup + i), g);
+    io.store(g, args.gup + i);
   }
 }
 

@@ -68,11 +68,11 @@ struct Scaled {
 
 /// From here on outwards S(-|x|) |x| is below the least subnormal number.
 template <Activation A>
-constexpr float kTailEnd = A == Activation::gelu        ? 14.5f
+constexpr float kTailEnd = A == Activation::gelu        ? 14.6f
                            : A == Activation::gelu_tanh ? 11.0f
                                                         : 110.0f;
 
-/// v e^(-a²/2) for 0 <= a <= 14.5. Rounding the square would cost 60 ulp at the far end, so it is taken in
+/// v e^(-a²/2) for 0 <= a <= 14.6. Rounding the square would cost 60 ulp at the far end, so it is taken in
 /// two parts, of which the larger is exact.
 template <class D>
 HWY_INLINE Scaled<D> times_exp_half_square(D d, Vec<D> v, Vec<D> a) {

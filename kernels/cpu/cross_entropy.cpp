@@ -3,8 +3,8 @@
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/scratch.h>
 #include <heed/kernels/cpu/typed_export.h>
+#include <heed/kernels/cpu/workspace.h>
 #include <heed/kernels/cross_entropy.h>
 
 #undef HWY_TARGET_INCLUDE
@@ -100,7 +100,7 @@ void scale_gradient(const kernels::CrossEntropyBackward<T>& args, int64_t begin,
     store_up_to(value, d, args.gx + i, end - i);
   }
 }
-HEED_TYPED(scale_gradient, CrossEntropyBackward)
+HEED_TYPED(scale_gradient, kernels::CrossEntropyBackward)
 
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -135,10 +135,11 @@ void cross_entropy_forward(const kernels::CrossEntropyForward<T>& args) {
   const double weight = args.mean && counted > 0 ? 1 / static_cast<double>(counted) : 1;
   const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, args.classes));
   const int64_t tasks = (args.rows + grain - 1) / grain;
-  const Scratch<double> losses(tasks);
+  Workspace<double> memory(tasks);
+  double* const losses = memory.data();
   const auto rows = HEED_SIMD_OF(T, cross_entropy_rows);
   parallel_for(args.rows, grain,
-               [&](int64_t begin, int64_t end) { rows(args, begin, end, weight, &losses[begin / grain]); });
+               [&](int64_t begin, int64_t end) { rows(args, begin, end, weight, losses + begin / grain); });
   double sum = 0;
   for (int64_t i = 0; i < tasks; ++i) sum += losses[i];
   *args.loss = static_cast<accumulator_t<T>>(sum * weight);

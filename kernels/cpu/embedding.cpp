@@ -2,8 +2,8 @@
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/scratch.h>
 #include <heed/kernels/cpu/typed_export.h>
+#include <heed/kernels/cpu/workspace.h>
 #include <heed/kernels/embedding.h>
 
 #undef HWY_TARGET_INCLUDE
@@ -69,7 +69,7 @@ void embed_rows(const kernels::EmbeddingForward<T>& args, int64_t begin, int64_t
     }
   }
 }
-HEED_TYPED(embed_rows, EmbeddingForward)
+HEED_TYPED(embed_rows, kernels::EmbeddingForward)
 
 /// Columns `column` … `column` + count - 1 of table row `entry`.
 template <class T>
@@ -144,9 +144,10 @@ template <class T>
 void table_gradient(const kernels::EmbeddingBackward<T>& args, const int64_t* ids, int64_t skip,
                     int64_t table_rows, accumulator_t<T>* gradient, accumulator_t<T> scale, bool accumulate) {
   // A stable counting sort: each table row's gradients in the order of the rows.
-  const Scratch<int64_t> first(table_rows + 1), order(args.rows);
+  Workspace<int64_t> first_memory(table_rows + 1), order_memory(args.rows);
+  int64_t *const first = first_memory.data(), *const order = order_memory.data();
   const auto counts = [&](int64_t row) { return args.ids[row] != kNoToken && ids[row] != skip; };
-  first.zero();
+  std::fill_n(first, table_rows + 1, 0);
   for (int64_t row = 0; row < args.rows; ++row) {
     if (counts(row)) ++first[ids[row]];
   }
@@ -156,7 +157,7 @@ void table_gradient(const kernels::EmbeddingBackward<T>& args, const int64_t* id
     if (counts(row)) order[--first[ids[row]]] = row;
   }
 
-  const TableGradient<accumulator_t<T>> table{gradient, first.data(), order.data(), scale, accumulate};
+  const TableGradient<accumulator_t<T>> table{gradient, first, order, scale, accumulate};
   const auto sum = HEED_SIMD_OF(T, sum_table_row);
   const int64_t blocks = (args.cols + kColumnBlock - 1) / kColumnBlock;
   const int64_t grain = std::clamp<int64_t>(table_rows * blocks / 64, 1, 64);

@@ -7,6 +7,7 @@
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/gemm_block.h>
 #include <heed/kernels/cpu/gemm_micro-inl.h>
+#include <heed/kernels/cpu/gemm_onednn.h>
 #include <heed/kernels/cpu/gemm_pack-inl.h>
 #include <heed/kernels/cpu/workspace.h>
 
@@ -30,11 +31,15 @@ struct GemmTile {
 
 /// Sizes in elements that the instruction set decides.
 struct GemmGeometry {
-  int64_t panel;   // columns of a packed panel of B; the last one has half as many where they suffice
-  int64_t most_k;  // the longest piece of K that is summed at a time
+  int64_t rows;         // of a full panel of A
+  int64_t packed_rows;  // what it takes when packed
+  int64_t panel;        // columns of a packed panel of B; the last one has half as many where they suffice
+  int64_t most_k;       // the longest piece of K that is summed at a time
 
   int64_t panel_width(int64_t cols) const { return cols > panel / 2 ? panel : panel / 2; }
-  int64_t a_buffer(int64_t rows, int64_t k) const { return rows * (k < most_k ? k : most_k) + panel; }
+  int64_t a_buffer(int64_t tile_rows, int64_t k) const {
+    return (tile_rows + rows - 1) / rows * packed_rows * (k < most_k ? k : most_k) + panel;
+  }
 };
 
 }  // namespace heed::cpu
@@ -51,47 +56,47 @@ constexpr int64_t kFarRows = 4096;
 template <class T>
 HWY_INLINE GemmGeometry geometry() {
   const int64_t panel = kMicroVectors * static_cast<int64_t>(hn::Lanes(Tag<T>()));
-  return {panel, kPanelBytes / (panel * int64_t{sizeof(accumulator_t<T>)})};
+  return {kMicroRows, kPackedRows<accumulator_t<T>>, panel,
+          kPanelBytes / (panel * int64_t{sizeof(accumulator_t<T>)})};
 }
 
-/// c (+)= alpha a b for one block of K: rows in even parts of at most kMicroRows, panel after panel of B.
+/// c (+)= alpha a b for one piece of K.
 template <class T>
-HWY_INLINE void gemm_k_block(const GemmTile<T>& tile, int64_t k_begin, int64_t k, bool accumulate) {
+HWY_INLINE void gemm_piece(const GemmTile<T>& tile, const RowPanels& panels, int64_t k_begin, int64_t k,
+                           bool accumulate) {
   using A = accumulator_t<T>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>())), width = kMicroVectors * lanes;
-  const int64_t blocks = (tile.rows + kMicroRows - 1) / kMicroRows;
   const MatrixView<T> a = tile.a.at(0, k_begin);
   const bool packed = a.column_stride != 1;
-  const bool in_place = std::is_same_v<T, A> && !packed && a.row_stride * int64_t{sizeof(T)} < kFarRows;
+  const A* rows = tile.a_buffer;
+  int64_t stride = k;
   if (packed) {
-    for (int64_t i = 0; i < blocks; ++i) {
-      const int64_t begin = i * tile.rows / blocks, end = (i + 1) * tile.rows / blocks;
-      pack_a(a.at(begin, 0), end - begin, tile.a_rows - begin, k, tile.a_buffer + begin * k);
-    }
-  } else if (!in_place) {
+    pack_a(a, panels, tile.a_rows, k, tile.a_buffer);
+  } else if (!std::is_same_v<T, A> || a.row_stride * int64_t{sizeof(T)} >= kFarRows) {
     copy_rows(a, tile.rows, k, tile.a_buffer);
+  } else if constexpr (std::is_same_v<T, A>) {
+    rows = a.data;
+    stride = a.row_stride;
   }
-  const A* first = tile.a_buffer;
-  if constexpr (std::is_same_v<T, A>) first = in_place ? a.data : first;
-  const int64_t stride = in_place ? a.row_stride : k;
   for (int64_t j = 0; j < tile.cols; j += width) {
-    const int64_t cols = std::min(width, tile.cols - j), vectors = cols > lanes ? 2 : 1;
+    const int64_t cols = HWY_MIN(width, tile.cols - j), vectors = cols > lanes ? 2 : 1;
     const A* b = tile.b + j * tile.k + k_begin * vectors * lanes;
-    for (int64_t i = 0; i < blocks; ++i) {
-      const int64_t begin = i * tile.rows / blocks, end = (i + 1) * tile.rows / blocks;
+    for (int64_t i = 0; i < panels.count; ++i) {
+      const A* panel = rows + (packed ? i * k * kPackedRows<A> : panels.begin[i] * stride);
+      A* c = tile.c + panels.begin[i] * tile.ldc + j;
       choose_micro<A>(packed, vectors,
-                      end - begin)({first + begin * stride, stride, b, tile.c + begin * tile.ldc + j,
-                                    tile.ldc, k, cols, tile.alpha, accumulate});
+                      panels.rows(i))({panel, stride, b, c, tile.ldc, k, cols, tile.alpha, accumulate});
     }
   }
 }
 
 template <class T>
 HWY_INLINE void gemm_tile(const GemmTile<T>& tile) {
-  const int64_t most = geometry<T>().most_k, blocks = (tile.k + most - 1) / most;
-  for (int64_t i = 0; i < blocks; ++i) {
-    const int64_t begin = i * tile.k / blocks, end = (i + 1) * tile.k / blocks;
-    gemm_k_block(tile, begin, end - begin, tile.accumulate || i > 0);
+  const RowPanels panels(tile.rows);
+  const int64_t most = geometry<T>().most_k, pieces = (tile.k + most - 1) / most;
+  for (int64_t i = 0; i < pieces; ++i) {
+    const int64_t begin = i * tile.k / pieces, end = (i + 1) * tile.k / pieces;
+    gemm_piece(tile, panels, begin, end - begin, tile.accumulate || i > 0);
   }
 }
 
@@ -125,9 +130,8 @@ HEED_EXPORT(double, f64)
 HEED_EXPORT(bfloat16, bf16)
 #undef HEED_EXPORT
 
-constexpr int64_t kTileRows = 96;
-constexpr int64_t kTileCols = 128;
-constexpr int64_t kFewTiles = 8;              // below this, smaller tiles: every core should get some
+constexpr int64_t kMaxTileCols = 256, kMinTileRows = 24;
+constexpr int64_t kFewTiles = 12;
 constexpr int64_t kPackedElements = 1 << 22;  // of B at once
 constexpr int64_t kPackElements = 1 << 14;    // of B a task
 
@@ -147,6 +151,21 @@ struct Cut {
   }
 };
 
+/// The tiles of C. Large ones use the caches best; smaller ones keep more cores busy. oneDNN packs B for each
+/// tile, so its tiles are larger.
+struct Tiling {
+  Cut rows, cols;
+
+  Tiling(int64_t m, int64_t n, const GemmGeometry& geometry, bool onednn)
+      : rows(m, geometry.rows, kMaxTileRows << onednn), cols(n, geometry.panel, kMaxTileCols << onednn) {
+    if (rows.parts * cols.parts < kFewTiles) cols = Cut(n, geometry.panel, (kMaxTileCols / 2) << onednn);
+    for (int64_t most = kMaxTileRows / 2; rows.parts * cols.parts < kFewTiles && most >= kMinTileRows;
+         most /= 2) {
+      rows = Cut(m, geometry.rows, most << onednn);
+    }
+  }
+};
+
 /// A product and the part of its columns that is packed at a time.
 template <class T>
 struct Product {
@@ -154,6 +173,7 @@ struct Product {
   MatrixView<T> a, b;
   const GemmOutput<T>& output;
   GemmGeometry geometry;
+  bool onednn;
 
   void pack(int64_t first, int64_t count, accumulator_t<T>* packed) const {
     const auto pack_panel = pack_b_of(T());
@@ -167,9 +187,8 @@ struct Product {
   }
 
   void multiply(int64_t first, int64_t count, const accumulator_t<T>* packed) const {
-    const Cut cols(count, geometry.panel, kTileCols);
-    Cut rows(m, 1, kTileRows);
-    if (rows.parts * cols.parts < kFewTiles) rows = Cut(m, 1, kTileRows / 2);
+    const Tiling tiling(m, count, geometry, onednn);
+    const Cut &rows = tiling.rows, &cols = tiling.cols;
     const auto tile = tile_of(T());
     parallel_for(rows.parts * cols.parts, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
@@ -183,12 +202,16 @@ struct Product {
   template <class F>
   void compute(F tile, int64_t row, int64_t rows, int64_t col, int64_t cols,
                const accumulator_t<T>* packed) const {
-    Workspace<accumulator_t<T>> a_buffer(geometry.a_buffer(rows, k));
     Workspace<accumulator_t<T>> c_buffer(output.c ? 0 : rows * cols);
     accumulator_t<T>* c = output.c ? output.c + row * output.ldc + col : c_buffer.data();
     const int64_t ldc = output.c ? output.ldc : cols;
-    tile({a.at(row, 0), m - row, packed, c, ldc, rows, cols, k, output.alpha, output.accumulate,
-          a_buffer.data()});
+    if (onednn) {
+      onednn_tile<T>({a.at(row, 0), b.at(0, col), c, rows, cols, k, ldc, output.accumulate});
+    } else {
+      Workspace<accumulator_t<T>> a_buffer(geometry.a_buffer(rows, k));
+      tile({a.at(row, 0), m - row, packed, c, ldc, rows, cols, k, output.alpha, output.accumulate,
+            a_buffer.data()});
+    }
     if (output.finish) output.finish(output.context, c, ldc, row, col, rows, cols);
   }
 };
@@ -198,7 +221,8 @@ struct Product {
 template <class T>
 void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b,
                   const GemmOutput<T>& output) {
-  const Product<T> product{m, n, k, a, b, output, geometry_of(T())};
+  const Product<T> product{m, n, k, a, b, output, geometry_of(T()), use_onednn<T>(m, n, k, output.alpha)};
+  if (product.onednn) return product.multiply(0, n, nullptr);
   const int64_t width = product.geometry.panel, panels = std::max<int64_t>(kPackedElements / (k * width), 1);
   for (int64_t first = 0; first < n; first += panels * width) {
     const int64_t count = std::min(panels * width, n - first);

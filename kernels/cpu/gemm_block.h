@@ -8,6 +8,8 @@
 
 namespace heed::cpu {
 
+constexpr int64_t kMaxTileRows = 96;
+
 /// op(X): element (i, j) is data[i * row_stride + j * column_stride]. One of the strides is 1.
 template <class T>
 struct MatrixView {

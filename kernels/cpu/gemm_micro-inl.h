@@ -10,6 +10,12 @@
 #define HEED_KERNELS_CPU_GEMM_MICRO_INL_H_
 #endif
 
+#if HWY_COMPILER_CLANG
+#define HEED_UNROLL_4 _Pragma("clang loop unroll_count(4)")
+#else
+#define HEED_UNROLL_4 _Pragma("GCC unroll 4")
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
@@ -17,7 +23,12 @@ namespace heed::cpu::HWY_NAMESPACE {
 constexpr int64_t kMicroRows = HWY_TARGET == HWY_AVX3 ? 12 : 6;
 constexpr int64_t kMicroVectors = 2;
 
-/// One block of C. A is read as a[r * stride + p], or, packed, as a[p * Rows + r]; B is packed.
+/// Elements between the columns of a packed panel of A: kMicroRows in whole vectors.
+template <class A>
+constexpr int64_t kPackedRows =
+    (kMicroRows + hn::MaxLanes(Tag<A>()) - 1) / hn::MaxLanes(Tag<A>()) * hn::MaxLanes(Tag<A>());
+
+/// One block of C. A is read as a[r * stride + p], or, packed, as a[p * kPackedRows + r]; B is packed.
 template <class A>
 struct MicroArgs {
   const A* a;
@@ -29,40 +40,51 @@ struct MicroArgs {
   bool accumulate;
 };
 
-/// alpha * sum (+ c) for the first n columns of one vector.
+/// c = alpha * sum (+ c), for the first n columns of one vector.
 template <class D, class A>
-HWY_INLINE void micro_store(D d, Vec<D> sum, const MicroArgs<A>& args, A* c, int64_t n) {
-  const auto scaled = hn::Mul(sum, hn::Set(d, args.alpha));
-  if (n >= static_cast<int64_t>(hn::Lanes(d))) {
-    hn::StoreU(args.accumulate ? hn::Add(scaled, hn::LoadU(d, c)) : scaled, d, c);
-  } else if (n > 0) {
-    store_n(args.accumulate ? hn::Add(scaled, load_n(d, c, n)) : scaled, d, c, n);
-  }
+HWY_INLINE void micro_store_n(D d, Vec<D> scaled, bool accumulate, A* c, int64_t n) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (n > 0)
+    store_n(accumulate ? hn::Add(scaled, load_n(d, c, HWY_MIN(n, lanes))) : scaled, d, c, HWY_MIN(n, lanes));
 }
 
 /// Folds over R instead of loops: the accumulators must become registers, and only unrolled code gets there.
 template <bool Packed, int64_t Vectors, class A, size_t... R>
 HWY_INLINE void micro_block(const MicroArgs<A>& args, std::index_sequence<R...>) {
-  constexpr int64_t kRows = sizeof...(R);
   const Tag<A> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const A* HWY_RESTRICT a = args.a;
   const A* HWY_RESTRICT b = args.b;
-  Vec<Tag<A>> left[kRows], right[kRows], x;
+  const int64_t row = Packed ? 1 : args.stride, step = Packed ? kPackedRows<A> : 1;
+  Vec<Tag<A>> left[sizeof...(R)], right[sizeof...(R)], x;
   ((left[R] = hn::Zero(d), right[R] = hn::Zero(d)), ...);
-  for (int64_t p = args.k; p > 0; --p) {
+  HEED_UNROLL_4 for (int64_t p = args.k; p > 0; --p) {
     const auto b0 = hn::LoadU(d, b);
     const auto b1 = Vectors == 2 ? hn::LoadU(d, b + lanes) : b0;
-    ((x = hn::Set(d, Packed ? a[R] : a[static_cast<int64_t>(R) * args.stride]),
-      left[R] = hn::MulAdd(x, b0, left[R]), right[R] = Vectors == 2 ? hn::MulAdd(x, b1, right[R]) : right[R]),
+    ((x = hn::Set(d, a[static_cast<int64_t>(R) * row]), left[R] = hn::MulAdd(x, b0, left[R]),
+      right[R] = Vectors == 2 ? hn::MulAdd(x, b1, right[R]) : right[R]),
      ...);
-    a += Packed ? kRows : 1;
+    a += step;
     b += Vectors * lanes;
   }
-  ((micro_store(d, left[R], args, args.c + static_cast<int64_t>(R) * args.ldc, args.cols),
-    micro_store(d, right[R], args, args.c + static_cast<int64_t>(R) * args.ldc + lanes,
-                Vectors == 2 ? args.cols - lanes : 0)),
-   ...);
+  A* HWY_RESTRICT c = args.c;
+  const int64_t ldc = args.ldc, cols = args.cols;
+  const bool accumulate = args.accumulate;
+  const auto alpha = hn::Set(d, args.alpha);
+  ((left[R] = hn::Mul(left[R], alpha), right[R] = hn::Mul(right[R], alpha)), ...);
+  if (cols < Vectors * lanes) {
+    ((micro_store_n(d, left[R], accumulate, c + static_cast<int64_t>(R) * ldc, cols),
+      micro_store_n(d, right[R], accumulate, c + static_cast<int64_t>(R) * ldc + lanes, cols - lanes)),
+     ...);
+    return;
+  }
+  if (accumulate) {
+    ((left[R] = hn::Add(left[R], hn::LoadU(d, c + static_cast<int64_t>(R) * ldc))), ...);
+    if (Vectors == 2)
+      ((right[R] = hn::Add(right[R], hn::LoadU(d, c + static_cast<int64_t>(R) * ldc + lanes))), ...);
+  }
+  ((hn::StoreU(left[R], d, c + static_cast<int64_t>(R) * ldc)), ...);
+  if (Vectors == 2) ((hn::StoreU(right[R], d, c + static_cast<int64_t>(R) * ldc + lanes)), ...);
 }
 
 template <bool Packed, int64_t Vectors, int64_t Rows, class A>

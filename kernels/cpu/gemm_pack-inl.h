@@ -1,6 +1,9 @@
 // Copies of parts of A and B, converted to the accumulator's type, in the order in which the microkernel
 // reads them.
+#include <hwy/cache_control.h>
+
 #include <heed/kernels/cpu/gemm_block.h>
+#include <heed/kernels/cpu/gemm_micro-inl.h>
 #include <heed/kernels/cpu/simd.h>
 
 #if defined(HEED_KERNELS_CPU_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -12,6 +15,9 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
+
+constexpr int64_t kPrefetchRows = 16;
+constexpr int64_t kPackRows = 16;
 
 /// A vector of 16-byte blocks, block q from p + q * stride.
 template <class D, class T>
@@ -65,6 +71,21 @@ HWY_INLINE void pack_transposed(const T* source, int64_t stride, int64_t k, accu
   }
 }
 
+/// Whole vectors from each row of x: out[(p * Vectors + v) * lanes + c] = x(p, v * lanes + c) for p < k. The
+/// rows may be far apart, and then the hardware does not fetch ahead.
+template <int64_t Vectors, class T>
+HWY_INLINE void copy_columns(MatrixView<T> x, int64_t k, accumulator_t<T>* HWY_RESTRICT out) {
+  const Tag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const T* HWY_RESTRICT row = x.data;
+  for (int64_t p = 0; p < k; ++p) {
+    hwy::Prefetch(row + kPrefetchRows * x.row_stride);
+    for (int64_t v = 0; v < Vectors; ++v) hn::StoreU(load(d, row + v * lanes), d, out + v * lanes);
+    row += x.row_stride;
+    out += Vectors * lanes;
+  }
+}
+
 /// A panel of B: out[p * width + c] = b(p, c) for p < k and c < cols, and 0 for c from cols to width, which
 /// is one or two vectors.
 template <class T>
@@ -72,12 +93,11 @@ void pack_b(MatrixView<T> b, int64_t k, int64_t cols, int64_t width, accumulator
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   if (b.column_stride == 1) {
+    if (cols == 2 * lanes) return copy_columns<2>(b, k, out);
     for (int64_t p = 0; p < k; ++p) {
-      const T* row = b.data + p * b.row_stride;
       for (int64_t c = 0; c < width; c += lanes) {
-        const int64_t left = cols - c;
-        const auto v = left >= lanes ? load(d, row + c) : load_n(d, row + c, left > 0 ? left : 0);
-        hn::StoreU(v, d, out + p * width + c);
+        const int64_t n = HWY_MAX(HWY_MIN(cols - c, lanes), 0);
+        hn::StoreU(load_n(d, b.data + p * b.row_stride + c, n), d, out + p * width + c);
       }
     }
     return;
@@ -109,17 +129,41 @@ void copy_rows(MatrixView<T> a, int64_t rows, int64_t k, accumulator_t<T>* out) 
   }
 }
 
-/// A panel of a transposed A: out[p * rows + i] = a(i, p). `readable` rows follow each other in memory.
-/// Writes up to a vector beyond the end.
+/// The rows of a tile in even panels of at most kMicroRows.
+struct RowPanels {
+  int64_t count;
+  int64_t begin[kMaxTileRows / kMicroRows + 2];
+
+  explicit RowPanels(int64_t rows) : count((rows + kMicroRows - 1) / kMicroRows) {
+    for (int64_t i = 0; i <= count; ++i) begin[i] = i * rows / count;
+  }
+  int64_t rows(int64_t i) const { return begin[i + 1] - begin[i]; }
+};
+
+/// A transposed A in panels: element (begin[i] + r, p) goes to out[(i * k + p) * kPackedRows<A> + r].
+/// `readable` rows follow each other in memory.
 template <class T>
-void pack_a(MatrixView<T> a, int64_t rows, int64_t readable, int64_t k, accumulator_t<T>* out) {
+void pack_a(MatrixView<T> a, const RowPanels& panels, int64_t readable, int64_t k, accumulator_t<T>* out) {
+  using A = accumulator_t<T>;
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t p = 0; p < k; ++p) {
-    const T* column = a.data + p * a.column_stride;
-    for (int64_t i = 0; i < rows; i += lanes) {
-      const auto v = readable - i >= lanes ? load(d, column + i) : load_n(d, column + i, readable - i);
-      hn::StoreU(v, d, out + p * rows + i);
+  constexpr int64_t kVectors = kPackedRows<A> / hn::MaxLanes(d);
+  for (int64_t begin = 0; begin < k; begin += kPackRows) {  // a few rows of memory at a time, which stay near
+    const int64_t count = HWY_MIN(kPackRows, k - begin);
+    for (int64_t i = 0; i < panels.count; ++i) {
+      const int64_t first = panels.begin[i];
+      const MatrixView<T> rows{a.data + begin * a.column_stride + first, a.column_stride, 1};
+      A* panel = out + (i * k + begin) * kPackedRows<A>;
+      if (readable - first >= kPackedRows<A>) {
+        copy_columns<kVectors>(rows, count, panel);
+        continue;
+      }
+      for (int64_t p = 0; p < count; ++p) {
+        for (int64_t r = 0; r < kPackedRows<A>; r += lanes) {
+          const int64_t n = HWY_MAX(HWY_MIN(readable - first - r, lanes), 0);
+          hn::StoreU(load_n(d, rows.data + p * rows.row_stride + r, n), d, panel + p * kPackedRows<A> + r);
+        }
+      }
     }
   }
 }

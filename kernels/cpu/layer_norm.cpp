@@ -1,66 +1,93 @@
-#include <cmath>
-#include <vector>
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/kernels/cpu/layer_norm.cpp"
 
 #include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/layer_norm_simd.h>
 #include <heed/kernels/layer_norm.h>
 
-namespace heed::cpu {
-namespace {
-constexpr int64_t kRowsPerTask = 16;
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+template <class T>
+void forward(const kernels::LayerNormForward<T>& args, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    const T* x = args.x + row * args.cols;
+    SumColumns<T> columns{x, {}};
+    for_columns<T>(0, args.cols, columns);
+    const auto statistics =
+        row_statistics(x, columns.sums, args.cols, args.eps, args.mean + row, args.rstd + row);
+    normalize_row(x, statistics, args.weight, args.bias, args.y + row * args.cols, args.cols);
+  }
 }
 
 template <class T>
+struct StoreGradient {
+  T* gx;
+  bool accumulate;
+
+  template <class Io>
+  HWY_INLINE void operator()(int64_t c, Vec<Tag<T>> v, Io io) const {
+    if (gx == nullptr) return;
+    if (accumulate) v = hn::Add(io.load(gx + c), v);
+    io.store(v, gx + c);
+  }
+};
+
+template <class T, class A = accumulator_t<T>>
+void backward(const kernels::LayerNormBackward<T>& args, int64_t begin, int64_t end, A* gweight, A* gbias) {
+  for (int64_t row = begin; row < end; ++row) {
+    const T *gy = args.gy + row * args.cols, *x = args.x + row * args.cols;
+    const auto gradient = row_gradient(gy, x, args.weight, args.mean[row], args.rstd[row], args.cols);
+    const StoreGradient<T> emit{args.gx == nullptr ? nullptr : args.gx + row * args.cols, args.accumulate_x};
+    BackwardColumns<T, StoreGradient<T>> columns(gy, x, args.weight, gradient, gweight, gbias, emit);
+    for_columns<T>(0, args.cols, columns);
+  }
+}
+
+#define HEED_DEFINE(T, name)                                                                  \
+  void forward_##name(const kernels::LayerNormForward<T>& args, int64_t begin, int64_t end) { \
+    forward(args, begin, end);                                                                \
+  }                                                                                           \
+  void backward_##name(const kernels::LayerNormBackward<T>& args, int64_t begin, int64_t end, \
+                       accumulator_t<T>* gweight, accumulator_t<T>* gbias) {                  \
+    backward(args, begin, end, gweight, gbias);                                               \
+  }
+HEED_DEFINE(float, f32)
+HEED_DEFINE(bfloat16, bf16)
+HEED_DEFINE(double, f64)
+#undef HEED_DEFINE
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+namespace {
+
+#define HEED_EXPORT(T, name)                                                               \
+  HWY_EXPORT(forward_##name);                                                              \
+  HWY_EXPORT(backward_##name);                                                             \
+  auto rows_for(const kernels::LayerNormForward<T>&) { return HEED_SIMD(forward_##name); } \
+  auto rows_for(const kernels::LayerNormBackward<T>&) { return HEED_SIMD(backward_##name); }
+HEED_EXPORT(float, f32)
+HEED_EXPORT(bfloat16, bf16)
+HEED_EXPORT(double, f64)
+#undef HEED_EXPORT
+
+}  // namespace
+
+template <class T>
 void layer_norm_forward(const kernels::LayerNormForward<T>& args) {
-  using A = accumulator_t<T>;
-  parallel_for(args.rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const T* x = args.x + r * args.cols;
-      T* y = args.y + r * args.cols;
-      A mean = 0, variance = 0;
-      for (int64_t c = 0; c < args.cols; ++c) mean += A(x[c]);
-      mean /= A(args.cols);
-      for (int64_t c = 0; c < args.cols; ++c) variance += (A(x[c]) - mean) * (A(x[c]) - mean);
-      const A rstd = A(1) / std::sqrt(variance / A(args.cols) + A(args.eps));
-      for (int64_t c = 0; c < args.cols; ++c) {
-        const A normed = (A(x[c]) - mean) * rstd;
-        y[c] = T(normed * (args.weight ? A(args.weight[c]) : A(1)) + (args.bias ? A(args.bias[c]) : A(0)));
-      }
-      args.mean[r] = mean;
-      args.rstd[r] = rstd;
-    }
-  });
+  const auto rows = rows_for(args);
+  parallel_for(args.rows, layer_norm_rows_per_task(args.cols),
+               [&](int64_t begin, int64_t end) { rows(args, begin, end); });
 }
 
 template <class T>
 void layer_norm_backward(const kernels::LayerNormBackward<T>& args) {
-  using A = accumulator_t<T>;
-  std::vector<A> gweight(args.cols), gbias(args.cols);
-  for (int64_t r = 0; r < args.rows; ++r) {
-    const T* x = args.x + r * args.cols;
-    const T* gy = args.gy + r * args.cols;
-    A sum = 0, dot = 0;  // means of g and of g * normed, with g = gy * weight
-    for (int64_t c = 0; c < args.cols; ++c) {
-      const A normed = (A(x[c]) - args.mean[r]) * args.rstd[r];
-      const A g = A(gy[c]) * (args.weight ? A(args.weight[c]) : A(1));
-      sum += g;
-      dot += g * normed;
-      gweight[c] += A(gy[c]) * normed;
-      gbias[c] += A(gy[c]);
-    }
-    sum /= A(args.cols);
-    dot /= A(args.cols);
-    if (args.gx == nullptr) continue;
-    T* gx = args.gx + r * args.cols;
-    for (int64_t c = 0; c < args.cols; ++c) {
-      const A normed = (A(x[c]) - args.mean[r]) * args.rstd[r];
-      const A g = A(gy[c]) * (args.weight ? A(args.weight[c]) : A(1));
-      gx[c] = T((g - sum - normed * dot) * args.rstd[r] + (args.accumulate_x ? A(gx[c]) : A(0)));
-    }
-  }
-  for (int64_t c = 0; c < args.cols; ++c) {
-    if (args.gweight) args.gweight[c] = gweight[c] + (args.accumulate_weight ? args.gweight[c] : A(0));
-    if (args.gbias) args.gbias[c] = gbias[c] + (args.accumulate_bias ? args.gbias[c] : A(0));
-  }
+  const auto rows = rows_for(args);
+  for_row_chunks<T>(args, [&](int64_t begin, int64_t end, accumulator_t<T>* gweight,
+                              accumulator_t<T>* gbias) { rows(args, begin, end, gweight, gbias); });
 }
 
 #define HEED_INSTANTIATE(T)                                                 \
@@ -72,3 +99,4 @@ HEED_INSTANTIATE(double)
 #undef HEED_INSTANTIATE
 
 }  // namespace heed::cpu
+#endif

@@ -71,7 +71,7 @@ void softmax_rows(const kernels::SoftmaxForward<T>& args, int64_t begin, int64_t
     }
   }
 }
-HEED_TYPED(softmax_rows, SoftmaxForward)
+HEED_TYPED(softmax_rows, kernels::SoftmaxForward)
 
 /// Σ gy * y (softmax) or Σ gy (log-softmax).
 template <class T>
@@ -112,7 +112,7 @@ void softmax_backward_rows(const kernels::SoftmaxBackward<T>& args, int64_t begi
     }
   }
 }
-HEED_TYPED(softmax_backward_rows, SoftmaxBackward)
+HEED_TYPED(softmax_backward_rows, kernels::SoftmaxBackward)
 
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -1,5 +1,5 @@
 // HWY_EXPORT for row functions that exist for float, bfloat16 and double. In the target's namespace
-// HEED_TYPED(f, Args) makes f_f32, f_bf16 and f_f64 of a template f(const kernels::Args<T>&, int64_t begin,
+// HEED_TYPED(f, Args) makes f_f32, f_bf16 and f_f64 of a template f(const Args<T>&, int64_t begin,
 // int64_t end); outside it HEED_EXPORT_TYPED(f) exports them and HEED_SIMD_OF(T, f) is the one for T.
 #pragma once
 
@@ -22,10 +22,10 @@ constexpr auto choose_by_type(F32 f32, BF16 bf16, F64 f64) {
 
 }  // namespace heed::cpu
 
-#define HEED_TYPED(f, Args)                                                                               \
-  void f##_f32(const kernels::Args<float>& args, int64_t begin, int64_t end) { f(args, begin, end); }     \
-  void f##_bf16(const kernels::Args<bfloat16>& args, int64_t begin, int64_t end) { f(args, begin, end); } \
-  void f##_f64(const kernels::Args<double>& args, int64_t begin, int64_t end) { f(args, begin, end); }
+#define HEED_TYPED(f, Args)                                                                      \
+  void f##_f32(const Args<float>& args, int64_t begin, int64_t end) { f(args, begin, end); }     \
+  void f##_bf16(const Args<bfloat16>& args, int64_t begin, int64_t end) { f(args, begin, end); } \
+  void f##_f64(const Args<double>& args, int64_t begin, int64_t end) { f(args, begin, end); }
 #define HEED_EXPORT_TYPED(f) \
   HWY_EXPORT(f##_f32);       \
   HWY_EXPORT(f##_bf16);      \

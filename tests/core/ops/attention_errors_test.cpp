@@ -23,7 +23,6 @@ TEST(AttentionErrors, Heads) {
   expect_error<ConfigError>([] { attend({.heads = 4, .key_heads = 3}); },
                             "attention: key_heads is 3; it must divide the 4 heads");
   expect_error<ConfigError>([] { attend({.heads = 2, .key_heads = -1}); }, "key_heads is -1");
-  expect_error<ConfigError>([] { attention_qkv(x(), kSegments, {.heads = 2, .key_heads = 1}); }, "");
 }
 
 TEST(AttentionErrors, FusedColumns) {

@@ -33,14 +33,17 @@ Tensor attend(const AttentionCase& c, const Tensors& in, Layout layout = Layout:
 }
 
 void check(const AttentionCase& c, Layout layout = Layout::separate) {
+  const Tensors inputs = c.inputs();
+  // Gradients of scores are differences of products like this one, and may cancel.
+  const double product = c.factor() * max_abs(inputs[2]) * std::max(max_abs(inputs[0]), max_abs(inputs[1]));
   check_fused(
       {.name = concat("attention ", c.name, " layout ", static_cast<int>(layout)),
-       .inputs = joined(c.inputs(), layout),
+       .inputs = joined(inputs, layout),
        .function = [=](const Tensors& in) { return Tensors{attend(c, in, layout)}; },
        .reference =
            [=](const Tensors& in) { return Tensors{reference_attention(c, taken_apart(in, layout, c))}; },
-       .plain =
-           [=](const Tensors& in) { return Tensors{composed_attention(c, taken_apart(in, layout, c))}; }});
+       .plain = [=](const Tensors& in) { return Tensors{composed_attention(c, taken_apart(in, layout, c))}; },
+       .magnitude = product});
 }
 
 Tensor random_mask(const Shape& shape) {

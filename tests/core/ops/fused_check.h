@@ -62,7 +62,7 @@ inline Tensor dropout_factors(const Shape& shape, double p, uint64_t seed, uint6
 inline Tensor composed_activation(const Tensor& x, Activation which) {
   switch (which) {
     case Activation::relu:
-      return where(greater(x, zeros_like(x)), x, zeros_like(x));
+      return where(greater(x.detach(), zeros_like(x)), x, zeros_like(x));
     case Activation::gelu:
       return x * 0.5 * (erf(x * 0.70710678118654752) + 1.0);
     case Activation::gelu_tanh:

@@ -1,0 +1,121 @@
+#include <algorithm>
+#include <limits>
+
+#include <heed/core/base/parallel_for.h>
+#include <heed/kernels/attention.h>
+#include <heed/kernels/cpu/attention_plane.h>
+#include <heed/kernels/cpu/typed_export.h>
+#include <heed/kernels/cpu/workspace.h>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/kernels/cpu/attention.cpp"
+#include <heed/kernels/cpu/simd.h>
+// The -inl headers follow simd.h, which includes this file once per instruction set.
+#include <heed/kernels/cpu/attention_forward-inl.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+/// Tasks begin … end - 1; task i is block i % blocks of sequence and head i / blocks.
+template <class T>
+void attend_tasks(const kernels::AttentionForward<T>& args, int64_t begin, int64_t end) {
+  using A = accumulator_t<T>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
+  const int64_t blocks = query_blocks(args.segments);
+  AttentionScratch<A> w;
+  Workspace<A> memory(w.place(nullptr, args.width, args.segments.max_query, lanes, false));
+  w.place(memory.data(), args.width, args.segments.max_query, lanes, false);
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t pair = i / blocks, query = i % blocks * kQueryBlock;
+    const Plane p = make_plane(args, pair / args.heads, pair % args.heads);
+    if (query < p.queries) attend_block(args, p, query, w);
+  }
+}
+HEED_TYPED(attend_tasks, kernels::AttentionForward)
+
+/// The weights of queries begin … end - 1 of the plane, at most a block of them.
+template <class T>
+void rebuild_weights(const kernels::AttentionWeights<T>& args, int64_t begin, int64_t end) {
+  using A = accumulator_t<T>;
+  const Tag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), queries = end - begin;
+  const Plane p = make_plane(args, args.sequence, args.head);
+  AttentionScratch<A> w;
+  Workspace<A> memory(w.place(nullptr, args.width, queries, lanes, false));
+  w.place(memory.data(), args.width, queries, lanes, false);
+  const T* q = args.q.data + (p.query_first + begin) * args.q.row_stride + p.head * args.q.head_stride;
+  pack_queries(d, q, args.q.row_stride, queries, args.width, static_cast<A>(args.scale), nullptr, w,
+               w.queries, w.queries_t);
+  load_lse(args.lse + p.head * args.query_rows + p.query_first + begin, queries, w.block, w.row[0]);
+  VisibleKeys visible;
+  find_visible_keys(args.visibility, p, begin, queries, visible);
+  for (int64_t key = 0; key < p.keys; key += kKeyBlock) {
+    const ScoreBlock at{begin, queries, key, std::min(kKeyBlock, p.keys - key),
+                        (queries + lanes - 1) / lanes};
+    const T* k = args.k.data + (p.key_first + key) * args.k.row_stride + p.key_head * args.k.head_stride;
+    const auto keys = key_rows(d, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
+    product<false>(d, keys.data, keys.stride, w.queries_t, w.block, w.scores, w.block, at.keys, at.vectors,
+                   args.width, false);
+    if (changes_scores(args.bias, args.visibility))
+      change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
+    for (int64_t j = 0; j < at.keys; ++j) {
+      for (int64_t c = 0; c < at.vectors * lanes; c += lanes) {
+        A* const s = w.scores + j * w.block + c;
+        hn::StoreU(weight_of(d, hn::LoadU(d, s), hn::LoadU(d, w.row[0] + c), visible, c, key + j, true), d,
+                   s);
+      }
+    }
+    for (int64_t i = 0; i < queries; ++i) {
+      A* const to = args.weights + (begin + i) * p.keys + key;
+      for (int64_t j = 0; j < at.keys; ++j) to[j] = w.scores[j * w.block + i];
+    }
+  }
+}
+HEED_TYPED(rebuild_weights, kernels::AttentionWeights)
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+namespace {
+
+HEED_EXPORT_TYPED(attend_tasks)
+HEED_EXPORT_TYPED(rebuild_weights)
+
+}  // namespace
+
+template <class T>
+void attention_forward(const kernels::AttentionForward<T>& args) {
+  using A = accumulator_t<T>;
+  const SegmentsView& s = args.segments;
+  for_gap_rows(s.count, s.query_first, s.query_length, s.total_query, args.query_rows, [&](int64_t row) {
+    for (int64_t head = 0; head < args.heads; ++head) {
+      std::fill_n(args.out.data + row * args.out.row_stride + head * args.out.head_stride, args.width,
+                  T(A(0)));
+      if (args.lse) args.lse[head * args.query_rows + row] = -std::numeric_limits<A>::infinity();
+    }
+  });
+  const auto tasks = HEED_SIMD_OF(T, attend_tasks);
+  const int64_t work = std::min<int64_t>(s.max_query, kQueryBlock) * s.max_key * args.width;
+  parallel_for(s.count * args.heads * query_blocks(s), attention_grain(work),
+               [&](int64_t begin, int64_t end) { tasks(args, begin, end); });
+}
+
+template <class T>
+void attention_weights(const kernels::AttentionWeights<T>& args) {
+  const auto block = HEED_SIMD_OF(T, rebuild_weights);
+  parallel_for(args.segments.query_length[args.sequence], kQueryBlock,
+               [&](int64_t begin, int64_t end) { block(args, begin, end); });
+}
+
+#define HEED_INSTANTIATE(T)                                                \
+  template void attention_forward<T>(const kernels::AttentionForward<T>&); \
+  template void attention_weights<T>(const kernels::AttentionWeights<T>&);
+HEED_INSTANTIATE(float)
+HEED_INSTANTIATE(bfloat16)
+HEED_INSTANTIATE(double)
+#undef HEED_INSTANTIATE
+
+}  // namespace heed::cpu
+#endif

@@ -1,0 +1,186 @@
+#include <algorithm>
+#include <limits>
+
+#include <heed/core/base/parallel_for.h>
+#include <heed/kernels/attention.h>
+#include <heed/kernels/cpu/attention_plane.h>
+#include <heed/kernels/cpu/typed_export.h>
+#include <heed/kernels/cpu/workspace.h>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/kernels/cpu/attention_backward.cpp"
+#include <heed/kernels/cpu/simd.h>
+// The -inl headers follow simd.h, which includes this file once per instruction set.
+#include <heed/kernels/cpu/attention_backward-inl.h>
+
+#ifndef HEED_KERNELS_CPU_ATTENTION_BACKWARD_ONCE_
+#define HEED_KERNELS_CPU_ATTENTION_BACKWARD_ONCE_
+namespace heed::cpu {
+
+template <class T>
+struct BackwardWork {
+  const kernels::AttentionBackward<T>& args;
+  BackwardPlan plan;
+  int64_t stride;
+  accumulator_t<T>* gq_parts;  // [heads, splits, query_rows, stride] if plan.sums_queries
+
+  accumulator_t<T>* gq_part(int64_t head, int64_t split, int64_t row) const {
+    return gq_parts + ((head * plan.splits + split) * args.query_rows + row) * stride;
+  }
+};
+
+}  // namespace heed::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+/// The chunks that belong to one split of the keys of a sequence, for one key head and all its query heads.
+template <class T>
+void backward_unit(const BackwardWork<T>& work, int64_t sequence, int64_t key_head, int64_t split,
+                   const AttentionScratch<accumulator_t<T>>& w, accumulator_t<T>* gk, accumulator_t<T>* gv) {
+  using A = accumulator_t<T>;
+  const auto& args = work.args;
+  const Tag<T> d;
+  const int64_t group = args.heads / args.key_heads;
+  const Plane first = make_plane(args, sequence, key_head * group);
+  const int64_t chunks = std::max<int64_t>(1, (first.keys + kKeyChunk - 1) / kKeyChunk);
+  const int64_t begin = chunks * split / work.plan.splits, end = chunks * (split + 1) / work.plan.splits;
+  for (int64_t head = first.head; head < first.head + group && begin == end && args.gq.data; ++head)
+    zero_rows(d, work.gq_part(head, split, first.query_first), first.queries * work.stride);
+  for (int64_t c = begin; c < end; ++c) {
+    ChunkGradients<A> chunk{
+        c * kKeyChunk, std::min(kKeyChunk, first.keys - c * kKeyChunk), gk, gv, nullptr, work.stride,
+        c == begin};
+    if (gk) zero_rows(d, gk, chunk.keys * w.padded);
+    if (gv) zero_rows(d, gv, chunk.keys * w.padded);
+    for (int64_t head = first.head; head < first.head + group; ++head) {
+      const Plane p = make_plane(args, sequence, head);
+      if (work.plan.sums_queries) chunk.gq = work.gq_part(head, split, p.query_first);
+      for (int64_t query = 0; query < p.queries; query += kQueryBlock)
+        backward_block(args, p, query, chunk, w);
+    }
+    if (gk) write_keys(gk, w.padded, args.gk, first, chunk.key, chunk.keys, args.width, args.accumulate_k);
+    if (gv) write_keys(gv, w.padded, args.gv, first, chunk.key, chunk.keys, args.width, args.accumulate_v);
+  }
+}
+
+/// Tasks begin … end - 1; task i is split i % splits of a group of key heads of a group of sequences.
+template <class T>
+void backward_tasks(const BackwardWork<T>& work, int64_t begin, int64_t end) {
+  using A = accumulator_t<T>;
+  const auto& args = work.args;
+  const BackwardPlan& plan = work.plan;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
+  AttentionScratch<A> w;
+  const int64_t size = w.place(nullptr, args.width, args.segments.max_query, lanes, true);
+  const int64_t chunk = std::min<int64_t>(kKeyChunk, args.segments.max_key) * w.padded;
+  Workspace<A> memory(size + 2 * chunk);
+  w.place(memory.data(), args.width, args.segments.max_query, lanes, true);
+  A* const gk = args.gk.data ? memory.data() + size : nullptr;
+  A* const gv = args.gv.data ? memory.data() + size + chunk : nullptr;
+  const int64_t head_groups = plan.head_groups(args.key_heads);
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t split = i % plan.splits, head = i / plan.splits % head_groups;
+    const int64_t sequence = i / plan.splits / head_groups;
+    for (int64_t s = sequence; s < (plan.serial_sequences ? args.segments.count : sequence + 1); ++s) {
+      for (int64_t h = head; h < (plan.serial_heads ? args.key_heads : head + 1); ++h)
+        backward_unit(work, s, h, split, w, gk, gv);
+    }
+  }
+}
+HEED_TYPED(backward_tasks, BackwardWork)
+
+/// gq of sequences and heads begin … end - 1, from its parts in order.
+template <class T>
+void sum_queries(const BackwardWork<T>& work, int64_t begin, int64_t end) {
+  using A = accumulator_t<T>;
+  const auto& args = work.args;
+  const Tag<T> d;
+  const int64_t blocks = query_blocks(args.segments);
+  for (int64_t i = begin; i < end; ++i) {
+    const Plane p = make_plane(args, i / blocks / args.heads, i / blocks % args.heads);
+    const int64_t query = i % blocks * kQueryBlock;
+    for (int64_t row = p.query_first + query; row < p.query_first + std::min(query + kQueryBlock, p.queries);
+         ++row) {
+      A* const sum = work.gq_part(p.head, 0, row);
+      for (int64_t split = 1; split < work.plan.splits; ++split)
+        write_row(d, work.gq_part(p.head, split, row), sum, args.width, A(1), true);
+      write_row(d, sum, args.gq.data + row * args.gq.row_stride + p.head * args.gq.head_stride, args.width,
+                static_cast<A>(args.scale), args.accumulate_q);
+    }
+  }
+}
+HEED_TYPED(sum_queries, BackwardWork)
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+namespace {
+
+HEED_EXPORT_TYPED(backward_tasks)
+HEED_EXPORT_TYPED(sum_queries)
+
+template <class T>
+BackwardPlan make_plan(const kernels::AttentionBackward<T>& args) {
+  constexpr int64_t kTasks = 16;  // enough for the threads of a usual machine
+  const auto& bias = args.bias;
+  BackwardPlan plan{};
+  plan.serial_sequences = args.grelative || (args.gbias && bias.bias_stride[0] == 0);
+  plan.serial_heads = args.gbias && bias.bias_stride[1] == 0;
+  const int64_t chunks = std::max<int64_t>(1, (args.segments.max_key + kKeyChunk - 1) / kKeyChunk);
+  const int64_t units = std::max<int64_t>(1, args.segments.count * args.key_heads);
+  plan.splits = args.gbias || args.grelative ? 1 : std::clamp<int64_t>(kTasks / units, 1, chunks);
+  plan.sums_queries = args.gq.data != nullptr && chunks > 1;
+  return plan;
+}
+
+template <class T>
+void zero_gap_rows(const kernels::HeadsView<T>& view, int64_t heads, int64_t width, int64_t count,
+                   const int64_t* first, const int32_t* length, int64_t total, int64_t rows) {
+  for_gap_rows(count, first, length, total, rows, [&](int64_t row) {
+    for (int64_t head = 0; head < heads; ++head)
+      std::fill_n(view.data + row * view.row_stride + head * view.head_stride, width, T(accumulator_t<T>(0)));
+  });
+}
+
+}  // namespace
+
+template <class T>
+void attention_backward(const kernels::AttentionBackward<T>& args) {
+  using A = accumulator_t<T>;
+  const SegmentsView& s = args.segments;
+  if (args.gq.data && !args.accumulate_q)
+    zero_gap_rows(args.gq, args.heads, args.width, s.count, s.query_first, s.query_length, s.total_query,
+                  args.query_rows);
+  if (args.gk.data && !args.accumulate_k)
+    zero_gap_rows(args.gk, args.key_heads, args.width, s.count, s.key_first, s.key_length, s.total_key,
+                  args.key_rows);
+  if (args.gv.data && !args.accumulate_v)
+    zero_gap_rows(args.gv, args.key_heads, args.width, s.count, s.key_first, s.key_length, s.total_key,
+                  args.key_rows);
+
+  BackwardWork<T> work{args, make_plan(args), padded_width(args.width, sizeof(A)), nullptr};
+  const BackwardPlan& plan = work.plan;
+  Workspace<A> parts(plan.sums_queries ? args.heads * plan.splits * args.query_rows * work.stride : 0);
+  work.gq_parts = parts.data();
+  const auto tasks = HEED_SIMD_OF(T, backward_tasks);
+  const int64_t size = int64_t{s.max_query} * s.max_key * args.width * 2;
+  parallel_for(plan.sequence_groups(s.count) * plan.head_groups(args.key_heads) * plan.splits,
+               attention_grain(size), [&](int64_t begin, int64_t end) { tasks(work, begin, end); });
+  if (!plan.sums_queries) return;
+  const auto sum = HEED_SIMD_OF(T, sum_queries);
+  parallel_for(s.count * args.heads * query_blocks(s), 4,
+               [&](int64_t begin, int64_t end) { sum(work, begin, end); });
+}
+
+#define HEED_INSTANTIATE(T) template void attention_backward<T>(const kernels::AttentionBackward<T>&);
+HEED_INSTANTIATE(float)
+HEED_INSTANTIATE(bfloat16)
+HEED_INSTANTIATE(double)
+#undef HEED_INSTANTIATE
+
+}  // namespace heed::cpu
+#endif

@@ -1,0 +1,156 @@
+// The forward of one block of queries: a running softmax over the blocks of keys that it sees.
+#if defined(HEED_KERNELS_CPU_ATTENTION_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_KERNELS_CPU_ATTENTION_FORWARD_INL_H_
+#undef HEED_KERNELS_CPU_ATTENTION_FORWARD_INL_H_
+#else
+#define HEED_KERNELS_CPU_ATTENTION_FORWARD_INL_H_
+#endif
+
+#include <cmath>
+
+#include <heed/kernels/cpu/attention_block-inl.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+/// The running softmax of each query: the largest score so far and the sum of the exponentials below it.
+template <class A>
+struct RunningSoftmax {
+  A *most, *sum, *shrink;  // shrink: what the last block multiplied the earlier sums by
+};
+
+/// Turns scores into exponentials and updates the running softmax.
+template <bool kHidden, class D>
+HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visible, Lane<D>* scores,
+                              int64_t stride, const RunningSoftmax<Lane<D>>& run, bool first) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto lowest = hn::Set(d, -std::numeric_limits<Lane<D>>::infinity());
+  const bool globals = visible.global_last > 0;
+  for (int64_t column = 0; column < at.vectors * lanes; column += lanes) {
+    Lane<D>* const s = scores + column;
+    const auto most_before = first ? lowest : hn::LoadU(d, run.most + column);
+    auto most = most_before;
+    for (int64_t k = 0; k < at.keys; ++k) {
+      auto score = hn::LoadU(d, s + k * stride);
+      if constexpr (kHidden) {
+        score = hn::IfThenElse(sees(d, visible, column, at.key + k, globals), score, lowest);
+        hn::StoreU(score, d, s + k * stride);
+      }
+      most = hn::Max(most, score);
+    }
+    // While a query has seen no key, most is -inf: subtract 0 then, so that exp gives 0.
+    const auto shift = hn::IfThenZeroElse(hn::Eq(most, lowest), most);
+    auto sum = hn::Zero(d);
+    for (int64_t k = 0; k < at.keys; ++k) {
+      const auto e = exp_fast(d, hn::Sub(hn::LoadU(d, s + k * stride), shift));
+      hn::StoreU(e, d, s + k * stride);
+      sum = hn::Add(sum, e);
+    }
+    if (!first) {
+      const auto shrink = exp_fast(d, hn::Sub(most_before, shift));
+      hn::StoreU(shrink, d, run.shrink + column);
+      sum = hn::MulAdd(hn::LoadU(d, run.sum + column), shrink, sum);
+    }
+    hn::StoreU(most, d, run.most + column);
+    hn::StoreU(sum, d, run.sum + column);
+  }
+}
+
+/// out[i] *= shrink[i].
+template <class D>
+HWY_INLINE void shrink_rows(D d, const Lane<D>* shrink, Lane<D>* out, int64_t padded, int64_t queries) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < queries; ++i) {
+    if (shrink[i] == 1) continue;
+    const auto factor = hn::Set(d, shrink[i]);
+    for (int64_t c = 0; c < padded; c += lanes)
+      hn::StoreU(hn::Mul(hn::LoadU(d, out + i * padded + c), factor), d, out + i * padded + c);
+  }
+}
+
+template <class D>
+HWY_INLINE void multiply_block(D d, const Lane<D>* factors, Lane<D>* values, const ScoreBlock& at,
+                               int64_t stride) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t k = 0; k < at.keys; ++k) {
+    for (int64_t c = k * stride; c < k * stride + at.vectors * lanes; c += lanes)
+      hn::StoreU(hn::Mul(hn::LoadU(d, values + c), hn::LoadU(d, factors + c)), d, values + c);
+  }
+}
+
+/// Divides the summed values by the summed weights and writes out and lse.
+template <class D, class T>
+HWY_INLINE void finish_queries(D d, const kernels::AttentionForward<T>& args, const Plane& p, int64_t query,
+                               int64_t queries, const AttentionScratch<Lane<D>>& w,
+                               const RunningSoftmax<Lane<D>>& run) {
+  using A = Lane<D>;
+  const int64_t row = p.query_first + query;
+  T* out = args.out.data + row * args.out.row_stride + p.head * args.out.head_stride;
+  for (int64_t i = 0; i < queries; ++i, out += args.out.row_stride) {
+    if (run.sum[i] == 0) {
+      std::fill_n(out, args.width, T(A(0)));
+    } else {
+      write_row(d, w.out + i * w.padded, out, args.width, A(1) / run.sum[i], false);
+    }
+  }
+  if (args.lse == nullptr) return;
+  A* lse = args.lse + p.head * args.query_rows + row;
+  for (int64_t i = 0; i < queries; ++i) {
+    lse[i] = run.sum[i] == 0 ? -std::numeric_limits<A>::infinity() : run.most[i] + std::log(run.sum[i]);
+  }
+}
+
+template <class T>
+HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Plane& p, int64_t query,
+                             const AttentionScratch<accumulator_t<T>>& w) {
+  using A = accumulator_t<T>;
+  const Tag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t queries = std::min(kQueryBlock, p.queries - query);
+  const T* q = args.q.data + (p.query_first + query) * args.q.row_stride + p.head * args.q.head_stride;
+  pack_queries(d, q, args.q.row_stride, queries, args.width, static_cast<A>(args.scale), nullptr, w,
+               w.queries, w.queries_t);
+
+  VisibleKeys visible;
+  find_visible_keys(args.visibility, p, query, queries, visible);
+  const bool changed = changes_scores(args.bias, args.visibility);
+  const RunningSoftmax<A> run{w.row[0], w.row[1], w.row[2]};
+  bool first = true;
+  for (int64_t key = visible.first / kKeyBlock * kKeyBlock; key < visible.last; key += kKeyBlock) {
+    const ScoreBlock at{query, queries, key, std::min(kKeyBlock, visible.last - key),
+                        (queries + lanes - 1) / lanes};
+    const Sight sight = visible.sight(key, key + at.keys);
+    if (sight == Sight::none) continue;
+    const int64_t row = p.key_first + key;
+    const int64_t next = std::min(kKeyBlock, visible.last - key - at.keys);
+    prefetch_rows(args.k.data + (row + at.keys) * args.k.row_stride + p.key_head * args.k.head_stride,
+                  args.k.row_stride, next, args.width);
+    prefetch_rows(args.v.data + (row + at.keys) * args.v.row_stride + p.key_head * args.v.head_stride,
+                  args.v.row_stride, next, args.width);
+    const auto keys = key_rows(d, args.k.data + row * args.k.row_stride + p.key_head * args.k.head_stride,
+                               args.k.row_stride, at.keys, args.width, w.padded, w.keys);
+    product<false>(d, keys.data, keys.stride, w.queries_t, w.block, w.scores, w.block, at.keys, at.vectors,
+                   args.width, false);
+    if (changed) change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
+    if (sight == Sight::all)
+      softmax_block<false>(d, at, visible, w.scores, w.block, run, first);
+    else
+      softmax_block<true>(d, at, visible, w.scores, w.block, run, first);
+    if (!first) shrink_rows(d, run.shrink, w.out, w.padded, queries);
+    if (args.dropout.active()) {
+      fill_dropout(d, args.dropout, static_cast<uint32_t>(p.sequence * args.heads + p.head), at, w.dropout,
+                   w.block);
+      multiply_block(d, w.dropout, w.scores, at, w.block);
+    }
+    const auto values = key_rows(d, args.v.data + row * args.v.row_stride + p.key_head * args.v.head_stride,
+                                 args.v.row_stride, at.keys, args.width, w.padded, w.values);
+    weigh(d, w.scores, values, w, queries, at.keys, changed || sight != Sight::all, !first);
+    first = false;
+  }
+  if (first) zero_rows(d, run.sum, w.block);
+  finish_queries(d, args, p, query, queries, w, run);
+}
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,99 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/kernels/cpu/dropout.cpp"
+
+#include <algorithm>
+
+#include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/simd.h>
+#include <heed/kernels/dropout.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+/// The elements from i on that fill one vector, or what is left of it. `bits` are those of element i, or
+/// null.
+template <class T, class Io>
+HWY_INLINE void step(const kernels::DropoutForward<T>& args, int64_t i, const uint16_t* bits, Io io) {
+  auto v = io.load(args.x + i);
+  if (bits != nullptr) v = apply_dropout(Tag<T>(), v, bits, args.dropout);
+  if (args.residual != nullptr) v = hn::Add(io.load(args.residual + i), v);
+  io.store(v, args.y + i);
+}
+
+template <class T, class Io>
+HWY_INLINE void step(const kernels::DropoutBackward<T>& args, int64_t i, const uint16_t* bits, Io io) {
+  auto v = io.load(args.gy + i);
+  if (bits != nullptr) v = apply_dropout(Tag<T>(), v, bits, args.dropout);
+  if (args.accumulate) v = hn::Add(io.load(args.gx + i), v);
+  io.store(v, args.gx + i);
+}
+
+template <template <class> class Args, class T>
+void map(const Args<T>& args, int64_t begin, int64_t end) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
+  const bool active = args.dropout.active();
+  DropoutBuffer buffer;
+  for (int64_t chunk = begin; chunk < end; chunk += kDropoutChunk) {
+    const int64_t n = end - chunk < kDropoutChunk ? end - chunk : kDropoutChunk;
+    const uint16_t* bits = active ? fill_dropout_bits(args.dropout.rng, chunk, n, buffer) : nullptr;
+    int64_t j = 0;
+    for (; j + lanes <= n; j += lanes) step(args, chunk + j, active ? bits + j : nullptr, Whole<T>());
+    if (j < n) step(args, chunk + j, active ? bits + j : nullptr, Partial<T>{n - j});
+  }
+}
+
+#define HEED_DEFINE(T, name)                                                                  \
+  void forward_##name(const kernels::DropoutForward<T>& args, int64_t begin, int64_t end) {   \
+    map(args, begin, end);                                                                    \
+  }                                                                                           \
+  void backward_##name(const kernels::DropoutBackward<T>& args, int64_t begin, int64_t end) { \
+    map(args, begin, end);                                                                    \
+  }
+HEED_DEFINE(float, f32)
+HEED_DEFINE(bfloat16, bf16)
+HEED_DEFINE(double, f64)
+#undef HEED_DEFINE
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+namespace {
+
+constexpr int64_t kElementsPerTask = 16384;
+
+#define HEED_EXPORT(T, name)                                                            \
+  HWY_EXPORT(forward_##name);                                                           \
+  HWY_EXPORT(backward_##name);                                                          \
+  auto map_for(const kernels::DropoutForward<T>&) { return HEED_SIMD(forward_##name); } \
+  auto map_for(const kernels::DropoutBackward<T>&) { return HEED_SIMD(backward_##name); }
+HEED_EXPORT(float, f32)
+HEED_EXPORT(bfloat16, bf16)
+HEED_EXPORT(double, f64)
+#undef HEED_EXPORT
+
+}  // namespace
+
+template <class T>
+void dropout_forward(const kernels::DropoutForward<T>& args) {
+  const auto map = map_for(args);
+  parallel_for(args.count, kElementsPerTask, [&](int64_t begin, int64_t end) { map(args, begin, end); });
+}
+
+template <class T>
+void dropout_backward(const kernels::DropoutBackward<T>& args) {
+  const auto map = map_for(args);
+  parallel_for(args.count, kElementsPerTask, [&](int64_t begin, int64_t end) { map(args, begin, end); });
+}
+
+#define HEED_INSTANTIATE(T)                                            \
+  template void dropout_forward<T>(const kernels::DropoutForward<T>&); \
+  template void dropout_backward<T>(const kernels::DropoutBackward<T>&);
+HEED_INSTANTIATE(float)
+HEED_INSTANTIATE(bfloat16)
+HEED_INSTANTIATE(double)
+#undef HEED_INSTANTIATE
+
+}  // namespace heed::cpu
+#endif

@@ -1,0 +1,256 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/kernels/cpu/optimizer.cpp"
+
+#include <heed/kernels/optimizer.h>
+
+#ifndef HEED_KERNELS_CPU_OPTIMIZER_ONCE_
+#define HEED_KERNELS_CPU_OPTIMIZER_ONCE_
+namespace heed::cpu {
+
+/// The numbers of a step, computed in double and rounded to A, as PyTorch does.
+template <class A>
+struct StepFactors {
+  A clip, shrink, decay;  // of the gradient; of the value, decoupled; of the value into the gradient
+  bool has_decay;
+};
+
+template <class A>
+struct AdamFactors {
+  StepFactors<A> common;
+  A beta2, one_minus_beta1, one_minus_beta2, root, eps, step_size;
+  bool lerp_from_gradient;  // which end m's interpolation is computed from
+};
+
+template <class A>
+struct SgdFactors {
+  StepFactors<A> common;
+  A momentum, one_minus_dampening, step_size;
+};
+
+constexpr int64_t kNormBlock = 4096;
+
+}  // namespace heed::cpu
+#endif
+
+#include <algorithm>
+#include <cmath>
+
+#include <heed/core/base/check.h>
+#include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/simd.h>
+#include <heed/kernels/cpu/workspace.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+// No fused multiply-add below: every instruction set gives the bits of the formulas as they are written.
+
+/// The gradient as the step sees it: clipped, and with weight decay added to it.
+template <class T, class Io, class A = accumulator_t<T>>
+HWY_INLINE Vec<Tag<A>> take_gradient(const kernels::StepSlice<T>& slice, const StepFactors<A>& f, int64_t i,
+                                     Vec<Tag<A>> value, Io io) {
+  const Tag<A> d;
+  auto g = hn::Mul(io.load(slice.gradient + i), hn::Set(d, f.clip));
+  if (f.has_decay) g = hn::Add(g, hn::Mul(value, hn::Set(d, f.decay)));
+  if (slice.zero_gradient) io.store(hn::Zero(d), slice.gradient + i);
+  return g;
+}
+
+template <class T, template <class> class Io, class... N>
+HWY_INLINE Vec<Tag<T>> load_value(const kernels::StepSlice<T>& slice, int64_t i, N... n) {
+  if (slice.master != nullptr) return Io<accumulator_t<T>>{n...}.load(slice.master + i);
+  return Io<T>{n...}.load(slice.value + i);
+}
+
+template <class T, template <class> class Io, class... N>
+HWY_INLINE void store_value(const kernels::StepSlice<T>& slice, int64_t i, Vec<Tag<T>> value, N... n) {
+  if (slice.master != nullptr) Io<accumulator_t<T>>{n...}.store(value, slice.master + i);
+  Io<T>{n...}.store(value, slice.value + i);
+}
+
+template <template <class> class Io, class T, class A, class... N>
+HWY_INLINE void step(const kernels::AdamStep<T>& args, const AdamFactors<A>& f, int64_t i, N... n) {
+  const Tag<A> d;
+  const Io<A> io{n...};
+  auto value = load_value<T, Io>(args.slice, i, n...);
+  const auto g = take_gradient(args.slice, f.common, i, value, io);
+  value = hn::Mul(value, hn::Set(d, f.common.shrink));
+
+  auto m = io.load(args.m + i), v = io.load(args.v + i);
+  const auto difference = hn::Sub(g, m);
+  m = f.lerp_from_gradient ? hn::Sub(g, hn::Mul(difference, hn::Set(d, A(1) - f.one_minus_beta1)))
+                           : hn::Add(m, hn::Mul(hn::Set(d, f.one_minus_beta1), difference));
+  v = hn::Add(hn::Mul(v, hn::Set(d, f.beta2)), hn::Mul(hn::Mul(hn::Set(d, f.one_minus_beta2), g), g));
+  const auto denominator = hn::Add(hn::Div(hn::Sqrt(v), hn::Set(d, f.root)), hn::Set(d, f.eps));
+  value = hn::Add(value, hn::Div(hn::Mul(hn::Set(d, -f.step_size), m), denominator));
+
+  io.store(m, args.m + i);
+  io.store(v, args.v + i);
+  store_value<T, Io>(args.slice, i, value, n...);
+}
+
+template <template <class> class Io, class T, class A, class... N>
+HWY_INLINE void step(const kernels::SgdStep<T>& args, const SgdFactors<A>& f, int64_t i, N... n) {
+  const Tag<A> d;
+  const Io<A> io{n...};
+  auto value = load_value<T, Io>(args.slice, i, n...);
+  auto g = take_gradient(args.slice, f.common, i, value, io);
+  if (args.momentum_buffer != nullptr) {
+    const auto momentum = hn::Set(d, f.momentum);
+    auto b = g;
+    if (!args.first) {
+      b = hn::Add(hn::Mul(io.load(args.momentum_buffer + i), momentum),
+                  hn::Mul(g, hn::Set(d, f.one_minus_dampening)));
+    }
+    io.store(b, args.momentum_buffer + i);
+    g = args.nesterov ? hn::Add(g, hn::Mul(b, momentum)) : b;
+  }
+  value = hn::Add(value, hn::Mul(g, hn::Set(d, -f.step_size)));
+  store_value<T, Io>(args.slice, i, value, n...);
+}
+
+template <class Args, class Factors>
+void step_range(const Args& args, const Factors& factors, int64_t begin, int64_t end) {
+  const int64_t lanes =
+      static_cast<int64_t>(hn::Lanes(Tag<std::remove_pointer_t<decltype(args.slice.value)>>()));
+  int64_t i = begin;
+  for (; i + lanes <= end; i += lanes) step<Whole>(args, factors, i);
+  if (i < end) step<Partial>(args, factors, i, end - i);
+}
+
+#define HEED_DEFINE(T, name)                                                                       \
+  void adam_##name(const kernels::AdamStep<T>& args, const AdamFactors<accumulator_t<T>>& factors, \
+                   int64_t begin, int64_t end) {                                                   \
+    step_range(args, factors, begin, end);                                                         \
+  }                                                                                                \
+  void sgd_##name(const kernels::SgdStep<T>& args, const SgdFactors<accumulator_t<T>>& factors,    \
+                  int64_t begin, int64_t end) {                                                    \
+    step_range(args, factors, begin, end);                                                         \
+  }
+HEED_DEFINE(float, f32)
+HEED_DEFINE(bfloat16, bf16)
+HEED_DEFINE(double, f64)
+#undef HEED_DEFINE
+
+/// As many doubles from memory as D has lanes; zeros from `n` on.
+template <class D, class A>
+HWY_INLINE Vec<D> load_doubles(D d, const A* g, int64_t n) {
+  const hn::Rebind<A, D> narrow;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (n <= 0) return hn::Zero(d);
+  const auto v = n < lanes ? load_n(narrow, g, n) : load(narrow, g);
+  if constexpr (std::is_same_v<A, double>)
+    return v;
+  else
+    return hn::PromoteTo(d, v);
+}
+
+/// 32 running sums whatever the vector's length, so that every instruction set adds in the same order.
+template <class A>
+double sum_squares(const A* g, int64_t count) {
+  const hn::ScalableTag<double> d;
+  constexpr int64_t kSums = 32, kLanes = hn::MaxLanes(d);
+  Vec<decltype(d)> sums[kSums / kLanes];
+  for (auto& sum : sums) sum = hn::Zero(d);
+  for (int64_t i = 0; i < count; i += kSums) {
+    for (int64_t k = 0; k < kSums / kLanes; ++k) {
+      const auto v = load_doubles(d, g + i + k * kLanes, count - i - k * kLanes);
+      sums[k] = hn::Add(sums[k], hn::Mul(v, v));
+    }
+  }
+  alignas(64) double lanes[kSums];
+  for (int64_t k = 0; k < kSums / kLanes; ++k) hn::Store(sums[k], d, lanes + k * kLanes);
+  double total = 0;
+  for (double lane : lanes) total += lane;
+  return total;
+}
+
+double sum_squares_f32(const float* g, int64_t count) { return sum_squares(g, count); }
+double sum_squares_f64(const double* g, int64_t count) { return sum_squares(g, count); }
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+namespace {
+
+constexpr int64_t kElementsPerTask = 16384;
+
+#define HEED_EXPORT(T, name)                                                    \
+  HWY_EXPORT(adam_##name);                                                      \
+  HWY_EXPORT(sgd_##name);                                                       \
+  auto step_for(const kernels::AdamStep<T>&) { return HEED_SIMD(adam_##name); } \
+  auto step_for(const kernels::SgdStep<T>&) { return HEED_SIMD(sgd_##name); }
+HEED_EXPORT(float, f32)
+HEED_EXPORT(bfloat16, bf16)
+HEED_EXPORT(double, f64)
+#undef HEED_EXPORT
+
+HWY_EXPORT(sum_squares_f32);
+HWY_EXPORT(sum_squares_f64);
+auto sum_squares_for(const float*) { return HEED_SIMD(sum_squares_f32); }
+auto sum_squares_for(const double*) { return HEED_SIMD(sum_squares_f64); }
+
+template <class T, class A = accumulator_t<T>>
+StepFactors<A> step_factors(const kernels::StepSlice<T>& slice, bool decoupled) {
+  double clip = 1;
+  if (slice.gradient_norm != nullptr) {
+    clip = slice.clip / (*slice.gradient_norm + 1e-6);
+    if (clip > 1) clip = 1;  // a NaN norm stays one, and shows in every value
+  }
+  return {A(clip), A(decoupled ? 1 - slice.rate * slice.weight_decay : 1), A(slice.weight_decay),
+          !decoupled && slice.weight_decay != 0};
+}
+
+template <class Args, class Factors>
+void step_all(const Args& args, const Factors& factors) {
+  const auto step = step_for(args);
+  parallel_for(args.slice.count, kElementsPerTask,
+               [&](int64_t begin, int64_t end) { step(args, factors, begin, end); });
+}
+
+}  // namespace
+
+template <class A>
+void squared_norm(const kernels::SquaredNorm<A>& args) {
+  const auto sum_squares = sum_squares_for(args.g);
+  Workspace<double> sums((args.count + kNormBlock - 1) / kNormBlock);
+  parallel_for(args.count, kNormBlock, [&](int64_t begin, int64_t end) {
+    sums.data()[begin / kNormBlock] = sum_squares(args.g + begin, end - begin);
+  });
+  double total = 0;
+  for (int64_t block = 0; block * kNormBlock < args.count; ++block) total += sums.data()[block];
+  *args.result = total;
+}
+
+template <class T>
+void adam_step(const kernels::AdamStep<T>& args) {
+  using A = accumulator_t<T>;
+  HEED_ASSERT(*args.step >= 1, "adam_step: step is ", *args.step, ", counted from 1");
+  const double step = static_cast<double>(*args.step);
+  const double correction1 = 1 - std::pow(args.beta1, step), correction2 = 1 - std::pow(args.beta2, step);
+  step_all(args, AdamFactors<A>{step_factors(args.slice, args.decoupled), A(args.beta2), A(1 - args.beta1),
+                                A(1 - args.beta2), A(std::sqrt(correction2)), A(args.eps),
+                                A(args.slice.rate / correction1), 1 - args.beta1 >= 0.5});
+}
+
+template <class T>
+void sgd_step(const kernels::SgdStep<T>& args) {
+  using A = accumulator_t<T>;
+  step_all(args, SgdFactors<A>{step_factors(args.slice, false), A(args.momentum), A(1 - args.dampening),
+                               A(args.slice.rate)});
+}
+
+template void squared_norm<float>(const kernels::SquaredNorm<float>&);
+template void squared_norm<double>(const kernels::SquaredNorm<double>&);
+#define HEED_INSTANTIATE(T)                                \
+  template void adam_step<T>(const kernels::AdamStep<T>&); \
+  template void sgd_step<T>(const kernels::SgdStep<T>&);
+HEED_INSTANTIATE(float)
+HEED_INSTANTIATE(bfloat16)
+HEED_INSTANTIATE(double)
+#undef HEED_INSTANTIATE
+
+}  // namespace heed::cpu
+#endif

@@ -1,0 +1,160 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/kernels/cpu/residual_layer_norm.cpp"
+
+#include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/layer_norm_simd.h>
+#include <heed/kernels/residual_layer_norm.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+/// Writes residual + dropout(x) and sums it up as it was stored. `bits` is null where nothing is dropped.
+template <class T>
+struct AddColumns {
+  const T *residual, *x;
+  T* out;
+  const Dropout* dropout;
+  const uint16_t* bits;  // of column `first`
+  int64_t first;
+  RowSums<T> sums;
+
+  template <int I, class Io>
+  HWY_INLINE void step(int64_t c, Io io) {
+    auto v = io.load(x + c);
+    if (bits != nullptr) v = apply_dropout(Tag<T>(), v, bits + (c - first), *dropout);
+    v = hn::Add(io.load(residual + c), v);
+    io.store(v, out + c);
+    if constexpr (std::is_same_v<T, bfloat16>) v = io.load(out + c);
+    sums.template add<I>(v);
+  }
+};
+
+template <class T>
+void forward(const kernels::ResidualLayerNormForward<T>& args, int64_t begin, int64_t end) {
+  DropoutBuffer buffer;
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t at = row * args.cols;
+    T* sum = args.sum + at;
+    AddColumns<T> columns{args.residual + at, args.x + at, sum, &args.dropout, nullptr, 0, {}};
+    for (int64_t c = 0; c < args.cols; c += kDropoutChunk) {
+      const int64_t n = std::min(kDropoutChunk, args.cols - c);
+      columns.first = c;
+      if (args.dropout.active()) columns.bits = fill_dropout_bits(args.dropout.rng, at + c, n, buffer);
+      for_columns<T>(c, c + n, columns);
+    }
+    const auto statistics =
+        row_statistics(sum, columns.sums, args.cols, args.eps, args.mean + row, args.rstd + row);
+    normalize_row(sum, statistics, args.weight, args.bias, args.y + at, args.cols);
+  }
+}
+
+/// Hands the gradient of the sum on to residual and x.
+template <class T>
+struct StoreGradients {
+  const T* gsum;
+  T *gresidual, *gx;
+  bool accumulate_residual, accumulate_x;
+  const Dropout* dropout;
+  const uint16_t* bits;
+  int64_t first;
+
+  template <class Io>
+  HWY_INLINE void operator()(int64_t c, Vec<Tag<T>> v, Io io) const {
+    if (gsum != nullptr) v = hn::Add(io.load(gsum + c), v);
+    if (gresidual != nullptr)
+      io.store(accumulate_residual ? hn::Add(io.load(gresidual + c), v) : v, gresidual + c);
+    if (gx != nullptr) {
+      if (bits != nullptr) v = apply_dropout(Tag<T>(), v, bits + (c - first), *dropout);
+      io.store(accumulate_x ? hn::Add(io.load(gx + c), v) : v, gx + c);
+    }
+  }
+};
+
+template <class T>
+HWY_INLINE T* shifted(T* p, int64_t by) {
+  return p == nullptr ? nullptr : p + by;
+}
+
+template <class T, class A = accumulator_t<T>>
+void backward(const kernels::ResidualLayerNormBackward<T>& args, int64_t begin, int64_t end, A* gweight,
+              A* gbias) {
+  DropoutBuffer buffer;
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t at = row * args.cols;
+    const T *gy = args.gy + at, *x = args.sum + at;
+    const auto gradient = row_gradient(gy, x, args.weight, args.mean[row], args.rstd[row], args.cols);
+    StoreGradients<T> emit{shifted(args.gsum, at),
+                           shifted(args.gresidual, at),
+                           shifted(args.gx, at),
+                           args.accumulate_residual,
+                           args.accumulate_x,
+                           &args.dropout,
+                           nullptr,
+                           0};
+    BackwardColumns<T, StoreGradients<T>> columns(gy, x, args.weight, gradient, gweight, gbias, emit);
+    for (int64_t c = 0; c < args.cols; c += kDropoutChunk) {
+      const int64_t n = std::min(kDropoutChunk, args.cols - c);
+      emit.first = c;
+      if (args.dropout.active() && args.gx != nullptr)
+        emit.bits = fill_dropout_bits(args.dropout.rng, at + c, n, buffer);
+      for_columns<T>(c, c + n, columns);
+    }
+  }
+}
+
+#define HEED_DEFINE(T, name)                                                                          \
+  void forward_##name(const kernels::ResidualLayerNormForward<T>& args, int64_t begin, int64_t end) { \
+    forward(args, begin, end);                                                                        \
+  }                                                                                                   \
+  void backward_##name(const kernels::ResidualLayerNormBackward<T>& args, int64_t begin, int64_t end, \
+                       accumulator_t<T>* gweight, accumulator_t<T>* gbias) {                          \
+    backward(args, begin, end, gweight, gbias);                                                       \
+  }
+HEED_DEFINE(float, f32)
+HEED_DEFINE(bfloat16, bf16)
+HEED_DEFINE(double, f64)
+#undef HEED_DEFINE
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+namespace {
+
+#define HEED_EXPORT(T, name)                                                                       \
+  HWY_EXPORT(forward_##name);                                                                      \
+  HWY_EXPORT(backward_##name);                                                                     \
+  auto rows_for(const kernels::ResidualLayerNormForward<T>&) { return HEED_SIMD(forward_##name); } \
+  auto rows_for(const kernels::ResidualLayerNormBackward<T>&) { return HEED_SIMD(backward_##name); }
+HEED_EXPORT(float, f32)
+HEED_EXPORT(bfloat16, bf16)
+HEED_EXPORT(double, f64)
+#undef HEED_EXPORT
+
+}  // namespace
+
+template <class T>
+void residual_layer_norm_forward(const kernels::ResidualLayerNormForward<T>& args) {
+  const auto rows = rows_for(args);
+  parallel_for(args.rows, layer_norm_rows_per_task(args.cols),
+               [&](int64_t begin, int64_t end) { rows(args, begin, end); });
+}
+
+template <class T>
+void residual_layer_norm_backward(const kernels::ResidualLayerNormBackward<T>& args) {
+  const auto rows = rows_for(args);
+  for_row_chunks<T>(args, [&](int64_t begin, int64_t end, accumulator_t<T>* gweight,
+                              accumulator_t<T>* gbias) { rows(args, begin, end, gweight, gbias); });
+}
+
+#define HEED_INSTANTIATE(T)                                                                  \
+  template void residual_layer_norm_forward<T>(const kernels::ResidualLayerNormForward<T>&); \
+  template void residual_layer_norm_backward<T>(const kernels::ResidualLayerNormBackward<T>&);
+HEED_INSTANTIATE(float)
+HEED_INSTANTIATE(bfloat16)
+HEED_INSTANTIATE(double)
+#undef HEED_INSTANTIATE
+
+}  // namespace heed::cpu
+#endif

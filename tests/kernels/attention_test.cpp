@@ -1,0 +1,399 @@
+#include <cstring>
+
+#include <heed/core/base/parallel_for.h>
+#include <heed/kernels/attention.h>
+
+#include "attention_problem.h"
+
+namespace heed::test {
+namespace {
+
+template <class V>
+bool same_bits(const std::vector<V>& a, const std::vector<V>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(V)) == 0);
+}
+
+/// Forward and all gradients against the plain loops.
+template <class T>
+void expect_exact(const AttentionCase& shape) {
+  using A = accumulator_t<T>;
+  using R = reference_t<T>;
+  const AttentionProblem<T> p(shape);
+  const auto exact = p.template plain<R, R>();
+  const auto plain = p.template plain<T, A>();
+  AttentionResult<T, A> got;
+  p.forward(got.out, got.lse);
+  p.backward(got.out, got.lse, {}, got);
+
+  const int64_t own = shape.heads * shape.width, keys = shape.key_heads * shape.width;
+  const auto inner = [&](const auto& values, int64_t stride, int64_t offset, int64_t count) {
+    return AttentionProblem<T>::inner(values, stride, offset, count);
+  };
+  const auto compare = [&](const auto& a, const auto& b, const auto& c, int64_t stride, int64_t offset,
+                           int64_t count, double factor, const char* what, double term) {
+    expect_within<T>(inner(a, stride, offset, count), inner(b, stride, offset, count),
+                     inner(c, stride, offset, count), factor, what, term);
+  };
+  compare(got.out, exact.out, plain.out, p.q_stride, 0, own, 2, "out", -1);
+  expect_within<A>(got.lse, exact.lse, plain.lse, 2, "lse");
+  compare(got.gq, exact.gq, plain.gq, p.q_stride, 0, own, 3, "gq", exact.term_q);
+  compare(got.gk, exact.gk, plain.gk, p.kv_stride, 0, keys, 3, "gk", exact.term_k);
+  compare(got.gv, exact.gv, plain.gv, p.kv_stride, keys, keys, 3, "gv", exact.term_v);
+  // Sums in A, of terms that are as exact as `out`, which is a T.
+  if (shape.bias) expect_within<T>(got.gbias, exact.gbias, plain.gbias, 3, "gbias", exact.term_bias);
+  if (shape.relative_limit >= 0)
+    expect_within<T>(got.grelative, exact.grelative, plain.grelative, 3, "grelative", exact.term_bias);
+  for (const T value : inner(got.out, p.q_stride, own, p.q_stride - own))
+    ASSERT_TRUE(std::isnan(double(value))) << "wrote between the rows";
+}
+
+template <class T>
+class Attention : public ::testing::Test {};
+TYPED_TEST_SUITE(Attention, FloatingTypes);
+
+TYPED_TEST(Attention, Lengths) {
+  for (const int32_t n : {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129}) {
+    SCOPED_TRACE(n);
+    expect_exact<TypeParam>({.sequences = {{n, n}, {1, n}, {n, 3}}, .width = 8});
+    expect_exact<TypeParam>(
+        {.sequences = {{n, n}, {5, n}, {n, 9}}, .width = 16, .visibility = {.causal = Causal::top_left}});
+  }
+}
+
+TYPED_TEST(Attention, Widths) {
+  for (const int64_t width : {1, 3, 8, 16, 32, 64, 80, 128}) {
+    SCOPED_TRACE(width);
+    expect_exact<TypeParam>({.sequences = {{17, 33}, {12, 12}}, .width = width});
+    expect_exact<TypeParam>(
+        {.sequences = {{12, 12}}, .heads = 3, .key_heads = 3, .width = width, .gaps = true, .dropout = 0.2});
+  }
+}
+
+const std::vector<Visibility> kVisibilities = {
+    {},
+    {.causal = Causal::top_left},
+    {.causal = Causal::bottom_right},
+    {.window_left = 5},
+    {.window_right = 3},
+    {.causal = Causal::bottom_right, .window_left = 4},
+    {.window_left = 7, .window_right = 2},
+    {.window_left = 9, .window_right = 9, .dilation = 3},
+    {.causal = Causal::top_left, .dilation = 2},
+    {.window_left = 3, .window_right = 3, .global_tokens = 2},
+    {.causal = Causal::top_left, .window_left = 6, .global_tokens = 3},
+    {.causal = Causal::bottom_right, .window_left = 10, .dilation = 4, .global_tokens = 1},
+};
+
+TYPED_TEST(Attention, VisibilityAndGaps) {
+  for (size_t i = 0; i < kVisibilities.size(); ++i) {
+    SCOPED_TRACE(i);
+    expect_exact<TypeParam>({.sequences = {{20, 20}, {13, 29}, {0, 5}, {31, 7}, {5, 0}, {70, 150}, {1, 1}},
+                             .width = 8,
+                             .visibility = kVisibilities[i],
+                             .gaps = true});
+  }
+}
+
+TYPED_TEST(Attention, Biases) {
+  for (int parts = 1; parts < 64; ++parts) {
+    SCOPED_TRACE(parts);
+    const bool bias = parts & 1, shared = parts & 2, mask = parts & 4, alibi = parts & 8,
+               relative = parts & 16;
+    if (shared && !bias) continue;
+    expect_exact<TypeParam>({.sequences = {{20, 20}, {9, 21}, {3, 70}},
+                             .heads = 4,
+                             .key_heads = 2,
+                             .width = 8,
+                             .visibility = {.causal = parts & 32 ? Causal::bottom_right : Causal::none},
+                             .bias = bias,
+                             .shared_bias = shared,
+                             .mask = mask,
+                             .alibi = alibi,
+                             .relative_limit = relative ? 6 : -1,
+                             .dropout = parts % 3 == 0 ? 0.25 : 0});
+  }
+}
+
+TYPED_TEST(Attention, SharedKeyHeadsAndDropout) {
+  for (const int64_t key_heads : {1, 2, 3, 6})
+    expect_exact<TypeParam>({.sequences = {{19, 23}, {66, 130}},
+                             .heads = 6,
+                             .key_heads = key_heads,
+                             .width = 16,
+                             .dropout = 0.1});
+}
+
+TYPED_TEST(Attention, SeveralChunksOfKeys) {
+  expect_exact<TypeParam>({.sequences = {{70, 1100}, {10, 3}, {65, 600}},
+                           .heads = 2,
+                           .key_heads = 1,
+                           .width = 8,
+                           .dropout = 0.1});
+  expect_exact<TypeParam>({.sequences = {{1100, 1100}},
+                           .heads = 1,
+                           .key_heads = 1,
+                           .width = 8,
+                           .visibility = {.causal = Causal::top_left, .window_left = 40}});
+}
+
+TYPED_TEST(Attention, EverySubsetOfGradientsAndAccumulation) {
+  using T = TypeParam;
+  using A = accumulator_t<T>;
+  for (const int32_t keys : {29, 700}) {
+    const AttentionProblem<T> p({.sequences = {{20, keys}, {13, 11}},
+                                 .heads = 4,
+                                 .key_heads = 2,
+                                 .width = 16,
+                                 .visibility = {.causal = Causal::bottom_right},
+                                 .gaps = true,
+                                 .dropout = 0.1});
+    AttentionResult<T, A> all;
+    p.forward(all.out, all.lse);
+    p.backward(all.out, all.lse, {}, all);
+    for (int set = 0; set < 8; ++set) {
+      AttentionResult<T, A> some;
+      p.backward(all.out, all.lse, {.q = (set & 1) != 0, .k = (set & 2) != 0, .v = (set & 4) != 0}, some);
+      if (set & 1) {
+        EXPECT_TRUE(same_bits(some.gq, all.gq)) << set;
+      }
+      if (set & 2) {
+        EXPECT_TRUE(same_bits(some.gk, all.gk)) << set;
+      }
+      if (set & 4) {
+        EXPECT_TRUE(same_bits(some.gv, all.gv)) << set;
+      }
+    }
+    AttentionResult<T, A> added = all;
+    for (auto* g : {&added.gq, &added.gk, &added.gv}) std::fill(g->begin(), g->end(), T(3.0f));
+    p.backward(all.out, all.lse, {.accumulate = true}, added);
+    const auto expect_added = [](const std::vector<T>& sum, const std::vector<T>& g) {
+      for (size_t i = 0; i < g.size(); ++i) {
+        if (std::isnan(double(g[i])))
+          ASSERT_EQ(double(sum[i]), 3);
+        else
+          ASSERT_NEAR(double(sum[i]), double(g[i]) + 3, epsilon<T>() * (3 + 2 * std::fabs(double(g[i]))));
+      }
+    };
+    expect_added(added.gq, all.gq);
+    expect_added(added.gk, all.gk);
+    expect_added(added.gv, all.gv);
+  }
+}
+
+TYPED_TEST(Attention, WeightsAreThoseOfTheForward) {
+  using T = TypeParam;
+  using A = accumulator_t<T>;
+  for (const Visibility& visibility : kVisibilities) {
+    const AttentionProblem<T> p({.sequences = {{5, 4}, {70, 90}},
+                                 .heads = 2,
+                                 .key_heads = 1,
+                                 .width = 16,
+                                 .visibility = visibility,
+                                 .mask = true,
+                                 .dropout = 0.3});
+    std::vector<T> out;
+    std::vector<A> lse, weights(70 * 90, std::numeric_limits<A>::quiet_NaN());
+    p.forward(out, lse);
+    const int64_t s = 1, h = 1;
+    cpu::attention_weights<T>({.q = {p.q.data(), p.q_stride, 16},
+                               .k = {p.kv.data(), p.kv_stride, 16},
+                               .lse = lse.data(),
+                               .weights = weights.data(),
+                               .segments = p.segments,
+                               .query_rows = p.query_rows,
+                               .key_rows = p.key_rows,
+                               .heads = 2,
+                               .key_heads = 1,
+                               .width = 16,
+                               .scale = p.scale,
+                               .visibility = visibility,
+                               .bias = p.bias_args(),
+                               .sequence = s,
+                               .head = h});
+    const auto exact = p.template plain<reference_t<T>, reference_t<T>>();
+    for (int64_t i = 0; i < 70; ++i) {
+      double sum = 0;
+      bool sees_any = false;
+      for (int64_t k = 0; k < 90; ++k) {
+        const double weight = weights[i * 90 + k];
+        sum += weight;
+        sees_any |= p.visible(s, i, k);
+        double score = 0;
+        for (int64_t d = 0; d < 16 && p.visible(s, i, k); ++d)
+          score += double(p.q_row(s, i, h, p.q)[d]) * double(p.kv[p.key_offset(s, k, h) + d]) * p.scale;
+        const double lse_exact = double(exact.lse[h * p.query_rows + p.query_first[s] + i]);
+        const double expected = p.visible(s, i, k) ? std::exp(score - lse_exact) : 0;
+        ASSERT_NEAR(weight, expected, 32 * epsilon<A>() * expected * (1 + std::fabs(score))) << i << ' ' << k;
+      }
+      ASSERT_NEAR(sum, sees_any, 64 * epsilon<A>());
+    }
+  }
+}
+
+TYPED_TEST(Attention, QueriesWithoutKeysGiveZeros) {
+  using T = TypeParam;
+  using A = accumulator_t<T>;
+  AttentionProblem<T> p({.sequences = {{20, 20}}, .width = 16, .mask = true});
+  for (int64_t k = 0; k < 20; ++k) p.mask[7 * 20 + k] = p.mask[19 * 20 + k] = false;
+  for (const int64_t i : {7, 19})
+    for (int64_t d = 0; d < 32; ++d) p.q[i * p.q_stride + d] = p.gout[i * p.q_stride + d] = quiet_nan<T>();
+  AttentionResult<T, A> got;
+  p.forward(got.out, got.lse);
+  p.backward(got.out, got.lse, {}, got);
+  for (const int64_t i : {7, 19}) {
+    for (int64_t d = 0; d < 32; ++d) {
+      EXPECT_EQ(double(got.out[i * p.q_stride + d]), 0);
+      EXPECT_EQ(double(got.gq[i * p.q_stride + d]), 0);
+    }
+    EXPECT_EQ(got.lse[i], -std::numeric_limits<A>::infinity());
+  }
+  for (const T g : p.inner(got.gk, p.kv_stride, 0, 32)) ASSERT_TRUE(std::isfinite(double(g)));
+  for (const T g : p.inner(got.gv, p.kv_stride, 32, 32)) ASSERT_TRUE(std::isfinite(double(g)));
+}
+
+TYPED_TEST(Attention, WhatAHiddenKeyHoldsDoesNotMatter) {
+  using T = TypeParam;
+  using A = accumulator_t<T>;
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float poison : {std::numeric_limits<float>::quiet_NaN(), inf, -inf}) {
+    for (const bool mask : {false, true}) {
+      AttentionProblem<T> p({.sequences = {{75, 75}},
+                             .width = 16,
+                             .visibility = {.causal = mask ? Causal::none : Causal::top_left},
+                             .mask = mask});
+      if (mask) {
+        for (int64_t i = 0; i < 75 * 75; ++i) p.mask[i] = i % 75 != 40 || i / 75 >= 60;
+      }
+      AttentionResult<T, A> clean, got;
+      p.forward(clean.out, clean.lse);
+      p.backward(clean.out, clean.lse, {}, clean);
+      std::fill_n(p.kv.begin() + 40 * p.kv_stride, 64, T(poison));  // seen by later queries only
+      p.forward(got.out, got.lse);
+      p.backward(got.out, got.lse, {}, got);
+      for (int64_t i = 0; i < (mask ? 60 : 40); ++i) {
+        for (int64_t d = 0; d < 32; ++d) {
+          const int64_t at = i * p.q_stride + d;
+          ASSERT_NEAR(double(got.out[at]), double(clean.out[at]), 8 * epsilon<T>()) << i;
+          ASSERT_NEAR(double(got.gq[at]), double(clean.gq[at]), 8 * epsilon<T>()) << i;
+        }
+      }
+      for (int64_t i = mask ? 60 : 40; i < 75; ++i)
+        ASSERT_FALSE(std::isfinite(double(got.out[i * p.q_stride])));
+    }
+  }
+}
+
+TEST(Attention, GradientsAgreeWithDifferences) {
+  for (const bool shared : {false, true}) {
+    AttentionProblem<double> p({.sequences = {{5, 7}, {4, 3}},
+                                .heads = 4,
+                                .key_heads = 2,
+                                .width = 3,
+                                .visibility = {.causal = Causal::bottom_right, .window_left = 4},
+                                .bias = true,
+                                .shared_bias = shared,
+                                .alibi = true,
+                                .relative_limit = 2,
+                                .dropout = 0.25});
+    AttentionResult<double, double> got;
+    p.forward(got.out, got.lse);
+    p.backward(got.out, got.lse, {}, got);
+    const auto loss = [&] {
+      std::vector<double> out, lse;
+      p.forward(out, lse);
+      double sum = 0;
+      for (size_t i = 0; i < out.size(); ++i) {
+        if (!std::isnan(p.gout[i])) sum += out[i] * p.gout[i];
+      }
+      return sum;
+    };
+    const auto check = [&](std::vector<double>& at, const std::vector<double>& gradient, const char* what) {
+      for (size_t i = 0; i < at.size(); ++i) {
+        if (!std::isfinite(at[i]) || std::isnan(gradient[i])) continue;  // between the rows, hidden
+        const double before = at[i];
+        at[i] = before + 1e-5;
+        const double up = loss();
+        at[i] = before - 1e-5;
+        const double down = loss();
+        at[i] = before;
+        EXPECT_NEAR(gradient[i], (up - down) / 2e-5, 1e-8) << what << ' ' << i;
+      }
+    };
+    check(p.q, got.gq, "q");
+    check(p.bias, got.gbias, "bias");
+    check(p.relative, got.grelative, "relative");
+    std::vector<double> gkv = got.gk;
+    for (size_t i = 0; i < gkv.size(); ++i) {
+      if (std::isnan(gkv[i])) gkv[i] = got.gv[i];
+    }
+    check(p.kv, gkv, "kv");
+  }
+}
+
+TEST(Attention, ASequenceDoesNotDependOnItsNeighbours) {
+  const AttentionProblem<float> packed({.sequences = {{33, 41}, {20, 20}},
+                                        .width = 16,
+                                        .visibility = {.causal = Causal::bottom_right},
+                                        .gaps = true});
+  const AttentionProblem<float> alone(
+      {.sequences = {{33, 41}}, .width = 16, .visibility = {.causal = Causal::bottom_right}});
+  AttentionResult<float, float> a, b;
+  packed.forward(a.out, a.lse);
+  packed.backward(a.out, a.lse, {}, a);
+  alone.forward(b.out, b.lse);
+  alone.backward(b.out, b.lse, {}, b);
+  a.out.resize(b.out.size());
+  a.gq.resize(b.gq.size());
+  a.gk.resize(b.gk.size());
+  a.gv.resize(b.gv.size());
+  EXPECT_TRUE(same_bits(a.out, b.out));
+  EXPECT_TRUE(same_bits(a.gq, b.gq));
+  EXPECT_TRUE(same_bits(a.gk, b.gk));
+  EXPECT_TRUE(same_bits(a.gv, b.gv));
+}
+
+TEST(Attention, ThreadCountDoesNotMatter) {
+  const int before = thread_count();
+  for (const bool biased : {false, true}) {
+    AttentionCase shape{.sequences = {{300, 1300}, {70, 70}, {1, 5}},
+                        .heads = 4,
+                        .key_heads = 2,
+                        .width = 16,
+                        .visibility = {.causal = Causal::bottom_right},
+                        .relative_limit = biased ? 9 : -1,
+                        .dropout = 0.1};
+    shape.bias = shape.shared_bias = biased;
+    const AttentionProblem<float> p(shape);
+    AttentionResult<float, float> one;
+    set_thread_count(1);
+    p.forward(one.out, one.lse);
+    p.backward(one.out, one.lse, {}, one);
+    for (const int threads : {2, 4}) {
+      set_thread_count(threads);
+      AttentionResult<float, float> many;
+      p.forward(many.out, many.lse);
+      p.backward(many.out, many.lse, {}, many);
+      EXPECT_TRUE(same_bits(many.out, one.out) && same_bits(many.lse, one.lse));
+      EXPECT_TRUE(same_bits(many.gq, one.gq) && same_bits(many.gk, one.gk) && same_bits(many.gv, one.gv));
+      EXPECT_TRUE(same_bits(many.gbias, one.gbias) && same_bits(many.grelative, one.grelative));
+    }
+  }
+  set_thread_count(before);
+}
+
+TEST(Attention, NothingToDo) {
+  AttentionResult<float, float> got;
+  for (const AttentionCase& shape : {AttentionCase{.sequences = {}}, AttentionCase{.sequences = {{0, 0}}},
+                                     AttentionCase{.sequences = {{0, 4}, {3, 0}}, .gaps = true}}) {
+    const AttentionProblem<float> p(shape);
+    p.forward(got.out, got.lse);
+    p.backward(got.out, got.lse, {}, got);
+    for (const float value : p.inner(got.out, p.q_stride, 0, 32)) EXPECT_EQ(value, 0);
+    for (const float value : p.inner(got.gq, p.q_stride, 0, 32)) EXPECT_EQ(value, 0);
+    for (const float value : p.inner(got.gk, p.kv_stride, 0, 32)) EXPECT_EQ(value, 0);
+    for (const float value : p.inner(got.gv, p.kv_stride, 32, 32)) EXPECT_EQ(value, 0);
+  }
+}
+
+}  // namespace
+}  // namespace heed::test

@@ -1,0 +1,239 @@
+#include <gtest/gtest.h>
+
+#include <heed/kernels/dropout.h>
+#include <heed/kernels/layer_norm.h>
+#include <heed/kernels/residual_layer_norm.h>
+
+#include "layer_norm_reference.h"
+
+namespace heed {
+namespace {
+
+using namespace heed::testing;
+
+constexpr double kEps = 1e-5;
+const PhiloxState kRng{0x0123456789abcdefu, nullptr, 0x300000005u};
+
+/// A case of rows x cols with all its inputs.
+template <class T>
+struct Case {
+  using A = accumulator_t<T>;
+  int64_t rows, cols, n = rows * cols;
+  Dropout dropout;
+  std::vector<T> residual = random_values<T>(n, 1), x = random_values<T>(n, 2),
+                 weight = random_values<T>(cols, 3), bias = random_values<T>(cols, 4),
+                 gy = random_values<T>(n, 5), gsum = random_values<T>(n, 6);
+
+  Case(int64_t r, int64_t c, double rate) : rows(r), cols(c), dropout(make_dropout(rate, kRng)) {}
+};
+
+template <class T>
+struct Forward {
+  std::vector<T> sum, y;
+  std::vector<accumulator_t<T>> mean, rstd;
+};
+
+template <class T>
+Forward<T> forward(const Case<T>& in) {
+  using A = accumulator_t<T>;
+  Forward<T> out{poisoned<T>(in.n), poisoned<T>(in.n), poisoned<A>(in.rows), poisoned<A>(in.rows)};
+  cpu::residual_layer_norm_forward<T>({in.residual.data(), in.x.data(), or_null(in.weight), or_null(in.bias),
+                                       in.dropout, out.sum.data(), out.y.data(), out.mean.data(),
+                                       out.rstd.data(), in.rows, in.cols, kEps});
+  return out;
+}
+
+template <class T>
+struct Backward {
+  std::vector<T> gresidual, gx;
+  std::vector<accumulator_t<T>> gweight, gbias;
+};
+
+template <class T>
+Backward<T> backward(const Case<T>& in, const Forward<T>& saved) {
+  using A = accumulator_t<T>;
+  Backward<T> out{poisoned<T>(in.n), poisoned<T>(in.n), poisoned<A>(in.cols), poisoned<A>(in.cols)};
+  cpu::residual_layer_norm_backward<T>({in.gy.data(), or_null(in.gsum), saved.sum.data(), or_null(in.weight),
+                                        saved.mean.data(), saved.rstd.data(), in.dropout,
+                                        out.gresidual.data(), out.gx.data(), out.gweight.data(),
+                                        out.gbias.data(), false, false, false, false, in.rows, in.cols});
+  return out;
+}
+
+template <class T>
+class ResidualLayerNormTest : public ::testing::Test {};
+TYPED_TEST_SUITE(ResidualLayerNormTest, FloatingTypes);
+
+// Rows of 7, 31, 33 … columns begin inside a group of eight decisions.
+TYPED_TEST(ResidualLayerNormTest, ForwardIsTheCompositionBitForBit) {
+  using T = TypeParam;
+  using A = accumulator_t<T>;
+  for (double rate : {0.0, 0.3}) {
+    for (int64_t cols : kSizes) {
+      for (int64_t rows : {0, 1, 5}) {
+        const Case<T> in(rows, cols, rate);
+        const auto got = forward(in);
+        Forward<T> composed{poisoned<T>(in.n), poisoned<T>(in.n), poisoned<A>(rows), poisoned<A>(rows)};
+        cpu::dropout_forward<T>({in.x.data(), in.residual.data(), composed.sum.data(), in.n, in.dropout});
+        cpu::layer_norm_forward<T>({composed.sum.data(), in.weight.data(), in.bias.data(), composed.y.data(),
+                                    composed.mean.data(), composed.rstd.data(), rows, cols, kEps});
+        EXPECT_TRUE(same_bits(got.sum, composed.sum)) << cols;
+        for (int64_t i = 0; i < in.n; ++i) {
+          const A expected = A(in.residual[i]) + dropped(in.dropout, i, A(in.x[i]));
+          ASSERT_EQ(widen(got.sum[i]), widen(T(expected))) << cols << ", element " << i;
+        }
+        const auto plain = plain_layer_norm<T>(convert<A>(got.sum), convert<A>(in.weight),
+                                               convert<A>(in.bias), rows, cols, kEps);
+        const auto exact = plain_layer_norm<T>(convert<Exact>(got.sum), convert<Exact>(in.weight),
+                                               convert<Exact>(in.bias), rows, cols, kEps);
+        expect_within(got.y, convert<T>(plain.y), exact.y, 2, "y");
+        expect_within(got.mean, plain.mean, exact.mean, 2, "mean", 1);
+        expect_within(got.rstd, plain.rstd, exact.rstd, 2, "rstd");
+      }
+    }
+  }
+}
+
+TYPED_TEST(ResidualLayerNormTest, BackwardAgainstThePlainLoop) {
+  using T = TypeParam;
+  using A = accumulator_t<T>;
+  for (double rate : {0.0, 0.3}) {
+    for (int64_t cols : kSizes) {
+      for (int64_t rows : {1, 5, 70}) {
+        const auto what = std::to_string(rows) + " x " + std::to_string(cols);
+        Case<T> in(rows, cols, rate);
+        if (rows == 5) in.gsum.clear();
+        const auto saved = forward(in);
+        const auto got = backward(in, saved);
+        const auto reference = [&](auto w) {
+          using W = decltype(w);
+          const auto stats = plain_layer_norm<T>(convert<W>(saved.sum), convert<W>(in.weight),
+                                                 convert<W>(in.bias), rows, cols, kEps);
+          auto out = plain_layer_norm_backward(convert<W>(in.gy), convert<W>(saved.sum),
+                                               convert<W>(in.weight), stats.mean, stats.rstd, rows, cols);
+          std::vector<W> gx(in.n), gresidual(in.n);
+          for (int64_t i = 0; i < in.n; ++i) {
+            const W g = in.gsum.empty() ? out.gx[i] : W(widen(in.gsum[i])) + out.gx[i];
+            gresidual[i] = stored<T>(g);
+            gx[i] = stored<T>(dropped(in.dropout, i, g));
+          }
+          return std::make_tuple(gresidual, gx, out.gweight, out.gbias, out.largest_sum, stats.rstd);
+        };
+        const auto plain = reference(A());
+        const auto exact = reference(Exact());
+        const Exact largest_sum = std::get<4>(exact);
+        const auto& rstd = std::get<5>(exact);
+        const Exact largest = 4 * *std::max_element(rstd.begin(), rstd.end());
+        expect_within(got.gresidual, convert<T>(std::get<0>(plain)), std::get<0>(exact), 3,
+                      "gresidual " + what, largest);
+        expect_within(got.gx, convert<T>(std::get<1>(plain)), std::get<1>(exact), 3, "gx " + what, largest);
+        expect_within(got.gweight, std::get<2>(plain), std::get<2>(exact), 3, "gweight " + what, largest_sum);
+        expect_within(got.gbias, std::get<3>(plain), std::get<3>(exact), 3, "gbias " + what, largest_sum);
+        for (int64_t i = 0; i < in.n; ++i) {
+          ASSERT_TRUE(kept(in.dropout, i) || widen(got.gx[i]) == 0) << what << ", element " << i;
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(ResidualLayerNormTest, SumMayTakeThePlaceOfAnInput) {
+  using T = TypeParam;
+  using A = accumulator_t<T>;
+  const Case<T> in(5, 33, 0.3);
+  const auto expected = forward(in);
+  for (bool over_x : {false, true}) {
+    auto residual = in.residual, x = in.x, y = poisoned<T>(in.n);
+    std::vector<A> mean(5), rstd(5);
+    T* sum = over_x ? x.data() : residual.data();
+    cpu::residual_layer_norm_forward<T>({residual.data(), x.data(), in.weight.data(), in.bias.data(),
+                                         in.dropout, sum, y.data(), mean.data(), rstd.data(), 5, 33, kEps});
+    EXPECT_TRUE(same_bits(y, expected.y));
+    EXPECT_TRUE(same_bits(over_x ? x : residual, expected.sum));
+  }
+  const auto all = backward(in, expected);
+  auto gsum = in.gsum;
+  cpu::residual_layer_norm_backward<T>({in.gy.data(), gsum.data(), expected.sum.data(), in.weight.data(),
+                                        expected.mean.data(), expected.rstd.data(), in.dropout, gsum.data(),
+                                        nullptr, nullptr, nullptr, false, false, false, false, 5, 33});
+  EXPECT_TRUE(same_bits(gsum, all.gresidual));
+}
+
+TYPED_TEST(ResidualLayerNormTest, WantedGradientsOnlyAndAccumulation) {
+  using T = TypeParam;
+  using A = accumulator_t<T>;
+  const Case<T> in(70, 33, 0.3);
+  const auto saved = forward(in);
+  const auto all = backward(in, saved);
+  for (int wanted = 0; wanted < 16; ++wanted) {
+    auto gresidual = poisoned<T>(in.n), gx = gresidual;
+    auto gweight = poisoned<A>(in.cols), gbias = gweight;
+    cpu::residual_layer_norm_backward<T>(
+        {in.gy.data(), in.gsum.data(), saved.sum.data(), in.weight.data(), saved.mean.data(),
+         saved.rstd.data(), in.dropout, wanted & 1 ? gresidual.data() : nullptr,
+         wanted & 2 ? gx.data() : nullptr, wanted & 4 ? gweight.data() : nullptr,
+         wanted & 8 ? gbias.data() : nullptr, false, false, false, false, in.rows, in.cols});
+    EXPECT_TRUE(same_bits(gresidual, wanted & 1 ? all.gresidual : poisoned<T>(in.n))) << wanted;
+    EXPECT_TRUE(same_bits(gx, wanted & 2 ? all.gx : poisoned<T>(in.n))) << wanted;
+    EXPECT_TRUE(same_bits(gweight, wanted & 4 ? all.gweight : poisoned<A>(in.cols))) << wanted;
+    EXPECT_TRUE(same_bits(gbias, wanted & 8 ? all.gbias : poisoned<A>(in.cols))) << wanted;
+  }
+  const auto old = random_values<T>(in.n, 7);
+  auto gresidual = old, gx = old;
+  auto gweight = random_values<A>(in.cols, 8), gbias = gweight;
+  const auto old_weight = gweight;
+  cpu::residual_layer_norm_backward<T>({in.gy.data(), in.gsum.data(), saved.sum.data(), in.weight.data(),
+                                        saved.mean.data(), saved.rstd.data(), in.dropout, gresidual.data(),
+                                        gx.data(), gweight.data(), gbias.data(), true, true, true, true,
+                                        in.rows, in.cols});
+  const auto expect_added = [&](T got, T part, T before) {  // `part` was rounded once more
+    const Exact sum = widen(part) + widen(before);
+    ASSERT_LE(std::abs(widen(got) - sum), ulp<T>(std::abs(widen(part))) + ulp<T>(std::abs(sum)));
+  };
+  for (int64_t i = 0; i < in.n; ++i) {
+    expect_added(gresidual[i], all.gresidual[i], old[i]);
+    expect_added(gx[i], all.gx[i], old[i]);
+  }
+  for (int64_t c = 0; c < in.cols; ++c) {
+    EXPECT_EQ(gweight[c], old_weight[c] + all.gweight[c]);
+    EXPECT_EQ(gbias[c], old_weight[c] + all.gbias[c]);
+  }
+}
+
+TYPED_TEST(ResidualLayerNormTest, NoThreadCountChangesABit) {
+  const Case<TypeParam> in(333, 129, 0.3);
+  expect_same_for_all_thread_counts([&] {
+    const auto saved = forward(in);
+    const auto grad = backward(in, saved);
+    std::vector<double> all;
+    append(all, saved.y);
+    append(all, saved.sum);
+    append(all, grad.gresidual);
+    append(all, grad.gx);
+    append(all, grad.gweight);
+    append(all, grad.gbias);
+    return all;
+  });
+}
+
+TEST(ResidualLayerNormGradient, MatchesCentralDifferences) {
+  Case<double> in(3, 7, 0.3);
+  const auto grad = backward(in, forward(in));
+  const auto loss_with = [&](std::vector<double> Case<double>::*input) {
+    return [&in, input](const std::vector<double>& at) {
+      Case<double> moved = in;
+      moved.*input = at;
+      const auto out = forward(moved);
+      double sum = 0;
+      for (size_t i = 0; i < out.y.size(); ++i) sum += out.y[i] * in.gy[i] + out.sum[i] * in.gsum[i];
+      return sum;
+    };
+  };
+  expect_gradient(loss_with(&Case<double>::residual), in.residual, grad.gresidual, "residual");
+  expect_gradient(loss_with(&Case<double>::x), in.x, grad.gx, "x");
+  expect_gradient(loss_with(&Case<double>::weight), in.weight, grad.gweight, "weight");
+  expect_gradient(loss_with(&Case<double>::bias), in.bias, grad.gbias, "bias");
+}
+
+}  // namespace
+}  // namespace heed
