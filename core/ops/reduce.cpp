@@ -1,6 +1,4 @@
 // Reductions, and the sums that undo a broadcast.
-#include <limits>
-
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
@@ -169,21 +167,16 @@ Tensor norm(const Tensor& x, const ReduceOptions& options) {
 Tensor log_sum_exp(const Tensor& x, const ReduceOptions& options) {
   check_floating(x, "log_sum_exp");
   const Axes axes = split_axes(x, options.axes, "log_sum_exp");
-  Tensor y;
-  {
-    NoGrad no_grad;
-    const Tensor largest = reduce(ReduceOp::maximum, x, axes);
-    const Tensor centre = where(is_finite(largest), largest, scalar(0, largest.options()));
-    y = centre + log(reduce(ReduceOp::sum_exponential, x, axes, 1, centre));
-  }
-  return record("log_sum_exp", x, shaped(y, axes, options.keep, x.dtype()),
-                [x = save(x), results = save(y)](const GradIn& gy, GradOut& gx) {
-                  const Tensor y = *results, zero = scalar(0, y.options());
-                  const Tensor nothing = scalar(-std::numeric_limits<double>::infinity(), y.options());
-                  const Tensor centre = where(equal(y, nothing), zero, y);  // exp(-inf - 0) is 0
-                  const Tensor g = gy[0].to(y.dtype()).reshape(y.shape());
-                  gx.add(0, exp((*x).to(y.dtype()) - centre) * g);
-                });
+  const Tensor largest = reduce(ReduceOp::maximum, x, axes), zero = scalar(0, largest.options());
+  const Tensor centre = where(is_finite(largest), largest, zero);
+  const Tensor total = reduce(ReduceOp::sum_exponential, x, axes, 1, centre);
+  const Tensor y = shaped(centre + log(total), axes, options.keep, x.dtype());
+  // Through the largest and the sum, not through y: a large y has lost digits that exp() would miss.
+  return record("log_sum_exp", x, y, [x = save(x), centre, total, zero](const GradIn& gy, GradOut& gx) {
+    const Tensor g = gy[0].to(total.dtype()).reshape(total.shape());
+    const Tensor share = where(equal(total, zero), zero, g / total);
+    gx.add(0, exp((*x).to(total.dtype()) - centre) * share);
+  });
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {

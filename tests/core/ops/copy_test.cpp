@@ -1,0 +1,285 @@
+#include <limits>
+
+#include "reference.h"
+
+namespace heed::test {
+namespace {
+
+constexpr DType kAllDTypes[] = {DType::f32, DType::bf16, DType::f64, DType::i64, DType::i32, DType::boolean};
+
+TEST(Copy, CloneAndContiguousHaveGradients) {
+  for (const Shape& shape : awkward_shapes()) {
+    check_op({.name = concat("clone ", shape),
+              .inputs = {normal(shape, 1)},
+              .function = [](const Tensors& in) { return one(in[0].clone()); },
+              .reference =
+                  [=](const Tensors& in) {
+                    return one(build(shape, [&](const Place& p) { return at(in[0], p); }));
+                  }});
+    check_op({.name = concat("contiguous ", shape),
+              .inputs = {normal(shape, 1)},
+              .function = [](const Tensors& in) { return one(in[0].contiguous()); },
+              .reference =
+                  [=](const Tensors& in) {
+                    return one(build(shape, [&](const Place& p) { return at(in[0], p); }));
+                  }});
+  }
+}
+
+TEST(Copy, ContiguousCopiesOnlyWhereItMust) {
+  const Tensor x = arange(0, 24).reshape({2, 3, 4});
+  EXPECT_EQ(x.contiguous().storage(), x.storage());
+  EXPECT_EQ(x.slice(0, 1, 2).contiguous().storage(), x.storage());
+  EXPECT_NE(x.clone().storage(), x.storage());
+  for (const Shape& order : {Shape{2, 1, 0}, Shape{1, 0, 2}, Shape{0, 2, 1}, Shape{2, 0, 1}}) {
+    const Tensor view = x.permute(order), copy = view.contiguous();
+    EXPECT_TRUE(copy.is_contiguous());
+    EXPECT_NE(copy.storage(), x.storage());
+    EXPECT_TRUE(equal_all(copy, view));
+    for_each_place(copy.shape(), [&](const Place& p) { EXPECT_EQ(at(copy, p), at(view, p)); });
+  }
+}
+
+TEST(Copy, ConversionHasAGradient) {
+  for (DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    const Tensor x = tensor<double>({1.5, -2, 0.25}).set_requires_grad();
+    const Tensor y = x.to(dtype);
+    EXPECT_EQ(y.dtype(), dtype);
+    EXPECT_EQ(y.to(DType::f64).to_vector<double>(), (std::vector<double>{1.5, -2, 0.25}));
+    y.backward(tensor<double>({1, 2, 3}).to(dtype));
+    EXPECT_EQ(x.grad().dtype(), DType::f64);
+    EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{1, 2, 3}));
+  }
+  const Tensor x = zeros({2});
+  EXPECT_EQ(x.to(DType::f32).storage(), x.storage());
+  const Tensor leaf = zeros({2}).set_requires_grad();
+  expect_error<AutogradError>([&] { leaf.to(DType::i64); }, {"to", "no gradient", "detach()"});
+  EXPECT_FALSE(arange(0, 3).to(DType::f32).requires_grad());
+}
+
+TEST(Copy, EveryPairOfDTypes) {
+  const Tensor values = tensor<double>({0, 1, -3, 100, 2.75, -2.75});
+  for (DType from : kAllDTypes)
+    for (DType to : kAllDTypes) {
+      const Tensor x = values.to(from), y = x.to(to);
+      const std::vector<double> source = x.to(DType::f64).to_vector<double>();
+      std::vector<double> expected;
+      for (double value : source)
+        expected.push_back(to == DType::boolean ? double(value != 0)
+                           : is_floating(to)    ? value
+                                                : std::trunc(value));
+      EXPECT_EQ(y.to(DType::f64).to_vector<double>(), expected) << from << " to " << to;
+    }
+}
+
+TEST(Copy, ConversionToIntegersClamps) {
+  const Tensor x =
+      tensor<double>({NAN, HUGE_VAL, -HUGE_VAL, 1e300, -1e300, 2147483647.5, -2147483648.5, 2147483648.0});
+  const int32_t greatest = std::numeric_limits<int32_t>::max(), least = std::numeric_limits<int32_t>::min();
+  EXPECT_EQ(x.to(DType::i32).to_vector<int32_t>(),
+            (std::vector<int32_t>{0, greatest, least, greatest, least, greatest, least, greatest}));
+  EXPECT_EQ(x.to(DType::i64).to_vector<int64_t>()[1], std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(x.to(DType::i64).to_vector<int64_t>()[2], std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(x.to(DType::f32).to(DType::i32).to_vector<int32_t>()[0], 0);
+  EXPECT_TRUE(x.to(DType::boolean).to_vector<bool>()[0]);
+  EXPECT_EQ(tensor<int64_t>({int64_t{1} << 32}).to(DType::i32).item<int64_t>(),
+            0);  // integers keep their low bits
+}
+
+// ---- in place
+// ------------------------------------------------------------------------------------------------
+
+TEST(Copy, FillWritesExactlyTheView) {
+  for (DType dtype : kAllDTypes) {
+    const Tensor x = zeros({4, 6}, {.dtype = dtype});
+    x.slice(1, 1, 6, 2).slice(0, 1, 3).fill_(1);
+    const Tensor expected = build(
+        {4, 6}, [](const Place& p) { return double(p[0] >= 1 && p[0] < 3 && p[1] % 2 == 1); }, dtype);
+    EXPECT_TRUE(equal_all(x, expected)) << x;
+    x.transpose(0, 1).fill_(1);
+    EXPECT_TRUE(equal_all(x, ones({4, 6}, {.dtype = dtype})));
+    x.zero_();
+    EXPECT_TRUE(equal_all(x, zeros({4, 6}, {.dtype = dtype})));
+    x.slice(0, 0, 0).fill_(1);
+  }
+  EXPECT_TRUE(std::signbit(full({2}, -0.0).to_vector<float>()[1]));
+  expect_error<ConfigError>([] { arange(0, 3).fill_(0.5); }, {"fill_", "0.5", "i64"});
+  expect_error<ConfigError>([] { arange(0, 3).fill_(1e19); }, {"fill_", "1e+19"});
+  expect_error<ConfigError>([] { arange(0, 3).fill_(NAN); }, {"fill_", "nan"});
+}
+
+TEST(Copy, CopyBroadcastsAndConverts) {
+  const Tensor x = zeros({2, 3});
+  x.copy_(tensor<int64_t>({1, 2, 3}));
+  EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{1, 2, 3, 1, 2, 3}));
+  x.select(1, 1).copy_(scalar(7.5, {.dtype = DType::bf16}));
+  EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{1, 7.5, 3, 1, 7.5, 3}));
+  x.transpose(0, 1).copy_(arange(0, 6).reshape({3, 2}));
+  EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{0, 2, 4, 1, 3, 5}));
+  expect_error<ShapeError>([&] { x.copy_(zeros({2, 4})); }, {"copy_", "[2, 4]", "[2, 3]"});
+  expect_error<ShapeError>([&] { x.copy_(zeros({5, 2, 3})); }, {"copy_", "[5, 2, 3]", "[2, 3]"});
+  expect_error<ShapeError>([&] { x.slice(1, 0, 1).copy_(x); },
+                           {"copy_", "[2, 3] does not broadcast", "[2, 1]"});
+}
+
+TEST(Copy, OverlappingSourceIsReadFirst) {
+  const Tensor x = arange(0, 8);
+  x.slice(0, 1, 8).copy_(x.slice(0, 0, 7));
+  EXPECT_EQ(x.to_vector<int64_t>(), (std::vector<int64_t>{0, 0, 1, 2, 3, 4, 5, 6}));
+  const Tensor square = arange(0, 9).reshape({3, 3});
+  square.copy_(square.transpose(0, 1));
+  EXPECT_EQ(square.to_vector<int64_t>(), (std::vector<int64_t>{0, 3, 6, 1, 4, 7, 2, 5, 8}));
+  square.add_(square.transpose(0, 1));
+  EXPECT_EQ(square.to_vector<int64_t>(), (std::vector<int64_t>{0, 4, 8, 4, 8, 12, 8, 12, 16}));
+  square.add_(square.select(0, 1));
+  EXPECT_EQ(square.to_vector<int64_t>(), (std::vector<int64_t>{4, 12, 20, 8, 16, 24, 12, 20, 28}));
+  square.copy_(square);
+  square.add_(square);
+  EXPECT_EQ(square.to_vector<int64_t>()[8], 56);
+}
+
+TEST(Copy, AddAndMultiply) {
+  for (DType to : {DType::f32, DType::bf16, DType::f64, DType::i64, DType::i32})
+    for (DType from : kAllDTypes) {
+      const Tensor x = full({2, 3}, 2, {.dtype = to}), y = tensor<int64_t>({0, 1, 1}).to(from);
+      if (!is_floating(to) && is_floating(from)) {
+        expect_error<DTypeError>([&] { x.add_(y); }, {"add_", concat(from), concat(to)});
+        continue;
+      }
+      x.add_(y).mul_(3);
+      EXPECT_EQ(x.to(DType::f64).to_vector<double>(), (std::vector<double>{6, 9, 9, 6, 9, 9})) << from << to;
+    }
+  const Tensor x = ones({3, 4});
+  x.slice(1, 0, 4, 2).add_(scalar(2)).mul_(0.5);
+  EXPECT_EQ(x.select(0, 2).to_vector<float>(), (std::vector<float>{1.5, 1, 1.5, 1}));
+  // One rounding, from the exact sum: 256 + 1 + 1 in bf16, added as f32.
+  const Tensor coarse = full({1}, 256, {.dtype = DType::bf16});
+  coarse.add_(tensor<float>({2.0f}));
+  EXPECT_EQ(coarse.item<double>(), 258);
+  zeros({0, 3}).add_(zeros({3})).mul_(2);
+  expect_error<ShapeError>([&] { x.add_(zeros({4, 4})); }, {"add_", "[4, 4]", "[3, 4]"});
+  expect_error<ShapeError>([&] { x.add_(zeros({2, 3, 4})); }, {"add_", "[2, 3, 4]"});
+  expect_error<ConfigError>([&] { arange(0, 3).mul_(0.5); }, {"mul_", "0.5", "i64"});
+  expect_error<DTypeError>([&] { zeros({2}, {.dtype = DType::boolean}).mul_(1); }, {"mul_", "bool"});
+  expect_error<DTypeError>([&] { zeros({2}, {.dtype = DType::boolean}).add_(zeros({2})); }, {"add_", "bool"});
+}
+
+TEST(Copy, VersionsCountTheWrites) {
+  const Tensor x = zeros({4});
+  int64_t version = x.version();
+  for (const std::function<void()>& write : std::vector<std::function<void()>>{
+           [&] { x.fill_(1); }, [&] { x.zero_(); }, [&] { x.copy_(ones({4})); }, [&] { x.add_(x); },
+           [&] { x.mul_(2); }, [&] { x.slice(0, 0, 2).fill_(3); }}) {
+    write();
+    EXPECT_EQ(x.version(), ++version);
+  }
+  EXPECT_THROW(x.copy_(zeros({5})), ShapeError);
+  EXPECT_EQ(x.version(), version);  // nothing was written
+}
+
+const std::vector<std::function<void(const Tensor&)>>& writes() {
+  static const std::vector<std::function<void(const Tensor&)>> all = {
+      [](const Tensor& x) { x.fill_(1); }, [](const Tensor& x) { x.zero_(); },
+      [](const Tensor& x) { x.copy_(ones({1})); }, [](const Tensor& x) { x.add_(ones({1})); },
+      [](const Tensor& x) { x.mul_(2); }};
+  return all;
+}
+
+TEST(Copy, OverlappingTargetsAreRefused) {
+  for (const auto& write : writes()) {
+    const Tensor x = zeros({3, 1});
+    expect_error<AliasError>([&] { write(x.expand({3, 4})); }, {"overlap", "axis 1", "[3, 4]", "clone()"});
+    expect_error<AliasError>([&] { write(scalar(0).expand({2, 2}).transpose(0, 1)); }, {"overlap"});
+    write(x.expand({2, 3, 1}).select(0, 0));
+    write(x.expand({1, 3, 1}));
+    write(x.expand({3, 0}));
+  }
+}
+
+TEST(Copy, LeavesAndResultsAreRefusedWhileRecording) {
+  for (const auto& write : writes()) {
+    const Tensor leaf = ones({3}).set_requires_grad(), result = leaf * 2.0;
+    expect_error<AutogradError>([&] { write(leaf); },
+                                {"a leaf that requires a gradient", "NoGrad", "detach()"});
+    expect_error<AutogradError>([&] { write(result); }, {"the result of multiply"});
+    expect_error<AutogradError>([&] { write(leaf.slice(0, 0, 1)); }, {"the result of slice"});
+    EXPECT_EQ(leaf.to_vector<float>(), (std::vector<float>{1, 1, 1}));
+    const NoGrad no_grad;
+    write(leaf);
+    write(result);
+  }
+  const Tensor leaf = ones({3}).set_requires_grad(), x = zeros({3});
+  expect_error<AutogradError>([&] { x.copy_(leaf); }, {"copy_", "source requires a gradient", "detach()"});
+  expect_error<AutogradError>([&] { x.add_(leaf * 2.0); }, {"add_", "source requires a gradient"});
+  x.add_(leaf.detach());
+  EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{1, 1, 1}));
+}
+
+// Each operation that keeps something, and each write to what it may keep: the right gradient or an error.
+TEST(Copy, NoWriteGoesUnnoticed) {
+  const std::vector<std::function<Tensor(const Tensor&, const Tensor&)>> operations = {
+      add,
+      subtract,
+      multiply,
+      divide,
+      maximum,
+      [](const Tensor& a, const Tensor& b) { return power(a, b); },
+      [](const Tensor& a, const Tensor& b) { return matmul(a, b); },
+      [](const Tensor& a, const Tensor& b) { return exp(a) + tanh(b); },
+      [](const Tensor& a, const Tensor& b) { return sqrt(a) + log(b); },
+      [](const Tensor& a, const Tensor& b) { return norm(a, {.axes = {1}, .keep = true}) + variance(b); },
+      [](const Tensor& a, const Tensor& b) { return max(a, {.axes = {0}}) + log_sum_exp(b, {.axes = {0}}); },
+      [](const Tensor& a, const Tensor& b) {
+        return cat({a.slice(0, 1, 2), b}, 0);
+      }};
+  int noticed = 0;
+  for (const auto& operation : operations)
+    for (int written = 0; written < 3; ++written)  // the left, the right, the result
+      for (const auto& write : writes()) {
+        const auto run = [&](bool change) {
+          const Tensor x = uniform({2, 2}, 0.5, 2, 1).set_requires_grad(),
+                       w = uniform({2, 2}, 0.5, 2, 2).set_requires_grad();
+          const Tensor y = operation(x, w);
+          if (change) write((written == 0 ? x : written == 1 ? w : y).detach().slice(0, 1, 2));
+          y.backward(uniform(y.shape(), -1, 1, 3));
+          return Tensors{x.grad(), w.grad()};
+        };
+        const Tensors expected = run(false);
+        try {
+          const Tensors got = run(true);
+          EXPECT_TRUE(equal_all(got[0], expected[0]) && equal_all(got[1], expected[1]));
+        } catch (const AutogradError& error) {
+          ++noticed;
+          EXPECT_NE(std::string(error.what()).find("changed in place"), std::string::npos);
+        }
+      }
+  EXPECT_GT(noticed, 60);
+}
+
+TEST(Copy, DevicesThatAreNotThere) {
+  if (cuda_device_count() > 0) GTEST_SKIP() << "there is a CUDA device";
+  expect_error<DeviceError>([] { zeros({2}).to(cuda_device()); }, {"CUDA"});
+}
+
+TEST(Copy, BetweenDevices) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  const Tensor x = normal({3, 5}, 1).to(DType::f32).set_requires_grad();
+  const Tensor there = x.transpose(0, 1).to(cuda_device());
+  EXPECT_EQ(there.device(), cuda_device());
+  EXPECT_TRUE(equal_all(there.detach().to(kCpu), x.detach().transpose(0, 1)));
+  EXPECT_TRUE(equal_all(there.detach().clone().to(kCpu), x.detach().transpose(0, 1)));
+  there.backward(ones({5, 3}).to(cuda_device()));
+  EXPECT_TRUE(equal_all(x.grad(), ones({3, 5})));
+  const Tensor target = zeros({5, 3}, {.device = cuda_device()});
+  target.copy_(tensor<int64_t>({1, 2, 3}));
+  EXPECT_EQ(target.select(0, 4).to_vector<float>(), (std::vector<float>{1, 2, 3}));
+  target.zero_();
+  EXPECT_TRUE(equal_all(target.to(kCpu), zeros({5, 3})));
+  const Tensor here = zeros({2, 5, 3});
+  here.copy_(there.detach());
+  EXPECT_TRUE(equal_all(here.select(0, 1), x.detach().transpose(0, 1)));
+  expect_error<DeviceError>([&] { here.add_(there.detach()); }, {"add_", "cpu and cuda"});
+}
+
+}  // namespace
+}  // namespace heed::test

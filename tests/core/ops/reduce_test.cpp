@@ -1,0 +1,388 @@
+#include <numeric>
+
+#include "reference.h"
+
+namespace heed::test {
+namespace {
+
+using Reduction = std::function<Tensor(const Tensor&, const ReduceOptions&)>;
+
+struct ReduceCase {
+  Shape shape;
+  std::vector<int64_t> axes;
+};
+
+const std::vector<ReduceCase>& cases() {
+  static const std::vector<ReduceCase> list = {{{}, {}},
+                                               {{1}, {}},
+                                               {{7}, {0}},
+                                               {{1025}, {}},
+                                               {{3, 5}, {}},
+                                               {{3, 5}, {0}},
+                                               {{3, 5}, {-1}},
+                                               {{3, 5}, {0, 1}},
+                                               {{2, 3, 4}, {1}},
+                                               {{2, 3, 4}, {0, 2}},
+                                               {{4, 1, 3}, {1}},
+                                               {{0, 3}, {1}},
+                                               {{130, 70}, {0}},
+                                               {{33, 129}, {1}},
+                                               {{2, 1, 2, 1, 3, 1, 2, 2}, {-1, 0, 4}}};
+  return list;
+}
+
+// The values that go into each result, in row-major order; `reduce` turns them into one.
+Tensor reference(const Tensor& x, std::vector<int64_t> axes, bool keep,
+                 const std::function<double(const std::vector<double>&)>& reduce) {
+  std::vector<bool> gone(static_cast<size_t>(x.rank()), axes.empty());
+  for (int64_t axis : axes) gone[static_cast<size_t>(axis < 0 ? axis + x.rank() : axis)] = true;
+  Shape kept, with_ones;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const bool reduced = gone[static_cast<size_t>(axis)];
+    if (!reduced) kept.append(x.shape()[axis]);
+    with_ones.append(reduced ? 1 : x.shape()[axis]);
+  }
+  std::vector<std::vector<double>> groups(static_cast<size_t>(kept.numel()));
+  for_each_place(x.shape(), [&](const Place& p) {
+    int64_t group = 0;
+    for (int axis = 0; axis < x.rank(); ++axis)
+      if (!gone[static_cast<size_t>(axis)]) group = group * x.shape()[axis] + p[static_cast<size_t>(axis)];
+    groups[static_cast<size_t>(group)].push_back(at(x, p));
+  });
+  size_t next = 0;
+  return build(keep ? with_ones : kept, [&](const Place&) { return reduce(groups[next++]); });
+}
+
+double total(const std::vector<double>& v) { return std::accumulate(v.begin(), v.end(), 0.0); }
+double average(const std::vector<double>& v) { return total(v) / static_cast<double>(v.size()); }
+
+void check(const std::string& name, const Reduction& function,
+           const std::function<double(const std::vector<double>&)>& value, bool of_nothing = true) {
+  for (const ReduceCase& c : cases())
+    for (bool keep : {false, true}) {
+      if (!of_nothing && c.shape.numel() == 0) continue;
+      const double magnitude =
+          max_abs(reference(normal(c.shape, 1), c.axes, keep, [](const std::vector<double>& v) {
+            return std::accumulate(v.begin(), v.end(), 0.0,
+                                   [](double sum, double x) { return sum + std::fabs(x); });
+          }));
+      check_op({.name = concat(name, " of ", c.shape, " axes ", Shape(c.axes), keep ? " keep" : ""),
+                .inputs = {normal(c.shape, 1)},
+                .function =
+                    [=](const Tensors& in) { return one(function(in[0], {.axes = c.axes, .keep = keep})); },
+                .reference = [=](const Tensors& in) { return one(reference(in[0], c.axes, keep, value)); },
+                .magnitude = c.shape.numel() > 1000 ? magnitude : 0});
+    }
+}
+
+TEST(Reduce, Sum) { check("sum", sum, total); }
+TEST(Reduce, Mean) { check("mean", mean, average); }
+
+TEST(Reduce, Variance) {
+  for (int64_t correction : {0, 1})
+    for (const ReduceCase& c : cases()) {
+      if (c.shape.numel() < 2 || c.axes == std::vector<int64_t>{1}) continue;
+      check_op(
+          {.name = concat("variance of ", c.shape, " axes ", Shape(c.axes)),
+           .inputs = {normal(c.shape, 1) + 3.0},
+           .function = [=](const Tensors& in) { return one(variance(in[0], {.axes = c.axes}, correction)); },
+           .reference =
+               [=](const Tensors& in) {
+                 return one(reference(in[0], c.axes, false, [=](const std::vector<double>& v) {
+                   const double mean = average(v);
+                   double squares = 0;
+                   for (double x : v) squares += (x - mean) * (x - mean);
+                   return squares / static_cast<double>(static_cast<int64_t>(v.size()) - correction);
+                 }));
+               }});
+    }
+  EXPECT_TRUE(std::isnan(variance(scalar(2)).item<double>()));
+  EXPECT_EQ(variance(scalar(2), {}, 0).item<double>(), 0);
+}
+
+TEST(Reduce, MaxAndMin) {
+  check(
+      "max", [](const Tensor& x, const ReduceOptions& o) { return max(x, o); },
+      [](const std::vector<double>& v) { return *std::max_element(v.begin(), v.end()); }, false);
+  check(
+      "min", [](const Tensor& x, const ReduceOptions& o) { return min(x, o); },
+      [](const std::vector<double>& v) { return *std::min_element(v.begin(), v.end()); }, false);
+}
+
+TEST(Reduce, Norm) {
+  check("norm", norm, [](const std::vector<double>& v) {
+    double squares = 0;
+    for (double x : v) squares += x * x;
+    return std::sqrt(squares);
+  });
+  EXPECT_EQ(norm(tensor<float>({3e30f, 4e30f})).item<float>(), 5e30f);  // squares beyond f32
+  const Tensor zero = zeros({3}).set_requires_grad();
+  norm(zero).backward();
+  EXPECT_EQ(zero.grad().to_vector<float>(), (std::vector<float>{0, 0, 0}));
+}
+
+TEST(Reduce, LogSumExp) {
+  check("log_sum_exp", log_sum_exp, [](const std::vector<double>& v) {
+    if (v.empty()) return -HUGE_VAL;
+    const double largest = *std::max_element(v.begin(), v.end());
+    double sum = 0;
+    for (double x : v) sum += std::exp(x - largest);
+    return largest + std::log(sum);
+  });
+  const float infinity = HUGE_VALF;
+  const Tensor x =
+      tensor(std::vector<float>{-infinity, -infinity, 1000, 1000, -infinity, 5}, {3, 2}).set_requires_grad();
+  const Tensor y = log_sum_exp(x, {.axes = {1}});
+  EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{-infinity, 1000 + std::log(2.0f), 5}));
+  sum(y).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{0, 0, 0.5, 0.5, 0, 1}));
+  EXPECT_EQ(log_sum_exp(tensor<float>({infinity, 1})).item<float>(), infinity);
+}
+
+TEST(Reduce, CumulativeSum) {
+  for (const auto& [shape, axis] : std::vector<std::pair<Shape, int64_t>>{{{7}, 0},
+                                                                          {{3, 5}, 0},
+                                                                          {{3, 5}, -1},
+                                                                          {{2, 3, 4}, 1},
+                                                                          {{0, 3}, 0},
+                                                                          {{0, 3}, 1},
+                                                                          {{2, 1, 2, 1, 3, 1, 2, 2}, 4}}) {
+    const Shape s = shape;
+    const int64_t a = axis;
+    const size_t place = static_cast<size_t>(axis < 0 ? axis + shape.rank() : axis);
+    check_op({.name = concat("cumulative_sum of ", shape, " along ", axis),
+              .inputs = {normal(shape, 1)},
+              .function = [=](const Tensors& in) { return one(cumulative_sum(in[0], a)); },
+              .reference =
+                  [=](const Tensors& in) {
+                    return one(build(s, [&](const Place& p) {
+                      double sum = 0;
+                      Place q = p;
+                      for (q[place] = 0; q[place] <= p[place]; ++q[place]) sum += at(in[0], q);
+                      return sum;
+                    }));
+                  },
+              .magnitude = 4});
+  }
+  EXPECT_EQ(cumulative_sum(tensor<int32_t>({1, 2, 3}), 0).to_vector<int32_t>(),
+            (std::vector<int32_t>{1, 3, 6}));
+}
+
+TEST(Reduce, SumTo) {
+  const std::vector<std::pair<Shape, Shape>> pairs = {{{3, 5}, {5}},    {{3, 5}, {3, 1}},       {{3, 5}, {}},
+                                                      {{3, 5}, {3, 5}}, {{2, 3, 4}, {1, 3, 1}}, {{1, 3}, {3}},
+                                                      {{0, 3}, {3}}};
+  for (const auto& [from, to] : pairs) {
+    const Shape source = from, target = to;
+    check_op({.name = concat("sum_to ", from, " to ", to),
+              .inputs = {normal(from, 1)},
+              .function = [=](const Tensors& in) { return one(sum_to(in[0], target)); },
+              .reference =
+                  [=](const Tensors& in) {
+                    const Tensor y = zeros(target, {.dtype = DType::f64});
+                    for_each_place(source, [&](const Place& p) {
+                      int64_t offset = 0;
+                      for (int axis = 0; axis < target.rank(); ++axis)
+                        if (target[axis] != 1)
+                          offset += p[static_cast<size_t>(axis + source.rank() - target.rank())] *
+                                    y.strides()[axis];
+                      y.data<double>()[offset] += at(in[0], p);
+                    });
+                    return one(y);
+                  }});
+  }
+  expect_error<ShapeError>([] { sum_to(zeros({3, 5}), {4}); }, {"sum_to", "[4]", "[3, 5]"});
+  expect_error<ShapeError>([] { sum_to(zeros({1}), {3}); }, {"sum_to", "[3] does not broadcast to [1]"});
+}
+
+TEST(Reduce, ArgMaxAndArgMin) {
+  for (const auto& [shape, axis] : std::vector<std::pair<Shape, int64_t>>{
+           {{7}, 0}, {{3, 5}, 0}, {{3, 5}, -1}, {{2, 3, 4}, 1}, {{0, 3}, 1}})
+    for (bool largest : {true, false})
+      for (bool keep : {true, false}) {
+        const int64_t a = axis;
+        const size_t place = static_cast<size_t>(axis < 0 ? axis + shape.rank() : axis);
+        Shape with_one = shape;
+        with_one[static_cast<int>(place)] = 1;
+        const Tensor rounded = round(normal(shape, 1));  // with equals
+        check_op({.name = concat("argmax of ", shape, " along ", axis),
+                  .inputs = {rounded},
+                  .function =
+                      [=](const Tensors& in) {
+                        return one(largest ? argmax(in[0], a, keep) : argmin(in[0], a, keep));
+                      },
+                  .reference =
+                      [=](const Tensors& in) {
+                        const Tensor y = build(
+                            with_one,
+                            [&](Place p) {
+                              int64_t best = 0;
+                              double extreme = at(in[0], p);
+                              for (int64_t i = 1; i < in[0].size(a); ++i) {
+                                p[place] = i;
+                                const double value = in[0].data<double>()[std::inner_product(
+                                    p.begin(), p.end(), in[0].strides().begin(), int64_t{0})];
+                                if (largest ? value > extreme : value < extreme) best = i, extreme = value;
+                              }
+                              return static_cast<double>(best);
+                            },
+                            DType::i64);
+                        return one(keep ? y : y.squeeze(a));
+                      },
+                  .differentiable = false});
+      }
+  EXPECT_EQ(argmax(tensor<float>({1, NAN, 3, NAN}), 0).item<int64_t>(), 1);
+  EXPECT_EQ(argmin(tensor<float>({1, NAN, 0, NAN}), 0).item<int64_t>(), 1);
+  EXPECT_EQ(argmax(tensor<int64_t>({4, 9, 9}), 0).item<int64_t>(), 1);
+}
+
+TEST(Reduce, AnyAndAll) {
+  const Tensor x = tensor(std::vector<int64_t>{0, 1, 0, 0, 1, 1}, {3, 2}).to(DType::boolean);
+  EXPECT_EQ(any(x, {.axes = {1}}).to_vector<bool>(), (std::vector<bool>{true, false, true}));
+  EXPECT_EQ(all(x, {.axes = {1}}).to_vector<bool>(), (std::vector<bool>{false, false, true}));
+  EXPECT_EQ(all(x, {.axes = {0}, .keep = true}).shape(), (Shape{1, 2}));
+  EXPECT_TRUE(any(x).item<bool>());
+  EXPECT_FALSE(all(x).item<bool>());
+  const Tensor nothing = zeros({2, 0}, {.dtype = DType::boolean});
+  EXPECT_EQ(any(nothing, {.axes = {1}}).to_vector<bool>(), (std::vector<bool>{false, false}));
+  EXPECT_EQ(all(nothing, {.axes = {1}}).to_vector<bool>(), (std::vector<bool>{true, true}));
+  const Tensor large = zeros({100000}, {.dtype = DType::boolean});
+  EXPECT_FALSE(any(large).item<bool>());
+  large.select(0, 77777).fill_(1);
+  EXPECT_TRUE(any(large).item<bool>());
+  EXPECT_FALSE(all(large).item<bool>());
+}
+
+TEST(Reduce, OfNothing) {
+  const Tensor nothing = zeros({2, 0});
+  EXPECT_EQ(sum(nothing, {.axes = {1}}).to_vector<float>(), (std::vector<float>{0, 0}));
+  EXPECT_EQ(sum(nothing).item<float>(), 0);
+  EXPECT_TRUE(std::isnan(mean(nothing).item<float>()));
+  EXPECT_EQ(norm(nothing).item<float>(), 0);
+  EXPECT_EQ(log_sum_exp(nothing).item<float>(), -HUGE_VALF);
+  EXPECT_EQ(max(nothing, {.axes = {0}}).shape(), (Shape{0}));
+  expect_error<ShapeError>([&] { max(nothing, {.axes = {1}}); }, {"max", "no elements", "[2, 0]"});
+  expect_error<ShapeError>([&] { min(nothing); }, {"min", "no elements"});
+  expect_error<ShapeError>([&] { argmax(nothing, 1); }, {"argmax", "axis 1", "empty"});
+}
+
+TEST(Reduce, IntegersAndNan) {
+  EXPECT_EQ(sum(tensor<int32_t>({1 << 30, 1 << 30, 1 << 30})).item<int64_t>(), int64_t{3} << 30);
+  EXPECT_EQ(sum(tensor<bool>({true, false, true})).dtype(), DType::i64);
+  EXPECT_EQ(max(tensor<int32_t>({-5, -3})).dtype(), DType::i32);
+  EXPECT_EQ(max(tensor<int32_t>({-5, -3})).item<int64_t>(), -3);
+  const int64_t big = (int64_t{1} << 53) + 1;
+  EXPECT_EQ(max(tensor<int64_t>({big, big - 1})).to_vector<int64_t>()[0], big);
+  for (int64_t place : {0, 5, 200, 299}) {
+    const Tensor x = normal({300}, 1).to(DType::f32);
+    x.select(0, place).fill_(NAN);
+    EXPECT_TRUE(std::isnan(max(x).item<float>())) << place;
+    EXPECT_TRUE(std::isnan(min(x).item<float>())) << place;
+    EXPECT_TRUE(std::isnan(sum(x).item<float>())) << place;
+  }
+  EXPECT_EQ(max(tensor<float>({-HUGE_VALF, -HUGE_VALF})).item<float>(), -HUGE_VALF);
+}
+
+TEST(Reduce, EqualMaximaShareTheGradient) {
+  const Tensor x = tensor(std::vector<double>{3, 1, 3, 2, 2, 2}, {2, 3}).set_requires_grad();
+  max(x, {.axes = {1}}).backward(tensor<double>({6, 9}));
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{3, 0, 3, 3, 3, 3}));
+}
+
+// ---- accuracy and determinism
+// --------------------------------------------------------------------------------
+
+// Positive terms, so that the sum of magnitudes is the sum.
+TEST(Reduce, ErrorsGrowWithTheLogarithm) {
+  for (int64_t n : {2, 3, 17, 100, 128, 129, 1000, 65536, 1000003}) {
+    const Tensor x = uniform({n}, 0.1, 1, 3);
+    long double exact = 0;
+    for (int64_t i = 0; i < n; ++i) exact += static_cast<long double>(x.data<double>()[i]);
+    const double bound = 4 * 0x1p-52 * std::log2(static_cast<double>(n));
+    const auto relative = [&](double y) {
+      return std::fabs(static_cast<double>((static_cast<long double>(y) - exact) / exact));
+    };
+    EXPECT_LE(relative(sum(x).item<double>()), bound) << n;
+    // As a column between two others.
+    const Tensor wide = x.unsqueeze(1).expand({n, 3}).contiguous();
+    EXPECT_LE(relative(sum(wide, {.axes = {0}}).to_vector<double>()[1]), bound) << n;
+    const Tensor narrow = x.to(DType::f32);
+    const double exact_narrow = sum(narrow.to(DType::f64)).item<double>();
+    EXPECT_LE(std::fabs(sum(narrow).item<double>() - exact_narrow), 0x1p-24 * 1.001 * exact_narrow) << n;
+    // A running sum in bf16 would stop growing at 256.
+    const Tensor coarse = ones({n}, {.dtype = DType::bf16});
+    EXPECT_EQ(sum(coarse).item<double>(),
+              scalar(static_cast<double>(n), {.dtype = DType::bf16}).item<double>());
+  }
+}
+
+TEST(Reduce, VarianceAroundALargeMean) {
+  const Tensor x = normal({4096}, 5) + 1e6;
+  const double exact = variance(x).item<double>();
+  const Tensor narrow = x.to(DType::f32);
+  const double rounded = variance(narrow.to(DType::f64)).item<double>();
+  EXPECT_NEAR(exact, 1, 0.1);
+  EXPECT_NEAR(variance(narrow).item<double>(), rounded, 0.01 * rounded);
+}
+
+TEST(Reduce, ResultsDoNotDependOnThreadsOrStrides) {
+  const Tensor x = normal({7, 90001}, 1).to(DType::f32);
+  const auto results = [&] {
+    return std::vector<Tensor>{
+        sum(x), sum(x, {.axes = {0}}), sum(x, {.axes = {1}}), variance(x, {.axes = {1}}),
+        max(x), cumulative_sum(x, 1),  argmax(x, 0),          sum(x.transpose(0, 1), {.axes = {0}})};
+  };
+  const int before = thread_count();
+  set_thread_count(1);
+  const std::vector<Tensor> alone = results();
+  set_thread_count(4);
+  const std::vector<Tensor> together = results();
+  set_thread_count(before);
+  for (size_t i = 0; i < alone.size(); ++i) EXPECT_TRUE(equal_all(alone[i], together[i])) << i;
+  EXPECT_TRUE(equal_all(alone[2], alone[7]));
+}
+
+TEST(Reduce, TransposedAndExpandedInputs) {
+  const Tensor x = normal({5, 70, 3}, 1);
+  for (const Shape& order : {Shape{2, 1, 0}, Shape{1, 0, 2}, Shape{2, 0, 1}})
+    for (const std::vector<int64_t>& axes : {std::vector<int64_t>{0}, {1}, {2}, {0, 2}, {1, 2}, {}}) {
+      const Tensor view = x.permute(order);
+      EXPECT_LE(max_difference(sum(view, {.axes = axes}), sum(view.contiguous(), {.axes = axes})), 1e-12);
+      EXPECT_TRUE(equal_all(max(view, {.axes = axes}), max(view.contiguous(), {.axes = axes})));
+    }
+  EXPECT_EQ(sum(scalar(1).expand({300, 200}), {.axes = {1}}).to_vector<float>(),
+            std::vector<float>(300, 200));
+  EXPECT_EQ(argmax(x.transpose(0, 2), 1).to_vector<int64_t>(),
+            argmax(x.transpose(0, 2).contiguous(), 1).to_vector<int64_t>());
+}
+
+TEST(Reduce, Errors) {
+  const Tensor x = zeros({2, 3}), i = zeros({2, 3}, {.dtype = DType::i64}),
+               b = zeros({2, 3}, {.dtype = DType::boolean});
+  expect_error<IndexError>([&] { sum(x, {.axes = {2}}); }, {"sum", "axis 2", "[-2, 1]"});
+  expect_error<IndexError>([&] { mean(x, {.axes = {0, -2}}); }, {"mean", "axis -2 comes twice"});
+  expect_error<DTypeError>([&] { mean(i); }, {"mean", "i64"});
+  expect_error<DTypeError>([&] { variance(i); }, {"variance", "i64"});
+  expect_error<DTypeError>([&] { norm(i); }, {"norm", "i64"});
+  expect_error<DTypeError>([&] { log_sum_exp(b); }, {"log_sum_exp", "bool"});
+  expect_error<DTypeError>([&] { max(b); }, {"max", "bool", "any()"});
+  expect_error<DTypeError>([&] { any(x); }, {"any", "f32", "comparing"});
+  expect_error<DTypeError>([&] { cumulative_sum(b, 0); }, {"cumulative_sum", "bool"});
+  expect_error<IndexError>([&] { argmax(x, 5); }, {"argmax", "axis 5"});
+  const Tensor leaf = zeros({2, 3}).set_requires_grad();
+  expect_error<AutogradError>([&] { argmax(leaf, 0); }, {"argmax", "no gradient"});
+}
+
+TEST(Reduce, AResultChangedBeforeTheBackwardIsAnError) {
+  const std::vector<Reduction> keeping = {norm,
+                                          [](const Tensor& x, const ReduceOptions& o) { return max(x, o); }};
+  for (const Reduction& function : keeping) {
+    const Tensor x = tensor<float>({1, 2, 3}).set_requires_grad();
+    const Tensor y = function(x, {});
+    y.detach().fill_(7);
+    expect_error<AutogradError>([&] { y.backward(); }, {"changed in place"});
+  }
+}
+
+}  // namespace
+}  // namespace heed::test
