@@ -12,7 +12,7 @@ if(NOT BUILD_SHARED_LIBS)
     string(APPEND HEED_PRIVATE_DEPENDENCIES "find_dependency(CUDAToolkit)\n")
   endif()
   if(HEED_HAVE_ONEDNN)
-    string(APPEND HEED_PRIVATE_DEPENDENCIES "find_dependency(dnnl CONFIG)\n")
+    string(APPEND HEED_PRIVATE_DEPENDENCIES "list(APPEND CMAKE_MODULE_PATH \${CMAKE_CURRENT_LIST_DIR})\nfind_dependency(OneDNN)\n")
   endif()
 endif()
 set(heed_package ${CMAKE_INSTALL_LIBDIR}/cmake/heed)
@@ -25,4 +25,5 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/HeedConfig.cmake.in ${
                               INSTALL_DESTINATION ${heed_package})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/heedConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/heedConfig.cmake ${PROJECT_BINARY_DIR}/heedConfigVersion.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/FindOneDNN.cmake
         DESTINATION ${heed_package} COMPONENT Development)

@@ -46,7 +46,8 @@ std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& direc
 
 NamedTensors all_tensors(nn::Module& model, const optim::Optimizer& optimizer) {
   NamedTensors tensors;
-  for (const Parameter& parameter : model.parameters()) tensors.emplace_back("model." + parameter.name, parameter.tensor);
+  for (const Parameter& parameter : model.parameters())
+    tensors.emplace_back("model." + parameter.name, parameter.tensor);
   for (const auto& entry : optimizer.state()) tensors.emplace_back("optimizer." + entry.first, entry.second);
   return tensors;
 }
@@ -78,7 +79,8 @@ class MetadataReader {
   }
   int64_t integer(const char* key) const {
     const std::optional<int64_t> value = parse_integer(text(key));
-    HEED_CHECK(value && *value >= 0, CheckpointError, file_, ": '", key, "' is '", text(key), "', no whole number");
+    HEED_CHECK(value && *value >= 0, CheckpointError, file_, ": '", key, "' is '", text(key),
+               "', no whole number");
     return *value;
   }
   double number(const char* key) const {
@@ -145,12 +147,16 @@ void restore(const Loaded& loaded, const std::string& file, nn::Module& model, o
     if (entry.first.compare(0, prefix.size(), prefix) == 0)
       optimizer_state.emplace_back(entry.first.substr(prefix.size()), entry.second);
   for (const Parameter& parameter : model.parameters()) {
-    const auto found = std::find_if(loaded.tensors.begin(), loaded.tensors.end(),
-                                    [&](const auto& entry) { return entry.first == "model." + parameter.name; });
-    HEED_CHECK(found != loaded.tensors.end(), CheckpointError, file, ": the parameter '", parameter.name, "' is missing");
-    HEED_CHECK(found->second.shape() == parameter.tensor.shape() && found->second.dtype() == parameter.tensor.dtype(),
-               CheckpointError, file, ": '", parameter.name, "' is ", found->second.dtype(), " ", found->second.shape(),
-               ", the model's is ", parameter.tensor.dtype(), " ", parameter.tensor.shape());
+    const auto found = std::find_if(loaded.tensors.begin(), loaded.tensors.end(), [&](const auto& entry) {
+      return entry.first == "model." + parameter.name;
+    });
+    HEED_CHECK(found != loaded.tensors.end(), CheckpointError, file, ": the parameter '", parameter.name,
+               "' is missing");
+    HEED_CHECK(found->second.shape() == parameter.tensor.shape() &&
+                   found->second.dtype() == parameter.tensor.dtype(),
+               CheckpointError, file, ": '", parameter.name, "' is ", found->second.dtype(), " ",
+               found->second.shape(), ", the model's is ", parameter.tensor.dtype(), " ",
+               parameter.tensor.shape());
     values.emplace_back(parameter.tensor, found->second);
   }
   optimizer.load_state(optimizer_state);
@@ -187,9 +193,9 @@ TrainingState load_checkpoint(const fs::path& directory, nn::Module& model, opti
       std::fprintf(stderr, "heed: passing over a damaged checkpoint: %s\n", error.what());
       continue;
     }
-    HEED_CHECK(loaded.state.settings == settings, CheckpointError, file, ": was made with other settings:",
-               differences(loaded.state.settings, settings));
-    HEED_CHECK(loaded.state.data == data, CheckpointError, file, ": the training data have changed since (", 
+    HEED_CHECK(loaded.state.settings == settings, CheckpointError, file,
+               ": was made with other settings:", differences(loaded.state.settings, settings));
+    HEED_CHECK(loaded.state.data == data, CheckpointError, file, ": the training data have changed since (",
                loaded.state.data, ", now ", data, ")");
     restore(loaded, file, model, optimizer);
     return loaded.state;

@@ -14,28 +14,29 @@ namespace heed::apps {
 
 /// What a run has come to, besides weights and moments.
 struct TrainingState {
-  int64_t step = 0;       // optimizer steps taken
-  int64_t epoch = 0;      // epochs completed
-  int64_t position = 0;   // pairs of the present epoch seen
-  uint64_t seed = 0;      // of the default generator
-  uint64_t offset = 0;    // of the default generator
-  double loss_sum = 0;    // over the present epoch's target tokens
-  int64_t tokens = 0;     // target tokens of the present epoch
-  double norm_sum = 0;    // of the present epoch's gradient norms
-  int64_t batches = 0;    // of the present epoch
-  std::string settings;   // what must not differ on resuming: lines of TOML
-  std::string data;       // the data set's fingerprint
+  int64_t step = 0;      // optimizer steps taken
+  int64_t epoch = 0;     // epochs completed
+  int64_t position = 0;  // pairs of the present epoch seen
+  uint64_t seed = 0;     // of the default generator
+  uint64_t offset = 0;   // of the default generator
+  double loss_sum = 0;   // over the present epoch's target tokens
+  int64_t tokens = 0;    // target tokens of the present epoch
+  double norm_sum = 0;   // of the present epoch's gradient norms
+  int64_t batches = 0;   // of the present epoch
+  std::string settings;  // what must not differ on resuming: lines of TOML
+  std::string data;      // the data set's fingerprint
 };
 
 /// Writes DIR/checkpoint-STEP.safetensors, whole or not at all, and keeps the one before it too.
-void save_checkpoint(const std::filesystem::path& directory, nn::Module& model, const optim::Optimizer& optimizer,
-                     const TrainingState& state);
+void save_checkpoint(const std::filesystem::path& directory, nn::Module& model,
+                     const optim::Optimizer& optimizer, const TrainingState& state);
 
 /// Restores the newest sound checkpoint of DIR; a damaged one is passed over with a notice on standard error.
-/// CheckpointError if there is none, or if its settings or data differ (each difference is listed); nothing has changed
-/// then.
-TrainingState load_checkpoint(const std::filesystem::path& directory, nn::Module& model, optim::Optimizer& optimizer,
-                              const std::string& settings, const std::string& data);
+/// CheckpointError if there is none, or if its settings or data differ (each difference is listed); nothing
+/// has changed then.
+TrainingState load_checkpoint(const std::filesystem::path& directory, nn::Module& model,
+                              optim::Optimizer& optimizer, const std::string& settings,
+                              const std::string& data);
 
 /// Whether DIR holds a checkpoint.
 bool has_checkpoint(const std::filesystem::path& directory);

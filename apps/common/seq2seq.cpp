@@ -14,7 +14,9 @@ nn::Tokens tokens_of(const std::vector<int64_t>& ids, const data::Sequences& row
 
 class EvaluationMode {
  public:
-  explicit EvaluationMode(nn::Module& module) : module_(module), was_training_(module.training()) { module.eval(); }
+  explicit EvaluationMode(nn::Module& module) : module_(module), was_training_(module.training()) {
+    module.eval();
+  }
   ~EvaluationMode() { module_.train(was_training_); }
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
@@ -35,18 +37,20 @@ int64_t count_equal(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Seq2SeqBatch to_tensors(const data::PairBatch& batch, Device device) {
-  return {tokens_of(batch.source_ids, batch.source, device), tokens_of(batch.target_ids, batch.target, device),
+  return {tokens_of(batch.source_ids, batch.source, device),
+          tokens_of(batch.target_ids, batch.target, device),
           tensor(batch.labels, {static_cast<int64_t>(batch.labels.size())}, device), batch.size(),
           batch.target_tokens()};
 }
 
-Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset, const EvaluationOptions& options) {
+Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
+                    const EvaluationOptions& options) {
   const EvaluationMode mode(model);
   const Device device = model.parameters().device();
   Evaluation result;
   int64_t tokens = 0, right_tokens = 0, right_sequences = 0;
-  const nn::DecodeOptions decode{
-      .max_length = options.max_decode_length > 0 ? options.max_decode_length : dataset.longest_target() + 2};
+  const nn::DecodeOptions decode{.max_length = options.max_decode_length > 0 ? options.max_decode_length
+                                                                             : dataset.longest_target() + 2};
   std::vector<data::Pair> pairs;
   std::vector<int64_t> numbers;
   for (int64_t first = 0; first < dataset.size(); first += options.batch_size) {
@@ -67,14 +71,15 @@ Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset, co
   }
   result.pairs = dataset.size();
   result.loss /= static_cast<double>(std::max<int64_t>(tokens, 1));
-  result.token_accuracy = static_cast<double>(right_tokens) / static_cast<double>(std::max<int64_t>(tokens, 1));
+  result.token_accuracy =
+      static_cast<double>(right_tokens) / static_cast<double>(std::max<int64_t>(tokens, 1));
   result.sequence_accuracy =
       static_cast<double>(right_sequences) / static_cast<double>(std::max<int64_t>(result.pairs, 1));
   return result;
 }
 
-std::vector<nn::Hypothesis> predict(nn::Transformer& model, const std::vector<data::Pair>& pairs, bool source_marks,
-                                    const nn::DecodeOptions& options) {
+std::vector<nn::Hypothesis> predict(nn::Transformer& model, const std::vector<data::Pair>& pairs,
+                                    bool source_marks, const nn::DecodeOptions& options) {
   std::vector<int64_t> numbers(pairs.size());
   const data::PairBatch batch = data::pack(pairs, numbers, source_marks);
   const NoGrad no_grad;

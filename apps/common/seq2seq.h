@@ -34,11 +34,12 @@ struct EvaluationOptions {
 };
 
 /// Runs the model over all pairs, in evaluation mode.
-Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset, const EvaluationOptions& options = {});
+Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
+                    const EvaluationOptions& options = {});
 
 /// Greedy outputs of the given pairs' sources.
-std::vector<nn::Hypothesis> predict(nn::Transformer& model, const std::vector<data::Pair>& pairs, bool source_marks,
-                                    const nn::DecodeOptions& options);
+std::vector<nn::Hypothesis> predict(nn::Transformer& model, const std::vector<data::Pair>& pairs,
+                                    bool source_marks, const nn::DecodeOptions& options);
 
 /// "3 4 5"
 std::string to_text(const std::vector<int64_t>& symbols);

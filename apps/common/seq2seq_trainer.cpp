@@ -30,11 +30,11 @@ double Seq2SeqTrainer::train_batch(const data::PairBatch& packed) {
   const Seq2SeqBatch batch = to_tensors(packed, device_);
   optimizer_.set_rate(options_.schedule.at(state_.step));
   const Tensor logits = model_.forward(batch.source, batch.target);
-  const Tensor loss =
-      cross_entropy(logits, batch.labels, {.ignore = data::kPad, .label_smoothing = options_.label_smoothing});
+  const Tensor loss = cross_entropy(logits, batch.labels,
+                                    {.ignore = data::kPad, .label_smoothing = options_.label_smoothing});
   const double value = loss.item<double>();
-  HEED_CHECK(std::isfinite(value), NumericError, "step ", state_.step + 1, " (epoch ", state_.epoch + 1, ", pair ",
-             state_.position, "): the loss is ", value, "; lower --lr or set --clip");
+  HEED_CHECK(std::isfinite(value), NumericError, "step ", state_.step + 1, " (epoch ", state_.epoch + 1,
+             ", pair ", state_.position, "): the loss is ", value, "; lower --lr or set --clip");
   loss.backward();
   const optim::StepResult step = optimizer_.step({.clip = options_.clip, .measure_norm = true});
   ++state_.step;

@@ -22,33 +22,34 @@ struct TrainerOptions {
   double clip = 0;
   double label_smoothing = 0;
   optim::Schedule schedule;
-  int64_t save_every = 0;            // steps; 0: at the end of each epoch
-  std::filesystem::path directory;   // of the checkpoints; empty: none are written
-  std::string settings;              // what must agree on resuming
+  int64_t save_every = 0;           // steps; 0: at the end of each epoch
+  std::filesystem::path directory;  // of the checkpoints; empty: none are written
+  std::string settings;             // what must agree on resuming
   std::string data;
 };
 
 /// What an epoch (or the part of one that was trained) came to.
 struct EpochReport {
-  int64_t epoch = 0;         // from 1
-  int64_t step = 0;          // optimizer steps so far
-  double loss = 0;           // mean over the epoch's target tokens
-  double lr = 0;             // of its last step
-  double grad_norm = 0;      // mean before clipping; NaN if not measured
+  int64_t epoch = 0;     // from 1
+  int64_t step = 0;      // optimizer steps so far
+  double loss = 0;       // mean over the epoch's target tokens
+  double lr = 0;         // of its last step
+  double grad_norm = 0;  // mean before clipping; NaN if not measured
   double samples_per_second = 0;
   double tokens_per_second = 0;  // target tokens
 };
 
 class Seq2SeqTrainer {
  public:
-  Seq2SeqTrainer(nn::Transformer& model, optim::Optimizer& optimizer, data::PairLoader& loader, TrainerOptions options);
+  Seq2SeqTrainer(nn::Transformer& model, optim::Optimizer& optimizer, data::PairLoader& loader,
+                 TrainerOptions options);
 
   /// Continues from the newest checkpoint of options.directory.
   void resume();
 
-  /// Trains to the end, or until stop_requested(); true in the first case. `on_epoch` is called after each epoch,
-  /// `on_batch(pairs, loss)` after each batch. A stop saves a checkpoint first. NumericError where the loss or the
-  /// gradient is not finite.
+  /// Trains to the end, or until stop_requested(); true in the first case. `on_epoch` is called after each
+  /// epoch, `on_batch(pairs, loss)` after each batch. A stop saves a checkpoint first. NumericError where the
+  /// loss or the gradient is not finite.
   bool run(const std::function<void(const EpochReport&)>& on_epoch,
            const std::function<void(int64_t pairs, double loss)>& on_batch = {});
 

@@ -61,15 +61,16 @@ void declare_data(OptionTable& table, Settings& s) {
   table.integer("valid-pairs", s.valid_pairs, "Validation pairs, none of them in training", kFromZero);
   table.flag("fresh", s.fresh, "Draw new training pairs in every epoch");
   table.flag("no-source-marks", s.no_source_marks, "Feed the source without start and end marks");
-  table.path("data", s.data, "Training pairs from a file: source<TAB>target, symbols separated by spaces").not_saved();
+  table.path("data", s.data, "Training pairs from a file: source<TAB>target, symbols separated by spaces")
+      .not_saved();
   table.path("valid", s.valid, "Validation pairs from a file").not_saved();
 }
 
 void declare_optimization(OptionTable& table, Settings& s) {
   table.group("Training");
   table.integer("epochs", s.epochs, "Times through the training pairs", kFromZero);
-  table.integer("steps", s.steps, "Optimizer steps; with --epochs whichever ends first; 0 only writes the model",
-                kFromZero);
+  table.integer("steps", s.steps,
+                "Optimizer steps; with --epochs whichever ends first; 0 only writes the model", kFromZero);
   table.integer("batch-size", s.batch_size, "Pairs in a batch", kSize);
   table.flag("no-shuffle", s.no_shuffle, "Batches in the order of the pairs, unsorted");
   table.choice("optimizer", s.optimizer, "Optimizer",
@@ -117,7 +118,8 @@ void declare_model(OptionTable& table, Settings& s) {
                 {"relative", nn::PositionKind::relative},
                 {"none", nn::PositionKind::none}});
   table.number("dropout", s.dropout, "Rate of all dropouts", kRate);
-  table.number("attention-dropout", s.attention_dropout, "Rate on attention weights, where it differs", kRate);
+  table.number("attention-dropout", s.attention_dropout, "Rate on attention weights, where it differs",
+               kRate);
   table.choice("initializer", s.initializer, "First values of the matrices",
                {{"pytorch", nn::Initializer::pytorch},
                 {"xavier_uniform", nn::Initializer::xavier_uniform},
@@ -125,7 +127,8 @@ void declare_model(OptionTable& table, Settings& s) {
                 {"kaiming_uniform", nn::Initializer::kaiming_uniform},
                 {"kaiming_normal", nn::Initializer::kaiming_normal},
                 {"normal", nn::Initializer::normal}});
-  table.number("embedding-std", s.embedding_std, "Standard deviation of the first embeddings", {0, 1e3, false, false});
+  table.number("embedding-std", s.embedding_std, "Standard deviation of the first embeddings",
+               {0, 1e3, false, false});
 }
 
 void declare_output(OptionTable& table, Settings& s) {
@@ -134,7 +137,9 @@ void declare_output(OptionTable& table, Settings& s) {
                {{"f32", DType::f32}, {"bf16", DType::bf16}});
   table.path("init", s.init, "Begin from these weights (safetensors)").not_saved();
   table.flag("resume", s.resume, "Go on from the last checkpoint in --out").not_saved();
-  table.integer("save-every", s.save_every, "Steps between checkpoints; 0: one at the end of each epoch", kFromZero)
+  table
+      .integer("save-every", s.save_every, "Steps between checkpoints; 0: one at the end of each epoch",
+               kFromZero)
       .not_saved();
   table.flag("force", s.force, "Overwrite what --out holds").not_saved();
   table.path("out", s.out, "Folder of the model, its settings, metrics and figures").not_saved();
@@ -145,7 +150,8 @@ void declare_output(OptionTable& table, Settings& s) {
 void declare_common(OptionTable& table, CommonSettings& settings) {
   table.group("Common");
   table.text("device", settings.device, "auto, cpu, cuda or cuda:N").not_saved();
-  table.integer("threads", settings.threads, "Threads; 0: as many as the process may use", {0, 1024}).not_saved();
+  table.integer("threads", settings.threads, "Threads; 0: as many as the process may use", {0, 1024})
+      .not_saved();
   table.integer("seed", settings.seed, "Seed of all random numbers", {0, INT64_MAX});
   table.flag("json", settings.json, "One JSON object a line on standard output, all else on standard error")
       .not_saved();
@@ -155,8 +161,9 @@ void declare_common(OptionTable& table, CommonSettings& settings) {
 void declare_training(OptionTable& table, Settings& settings) {
   declare_common(table, settings);
   table
-      .choice("preset", settings.preset, "Where the other settings begin",
-              {{"default", Preset::standard}, {"tutorial", Preset::tutorial}, {"paper-copy", Preset::paper_copy}})
+      .choice(
+          "preset", settings.preset, "Where the other settings begin",
+          {{"default", Preset::standard}, {"tutorial", Preset::tutorial}, {"paper-copy", Preset::paper_copy}})
       .before_others([&settings] { use_preset(settings); });
   declare_data(table, settings);
   declare_optimization(table, settings);
@@ -182,13 +189,21 @@ nn::TransformerConfig Settings::model_config() const {
 }
 
 data::LoaderOptions Settings::loader_options() const {
-  return {.batch_size = batch_size, .shuffle = !no_shuffle, .source_marks = !no_source_marks,
+  return {.batch_size = batch_size,
+          .shuffle = !no_shuffle,
+          .source_marks = !no_source_marks,
           .seed = static_cast<uint64_t>(seed)};
 }
 
 data::TaskOptions Settings::task_options() const {
-  return {.task = task, .min_length = min_length, .max_length = max_length, .vocab = vocab, .pairs = pairs,
-          .valid_pairs = valid_pairs, .fresh = fresh, .seed = static_cast<uint64_t>(seed)};
+  return {.task = task,
+          .min_length = min_length,
+          .max_length = max_length,
+          .vocab = vocab,
+          .pairs = pairs,
+          .valid_pairs = valid_pairs,
+          .fresh = fresh,
+          .seed = static_cast<uint64_t>(seed)};
 }
 
 std::shared_ptr<const data::PairDataset> Settings::training_data() const {
@@ -203,19 +218,26 @@ std::shared_ptr<const data::PairDataset> Settings::validation_data() const {
 }
 
 optim::Schedule Settings::rate_schedule(int64_t steps_per_epoch, int64_t total_steps) const {
-  optim::Schedule result{.kind = schedule, .rate = lr, .warmup = warmup, .total = std::max(total_steps, warmup + 1),
-                         .step_size = std::max<int64_t>(1, step_epochs * steps_per_epoch), .gamma = gamma,
+  optim::Schedule result{.kind = schedule,
+                         .rate = lr,
+                         .warmup = warmup,
+                         .total = std::max(total_steps, warmup + 1),
+                         .step_size = std::max<int64_t>(1, step_epochs * steps_per_epoch),
+                         .gamma = gamma,
                          .d_model = d_model};
   result.check();
   return result;
 }
 
 void Settings::check() const {
-  HEED_CHECK(!resume || !force, ConfigError, "--resume and --force contradict each other: one goes on with what "
+  HEED_CHECK(!resume || !force, ConfigError,
+             "--resume and --force contradict each other: one goes on with what "
              "--out holds, the other replaces it");
-  HEED_CHECK(!resume || init.empty(), ConfigError, "--resume and --init contradict each other: a resumed run has "
+  HEED_CHECK(!resume || init.empty(), ConfigError,
+             "--resume and --init contradict each other: a resumed run has "
              "weights already");
-  HEED_CHECK(min_length <= max_length, ConfigError, "--min-length ", min_length, " exceeds --max-length ", max_length);
+  HEED_CHECK(min_length <= max_length, ConfigError, "--min-length ", min_length, " exceeds --max-length ",
+             max_length);
   model_config().check();
 }
 
@@ -237,12 +259,14 @@ Device apply(const CommonSettings& settings) {
 }
 
 std::unique_ptr<nn::Transformer> make_model(const Settings& settings) {
-  Generator generator(static_cast<uint64_t>(settings.seed), uint64_t{1} << 40);  // apart from dropout's stream
+  Generator generator(static_cast<uint64_t>(settings.seed),
+                      uint64_t{1} << 40);  // apart from dropout's stream
   auto model = std::make_unique<nn::Transformer>(settings.model_config(), generator);
   if (settings.initializer != nn::Initializer::pytorch)
     nn::initialize(*model, nn::matrix_rules(settings.initializer), generator);
   if (settings.embedding_std)
-    nn::initialize(*model, {{"*_embedding.weight", nn::Initializer::normal, *settings.embedding_std}}, generator);
+    nn::initialize(*model, {{"*_embedding.weight", nn::Initializer::normal, *settings.embedding_std}},
+                   generator);
   return model;
 }
 

@@ -7,6 +7,7 @@
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/gemm_block.h>
 #include <heed/kernels/cpu/gemm_micro-inl.h>
+#include <heed/kernels/cpu/gemm_onednn.h>
 #include <heed/kernels/cpu/gemm_pack-inl.h>
 #include <heed/kernels/cpu/workspace.h>
 
@@ -150,6 +151,21 @@ struct Cut {
   }
 };
 
+/// The tiles of C. Large ones use the caches best; smaller ones keep more cores busy. oneDNN packs B for each
+/// tile, so its tiles are larger.
+struct Tiling {
+  Cut rows, cols;
+
+  Tiling(int64_t m, int64_t n, const GemmGeometry& geometry, bool onednn)
+      : rows(m, geometry.rows, kMaxTileRows << onednn), cols(n, geometry.panel, kMaxTileCols << onednn) {
+    if (rows.parts * cols.parts < kFewTiles) cols = Cut(n, geometry.panel, (kMaxTileCols / 2) << onednn);
+    for (int64_t most = kMaxTileRows / 2; rows.parts * cols.parts < kFewTiles && most >= kMinTileRows;
+         most /= 2) {
+      rows = Cut(m, geometry.rows, most << onednn);
+    }
+  }
+};
+
 /// A product and the part of its columns that is packed at a time.
 template <class T>
 struct Product {
@@ -157,6 +173,7 @@ struct Product {
   MatrixView<T> a, b;
   const GemmOutput<T>& output;
   GemmGeometry geometry;
+  bool onednn;
 
   void pack(int64_t first, int64_t count, accumulator_t<T>* packed) const {
     const auto pack_panel = pack_b_of(T());
@@ -170,13 +187,8 @@ struct Product {
   }
 
   void multiply(int64_t first, int64_t count, const accumulator_t<T>* packed) const {
-    // Large tiles use the caches best; smaller ones keep more cores busy.
-    Cut cols(count, geometry.panel, kMaxTileCols), rows(m, geometry.rows, kMaxTileRows);
-    if (rows.parts * cols.parts < kFewTiles) cols = Cut(count, geometry.panel, kMaxTileCols / 2);
-    for (int64_t most = kMaxTileRows / 2; rows.parts * cols.parts < kFewTiles && most >= kMinTileRows;
-         most /= 2) {
-      rows = Cut(m, geometry.rows, most);
-    }
+    const Tiling tiling(m, count, geometry, onednn);
+    const Cut &rows = tiling.rows, &cols = tiling.cols;
     const auto tile = tile_of(T());
     parallel_for(rows.parts * cols.parts, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
@@ -190,12 +202,16 @@ struct Product {
   template <class F>
   void compute(F tile, int64_t row, int64_t rows, int64_t col, int64_t cols,
                const accumulator_t<T>* packed) const {
-    Workspace<accumulator_t<T>> a_buffer(geometry.a_buffer(rows, k));
     Workspace<accumulator_t<T>> c_buffer(output.c ? 0 : rows * cols);
     accumulator_t<T>* c = output.c ? output.c + row * output.ldc + col : c_buffer.data();
     const int64_t ldc = output.c ? output.ldc : cols;
-    tile({a.at(row, 0), m - row, packed, c, ldc, rows, cols, k, output.alpha, output.accumulate,
-          a_buffer.data()});
+    if (onednn) {
+      onednn_tile<T>({a.at(row, 0), b.at(0, col), c, rows, cols, k, ldc, output.accumulate});
+    } else {
+      Workspace<accumulator_t<T>> a_buffer(geometry.a_buffer(rows, k));
+      tile({a.at(row, 0), m - row, packed, c, ldc, rows, cols, k, output.alpha, output.accumulate,
+            a_buffer.data()});
+    }
     if (output.finish) output.finish(output.context, c, ldc, row, col, rows, cols);
   }
 };
@@ -205,7 +221,8 @@ struct Product {
 template <class T>
 void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b,
                   const GemmOutput<T>& output) {
-  const Product<T> product{m, n, k, a, b, output, geometry_of(T())};
+  const Product<T> product{m, n, k, a, b, output, geometry_of(T()), use_onednn<T>(m, n, k, output.alpha)};
+  if (product.onednn) return product.multiply(0, n, nullptr);
   const int64_t width = product.geometry.panel, panels = std::max<int64_t>(kPackedElements / (k * width), 1);
   for (int64_t first = 0; first < n; first += panels * width) {
     const int64_t count = std::min(panels * width, n - first);

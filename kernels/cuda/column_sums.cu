@@ -5,7 +5,7 @@ namespace heed::cuda {
 namespace {
 
 constexpr int kCols = 32;    // of a block
-constexpr int kSlices = 16;  // threads of a column, each adding every kSlices-th partial
+constexpr int kSlices = 16;  // most threads of a column, each adding every blockDim.y-th partial
 
 struct SliceSums {
   float value[kSlices][kCols];
@@ -23,11 +23,11 @@ __global__ void __launch_bounds__(kCols* kSlices)
   const int64_t col = int64_t{blockIdx.x} * kCols + threadIdx.x;
   float total = 0.0f;
   if (col < cols)
-    for (int64_t p = threadIdx.y; p < count; p += kSlices) total += sums.partials[p * cols + col];
+    for (int64_t p = threadIdx.y; p < count; p += blockDim.y) total += sums.partials[p * cols + col];
   slices.value[threadIdx.y][threadIdx.x] = total;
   __syncthreads();
   if (threadIdx.y != 0 || col >= cols) return;
-  for (int slice = 1; slice < kSlices; ++slice) total += slices.value[slice][threadIdx.x];
+  for (unsigned slice = 1; slice < blockDim.y; ++slice) total += slices.value[slice][threadIdx.x];
   sums.out[col] = sums.accumulate ? sums.out[col] + total : total;
 }
 
@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(kCols* kSlices)
 
 void add_partials(const char* what, const PartialSums (&sums)[2], int64_t count, int64_t cols) {
   const dim3 grid(static_cast<unsigned>(simt::ceil_div<int64_t>(cols, kCols)), 2);
-  launch(what, add_partials_kernel, grid, dim3(kCols, kSlices), 0, Arguments{{sums[0], sums[1]}}, count,
-         cols);
+  const dim3 block(kCols, static_cast<unsigned>(count < kSlices ? count : kSlices));
+  launch(what, add_partials_kernel, grid, block, 0, Arguments{{sums[0], sums[1]}}, count, cols);
 }
 
 }  // namespace heed::cuda

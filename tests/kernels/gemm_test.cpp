@@ -10,6 +10,7 @@
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/gemm_onednn.h>
 #include <heed/kernels/gemm.h>
 
 namespace heed {
@@ -260,6 +261,48 @@ TEST(Gemm, ManyColumnsAndALongSum) {
     }
   }
 }
+
+/// The tests above use whichever product is faster; these see that both are right.
+class Backends : public testing::TestWithParam<cpu::GemmBackend> {
+ public:
+  Backends() { cpu::set_gemm_backend(GetParam()); }
+  ~Backends() override { cpu::set_gemm_backend(cpu::GemmBackend::automatic); }
+
+  template <class T, class C>
+  void run() {
+    for (bool ta : {false, true}) {
+      for (bool tb : {false, true}) {
+        for (bool accumulate : {false, true}) {
+          for (const Case& c : {Case{1, 1, 1, ta, tb, 0, 0, 0, 1.0f, accumulate},
+                                Case{33, 31, 127, ta, tb, 3, 5, 7, 1.0f, accumulate},
+                                Case{230, 150, 70, ta, tb, 0, 0, 0, 1.0f, accumulate},
+                                Case{20, 20, 40, ta, tb, 2100, 2100, 1, -1.7f, accumulate}}) {
+            std::vector<C> expected;
+            for (int threads : {1, 2, 4}) {
+              set_thread_count(threads);
+              Problem<T, C> problem(c);
+              cpu::gemm(problem.args);
+              if (threads == 1) {
+                problem.check();
+                expected = problem.c;
+              }
+              ASSERT_EQ(std::memcmp(problem.c.data(), expected.data(), expected.size() * sizeof(C)), 0);
+            }
+            set_thread_count(1);
+          }
+        }
+      }
+    }
+  }
+};
+
+TEST_P(Backends, MultiplyEqually) {
+  run<float, float>();
+  run<bfloat16, bfloat16>();
+  run<bfloat16, float>();
+}
+
+INSTANTIATE_TEST_SUITE_P(Gemm, Backends, testing::Values(cpu::GemmBackend::own, cpu::GemmBackend::onednn));
 
 TEST(Gemm, RefusesRowsThatOverlap) {
   Problem<float, float> p({4, 4, 4});

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "error_bound.h"
+#include "plain_bound.h"
 
 namespace heed::testing {
 

@@ -45,7 +45,7 @@ unsigned arrive(unsigned id, unsigned expected, Vote vote, bool predicate, bool 
   join(barrier, fiber, expected, vote, at);
   ++barrier.arrived;
   barrier.true_votes += predicate;
-  if (monitor && expected != 0) monitor->release(&barrier, fiber->thread);
+  if (monitor && expected != 0) monitor->arrive(&barrier, fiber->thread);
   if (wait_here) {
     barrier.waiting[fiber->thread >> 5] |= 1u << (fiber->thread & 31);
     fiber->waits_in = expected ? "a named barrier" : "__syncthreads";
@@ -83,11 +83,12 @@ void release_barrier_if_complete(unsigned id) {
     for (uint32_t rest = barrier.waiting[warp]; rest != 0; rest &= rest - 1) {
       const unsigned thread = warp * 32 + static_cast<unsigned>(__builtin_ctz(rest));
       m.fibers[thread].barrier_result = answer;
-      if (monitor && barrier.expected != 0) monitor->acquire(&barrier, thread);
+      if (monitor && barrier.expected != 0) monitor->leave(&barrier, thread);
     }
     make_ready(warp, barrier.waiting[warp]);
     barrier.waiting[warp] = 0;
   }
+  if (monitor && barrier.expected != 0) monitor->barrier_done(&barrier);
 }
 
 void sync_threads(Location at) { arrive(0, 0, Vote::none, false, true, at); }

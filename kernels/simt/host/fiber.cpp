@@ -8,9 +8,7 @@
 #ifdef HEED_EMULATOR_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
-
-// The fibers given up after a failure may hold the last reference to a string.
-extern "C" const char* __lsan_default_suppressions() { return "leak:heed::emulator::\n"; }
+#include <sanitizer/lsan_interface.h>
 #endif
 
 extern "C" void heed_emulator_switch(void** save, void* to);
@@ -87,6 +85,13 @@ void make_stacks(unsigned threads) {
   stack_bytes = bytes;
   for (size_t i = 0; i < threads; ++i) mprotect(stacks + i * bytes, kPage, PROT_NONE);
   machine.fibers.resize(threads);
+  reclaim_stacks();
+}
+
+void reclaim_stacks() {
+#ifdef HEED_EMULATOR_ASAN
+  __asan_unpoison_memory_region(stacks, stack_count * stack_bytes);
+#endif
 }
 
 bool on_fiber_stack(const void* address) {
@@ -104,7 +109,8 @@ void prepare_fiber(Fiber& fiber, unsigned thread) {
   fiber.open_copies = 0;
   fiber.stack = stacks + thread * stack_bytes;
 #ifdef HEED_EMULATOR_ASAN
-  __asan_unpoison_memory_region(fiber.stack + kPage, stack_bytes - kPage);
+  // A thread that returned leaves only its first frames behind.
+  __asan_unpoison_memory_region(fiber.stack + stack_bytes - 2 * kPage, 2 * kPage);
 #endif
   // The tops are staggered, or the hot lines of all stacks would compete for the same cache sets.
   void** top = reinterpret_cast<void**>(fiber.stack + stack_bytes - (thread % 16) * 256);
@@ -122,6 +128,9 @@ void prepare_fiber(Fiber& fiber, unsigned thread) {
 
 __attribute__((noinline)) void switch_to(Fiber* from, Fiber* to) {
 #ifdef HEED_EMULATOR_ASAN
+  // A thread given up after a failure takes what it allocated (the text of the message) with it.
+  if (from == nullptr) __lsan_disable();
+  if (to == nullptr) __lsan_enable();
   void** keep = from == nullptr ? &os_frame : from->state == State::done ? nullptr : &from->asan_frame;
   __sanitizer_start_switch_fiber(keep, to ? to->stack : os_stack, to ? stack_bytes : os_stack_bytes);
 #endif

@@ -76,6 +76,7 @@ void run_block() {
   ++stats().blocks;
   stats().threads += m.threads;
   switch_to(nullptr, pick_next());
+  if (m.failed || m.live != 0) reclaim_stacks();
   if (m.failed) throw Error(m.message);
   if (m.live != 0) throw_deadlock();
   check_shared_redzones();
@@ -103,11 +104,20 @@ Stats& stats() {
 }
 
 void each_schedule(const std::function<void(const std::string&)>& run, int randoms) {
-  const Config saved = config();
   struct Restore {
-    const Config& saved;
+    Config saved = config();
     ~Restore() { config() = saved; }
-  } restore{saved};
+  } restore;
+  const char* const chosen = std::getenv("HEED_SIMT_SCHEDULES");
+  if (chosen != nullptr && strcmp(chosen, "two") == 0) {
+    config().order = Order::forward;
+    config().async = Async::deferred;
+    run("forward, deferred copies");
+    config().order = Order::random;
+    config().async = Async::eager;
+    run("random, eager copies");
+    return;
+  }
   for (Async async : {Async::deferred, Async::eager}) {
     const std::string suffix = async == Async::eager ? ", eager copies" : ", deferred copies";
     config().async = async;

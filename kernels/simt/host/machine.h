@@ -105,6 +105,7 @@ extern Machine machine;
 
 // fiber.cpp
 void make_stacks(unsigned threads);
+void reclaim_stacks();  // after threads were given up in the middle of a function
 void prepare_fiber(Fiber& fiber, unsigned thread);
 void switch_to(Fiber* from, Fiber* to);  // null is the OS thread's own stack
 bool on_fiber_stack(const void* address);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include <heed/kernels/simt/host/location.h>
 
@@ -13,17 +14,25 @@ class Monitor {
   virtual void launch_begin(const void* kernel, const void* arguments, size_t argument_bytes) = 0;
   virtual void block_begin(unsigned threads) = 0;
   virtual void shared_piece(size_t offset, size_t bytes) = 0;
-  virtual void block_barrier() = 0;  // every live thread has arrived
-  virtual void release(const void* object, unsigned thread) = 0;
-  virtual void acquire(const void* object, unsigned thread) = 0;
+
+  // what orders memory
+  virtual void block_barrier() = 0;                                      // all live threads of the block
+  virtual void warp_barrier(unsigned warp, uint32_t lanes) = 0;          // __syncwarp
+  virtual void arrive(const void* named_barrier, unsigned thread) = 0;   // what the thread did is passed on ...
+  virtual void leave(const void* named_barrier, unsigned thread) = 0;    // ... to the threads that waited
+  virtual void barrier_done(const void* named_barrier) = 0;
+  virtual void fence(unsigned thread) = 0;
+
+  // what uses it
   virtual void access(const void* address, size_t bytes, bool write, unsigned thread, Location at) = 0;
   virtual void atomic(const void* address, size_t bytes, unsigned thread, Location at) = 0;
   virtual void copy_begin(const void* to, size_t bytes, unsigned thread, Location at) = 0;
   virtual void copy_end(const void* to, size_t bytes, unsigned thread, Location at) = 0;
-  virtual void fence(unsigned thread) = 0;
+
+  // the runtime's side
   virtual void region_added(void* address, size_t bytes, bool device_only) = 0;
   virtual void region_removed(void* address) = 0;
-  virtual void host_write(void* address, size_t bytes) = 0;  // a copy or fill of the runtime
+  virtual void host_write(void* address, size_t bytes) = 0;
 };
 
 /// Null unless the race checker is linked.

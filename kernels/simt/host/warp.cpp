@@ -50,12 +50,7 @@ void complete_rendezvous(unsigned warp_index, int index) {
   if ((r.arrived & needed) != needed) return;
   ++stats().warp_collectives;
   if (r.function) r.function(r.operands, r.arrived, r.at);
-  if (monitor && r.orders_memory) {
-    for (uint32_t rest = r.arrived; rest; rest &= rest - 1)
-      monitor->release(&r, warp_index * 32 + lowest(rest));
-    for (uint32_t rest = r.arrived; rest; rest &= rest - 1)
-      monitor->acquire(&r, warp_index * 32 + lowest(rest));
-  }
+  if (monitor && r.orders_memory) monitor->warp_barrier(warp_index, r.arrived);
   make_ready(warp_index, r.arrived);
   if (index != --warp.rendezvous_count) r = warp.rendezvous[warp.rendezvous_count];
 }

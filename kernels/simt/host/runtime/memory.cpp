@@ -15,7 +15,7 @@ namespace {
 #ifdef HEED_EMULATOR_ASAN
 constexpr size_t kRedzone = 0;  // AddressSanitizer has its own
 #else
-constexpr size_t kRedzone = 256;
+constexpr size_t kRedzone = 1024;
 #endif
 constexpr size_t kAlignment = 256;
 constexpr unsigned char kRedzoneByte = 0xfb;
@@ -72,6 +72,7 @@ cudaError_t release(void* pointer, MemoryKind kind) {
   if (found == m.allocations.end() || found->second.kind != kind) return report(cudaErrorInvalidValue);
   if (kind == MemoryKind::device) m.device_bytes -= found->second.bytes;
   if (monitor) monitor->region_removed(pointer);
+  memset(pointer, 0xff, found->second.bytes);  // what is used after this is NaN
   m.allocations.erase(found);
   free(static_cast<unsigned char*>(pointer) - kRedzone);
   return cudaSuccess;

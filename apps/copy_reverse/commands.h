@@ -1,0 +1,50 @@
+// The commands of copy_reverse. Each throws on error; run_program turns that into an exit code.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/copy_reverse/settings.h"
+
+namespace heed::apps {
+
+/// What the commands that use a trained model share.
+struct ModelSettings : CommonSettings {
+  std::filesystem::path model = "runs/copy_reverse";
+  std::filesystem::path data;
+};
+
+struct DecodeSettings : ModelSettings {
+  int64_t beam = 1;
+  double length_penalty = 0;
+  int64_t max_decode_length = 0;  // 0: twice the source's length and 10 more
+  std::vector<std::string> sources;
+};
+
+struct LogitsSettings : ModelSettings {
+  std::filesystem::path out = "logits.safetensors";
+};
+
+struct AttentionSettings : ModelSettings {
+  std::string input, target;
+  std::optional<int64_t> layer, head;
+  std::filesystem::path out;  // empty: the model's folder
+};
+
+struct InfoSettings : ModelSettings {
+  bool tree = false;
+};
+
+void train(Settings& settings, const OptionTable& table);
+void evaluate_model(const ModelSettings& settings);
+void decode(const DecodeSettings& settings);
+void logits(const LogitsSettings& settings);
+void attention(const AttentionSettings& settings);
+void info(const InfoSettings& settings, const Settings& fresh);
+
+/// "3 4 5" → {3, 4, 5}; DataError naming the text and the first symbol that is none of the vocabulary.
+std::vector<int64_t> parse_symbols(const std::string& text, int64_t vocab);
+
+}  // namespace heed::apps

@@ -1,0 +1,50 @@
+// The figures of a trained model.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <heed/nn/transformer.h>
+
+#include "apps/common/plot.h"
+#include "apps/common/seq2seq_trainer.h"
+
+namespace heed::apps {
+
+/// Attention weights of one pair, rebuilt after a forward in evaluation mode, with the tokens' names.
+struct AttentionMaps {
+  struct Map {
+    std::string name;  // "encoder.layers.0.self_attn"
+    Tensor weights;    // f32 [heads, queries, keys]
+  };
+  std::vector<Map> maps;
+  std::vector<std::string> source_tokens, target_tokens;
+
+  const Tensor& at(const std::string& name) const;
+};
+
+/// The maps of `source` → `target` (symbols without marks).
+AttentionMaps attention_maps(nn::Transformer& model, const std::vector<int64_t>& source,
+                             const std::vector<int64_t>& target, bool source_marks);
+
+/// One head of one map as a heatmap with token labels.
+Heatmap attention_heatmap(const AttentionMaps& maps, const std::string& name, int64_t head);
+
+/// Writes, into `directory`: attention (encoder self-, decoder self- and cross-attention of one layer and
+/// head), attention-heads (all heads of a layer's encoder self-attention and of its cross-attention) and
+/// attention-layers (each layer's cross-attention, heads averaged). Without a layer the last, without a head
+/// the one whose cross-attention is the sharpest.
+std::vector<Figure> save_attention_figures(const AttentionMaps& maps, const nn::TransformerConfig& config,
+                                           const std::filesystem::path& directory,
+                                           std::optional<int64_t> layer = {},
+                                           std::optional<int64_t> head = {});
+
+/// The loss over epochs: loss.
+Figure save_loss_figure(const std::vector<EpochReport>& epochs, const std::filesystem::path& directory);
+
+/// The sinusoidal or learned position table: positions. Nothing for other kinds.
+std::vector<Figure> save_position_figure(const nn::Transformer& model,
+                                         const std::filesystem::path& directory);
+
+}  // namespace heed::apps

@@ -1,0 +1,72 @@
+// copy_reverse: a Transformer learns to write a sequence and then its reverse.
+#include "apps/common/command_line.h"
+#include "apps/common/program.h"
+#include "apps/copy_reverse/commands.h"
+
+namespace {
+
+using namespace heed::apps;
+
+void declare_model(OptionTable& table, ModelSettings& settings, bool with_data) {
+  declare_common(table, settings);
+  table.group("Model");
+  table.path("model", settings.model, "Folder that `train` wrote").not_saved();
+  if (with_data) table.path("data", settings.data, "Pairs from a file: source<TAB>target").not_saved();
+}
+
+void run(const std::vector<std::string>& arguments) {
+  CommandLine line("copy_reverse",
+                   "Trains a Transformer to write a sequence and then its reverse, and shows how.");
+
+  Settings training;
+  OptionTable* training_table = nullptr;
+  OptionTable& table = line.command("train", "Train a model", [&] { train(training, *training_table); });
+  training_table = &table;
+  declare_training(table, training);
+
+  ModelSettings eval;
+  declare_model(line.command("eval", "Loss and accuracies of a model", [&] { evaluate_model(eval); }), eval,
+                true);
+
+  DecodeSettings decoding;
+  OptionTable& decode_table = line.command("decode", "Outputs for given sources", [&] { decode(decoding); });
+  declare_model(decode_table, decoding, true);
+  decode_table.group("Search");
+  decode_table.integer("beam", decoding.beam, "Hypotheses followed", {1, 1 << 16});
+  decode_table.number("length-penalty", decoding.length_penalty, "Exponent of the length penalty",
+                      {0, 100, false, false});
+  decode_table.integer("max-decode-length", decoding.max_decode_length,
+                       "Longest output; 0: from the source's length", {0, 1 << 24});
+  decode_table.positionals("SOURCE", decoding.sources, "Sources, each as one argument: \"3 4 5\"");
+
+  LogitsSettings outputs;
+  OptionTable& logits_table =
+      line.command("logits", "Teacher-forced logits, as safetensors", [&] { logits(outputs); });
+  declare_model(logits_table, outputs, true);
+  logits_table.path("out", outputs.out, "File to write").not_saved();
+
+  AttentionSettings maps;
+  OptionTable& attention_table =
+      line.command("attention", "Attention maps of one input", [&] { attention(maps); });
+  declare_model(attention_table, maps, false);
+  attention_table.group("Maps");
+  attention_table.text("input", maps.input, "Source: \"3 4 5\"");
+  attention_table.text("target", maps.target, "Target; by default the model's own output");
+  attention_table.integer("layer", maps.layer, "Layer of the single maps; by default the last", {0, 1024});
+  attention_table.integer("head", maps.head, "Head of the single maps; by default the sharpest",
+                          {0, 1 << 16});
+  attention_table.path("out", maps.out, "Folder for figures and maps; by default the model's").not_saved();
+
+  InfoSettings shown;
+  Settings fresh;
+  OptionTable& info_table =
+      line.command("info", "Parameters, shapes, memory and work", [&] { info(shown, fresh); });
+  declare_model(info_table, shown, false);
+  info_table.flag("tree", shown.tree, "Print the nested modules");
+
+  line.run(arguments);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return run_program(argc, argv, run); }

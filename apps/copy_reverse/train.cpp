@@ -1,0 +1,240 @@
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <thread>
+
+#include <heed/core/base/parallel_for.h>
+#include <heed/core/io/atomic_file.h>
+#include <heed/core/io/directory_lock.h>
+#include <heed/nn/summary.h>
+#include <heed/nn/weights.h>
+#include <heed/optim/adam.h>
+#include <heed/optim/sgd.h>
+#include <heed/version.h>
+
+#include "apps/common/json_lines.h"
+#include "apps/common/progress.h"
+#include "apps/common/seq2seq.h"
+#include "apps/common/seq2seq_trainer.h"
+#include "apps/copy_reverse/commands.h"
+#include "apps/copy_reverse/figures.h"
+
+namespace heed::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& s, nn::Module& model) {
+  const optim::AdamOptions adam{
+      .rate = s.lr, .beta1 = s.beta1, .beta2 = s.beta2, .eps = s.adam_eps, .weight_decay = s.weight_decay};
+  switch (s.optimizer) {
+    case OptimizerKind::adam:
+      return std::make_unique<optim::Adam>(model.parameters(), adam);
+    case OptimizerKind::adamw:
+      return std::make_unique<optim::AdamW>(model.parameters(), adam);
+    case OptimizerKind::sgd:
+      break;
+  }
+  return std::make_unique<optim::Sgd>(
+      model.parameters(),
+      optim::SgdOptions{.rate = s.lr, .momentum = s.beta1, .weight_decay = s.weight_decay});
+}
+
+// The folder is there, ours alone, and holds nothing that would be lost by accident.
+void prepare_directory(const Settings& s) {
+  fs::create_directories(s.out);
+  if (s.resume) return;
+  const bool used = fs::exists(s.out / "model.safetensors") || has_checkpoint(s.out);
+  HEED_CHECK(!used || s.force, ConfigError, "--out ", s.out.string(),
+             " holds a model already; add --force to replace it or --resume to go on");
+  remove_checkpoints(s.out);
+}
+
+Json to_json(const EpochReport& r) {
+  return {{"epoch", r.epoch},
+          {"step", r.step},
+          {"loss", r.loss},
+          {"lr", r.lr},
+          {"grad_norm", r.grad_norm},
+          {"samples_per_second", r.samples_per_second},
+          {"tokens_per_second", r.tokens_per_second}};
+}
+
+Json to_json(const Evaluation& e) {
+  return {{"loss", e.loss},
+          {"token_accuracy", e.token_accuracy},
+          {"sequence_accuracy", e.sequence_accuracy},
+          {"pairs", e.pairs}};
+}
+
+// Prints to standard output, or to standard error where that is for JSON.
+class Console {
+ public:
+  explicit Console(bool json) : out_(json ? stderr : stdout) {}
+  template <class... Parts>
+  void line(const Parts&... parts) const {
+    std::fprintf(out_, "%s\n", concat(parts...).c_str());
+    std::fflush(out_);
+  }
+
+ private:
+  std::FILE* out_;
+};
+
+std::string fixed(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+void print_beginning(const Console& console, const Settings& s, Device device, nn::Transformer& model,
+                     const data::PairDataset& pairs) {
+  console.line("heed ", HEED_VERSION, ": ", device, ", ", thread_count(),
+               thread_count() == 1 ? " thread" : " threads", ", seed ", s.seed, ", task ",
+               s.data.empty() ? data::name(s.task) : s.data.string());
+  for (int64_t i = 0; i < std::min<int64_t>(3, pairs.size()); ++i) {
+    const data::Pair pair = pairs.get(0, i);
+    console.line("  ", to_text(pair.source), "  ->  ", to_text(pair.target));
+  }
+  console.line(nn::component_table(model));
+}
+
+// The run's lines of metrics.jsonl; resuming drops those of epochs that will be trained again.
+class Metrics {
+ public:
+  Metrics(const fs::path& file, int64_t epochs_done) {
+    std::vector<std::string> kept;
+    if (epochs_done > 0) {
+      std::ifstream in(file);
+      for (std::string line; std::getline(in, line) && static_cast<int64_t>(kept.size()) < epochs_done;)
+        kept.push_back(line);
+    }
+    lines_ = std::make_unique<JsonLines>(file, JsonLines::Mode::replace);
+    for (const std::string& line : kept) lines_->write(Json::parse(line));
+  }
+  void write(const Json& object) { lines_->write(object); }
+
+ private:
+  std::unique_ptr<JsonLines> lines_;
+};
+
+void print_predictions(const Console& console, nn::Transformer& model, const data::PairDataset& dataset,
+                       bool marks) {
+  std::vector<data::Pair> pairs;
+  for (int64_t i = 0; i < std::min<int64_t>(5, dataset.size()); ++i) pairs.push_back(dataset.get(0, i));
+  const auto outputs = predict(model, pairs, marks, {.max_length = dataset.longest_target() + 2});
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const bool right = outputs[i].finished && outputs[i].tokens == pairs[i].target;
+    console.line("  Input   ", to_text(pairs[i].source));
+    console.line("  Target  ", to_text(pairs[i].target));
+    console.line("  Output  ", to_text(outputs[i].tokens), right ? "  \u2713" : "  \u2717");
+  }
+}
+
+void report_figures(const Console& console, const std::vector<Figure>& figures) {
+  for (const Figure& figure : figures) {
+    if (!figure.drawn) console.line(figure.message);
+    for (const fs::path& file : figure.files)
+      if (!figure.drawn || file.extension() == ".png") console.line("  ", file.string());
+  }
+}
+
+void save_model(const Settings& s, const OptionTable& table, nn::Transformer& model) {
+  nn::save_weights(model, s.out / "model.safetensors");
+  AtomicFile file(s.out / "config.toml");
+  const std::string text = table.dump_toml();
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+std::vector<Figure> draw(const Settings& s, nn::Transformer& model, const std::vector<EpochReport>& epochs,
+                         const data::Pair& example) {
+  std::vector<Figure> figures;
+  if (!epochs.empty()) figures.push_back(save_loss_figure(epochs, s.out));
+  const auto output = predict(model, {example}, !s.no_source_marks,
+                              {.max_length = 2 * static_cast<int64_t>(example.source.size()) + 8});
+  const AttentionMaps maps = attention_maps(model, example.source, output.front().tokens, !s.no_source_marks);
+  for (Figure& figure : save_attention_figures(maps, model.config(), s.out))
+    figures.push_back(std::move(figure));
+  for (Figure& figure : save_position_figure(model, s.out)) figures.push_back(std::move(figure));
+  return figures;
+}
+
+}  // namespace
+
+void train(Settings& s, const OptionTable& table) {
+  s.check();
+  const Device device = apply(s);
+  const Console console(s.json);
+  const auto pairs = s.training_data();
+  const auto valid = s.validation_data();
+  prepare_directory(s);
+  const DirectoryLock lock(s.out);
+
+  const std::unique_ptr<nn::Transformer> model = make_model(s);
+  if (!s.init.empty()) nn::load_weights(*model, s.init);
+  model->to(s.dtype);
+  model->to(device);
+  const auto optimizer = make_optimizer(s, *model);
+  data::PairLoader loader(pairs, s.loader_options());
+  const int64_t per_epoch = loader.count_batches(0);
+  const int64_t total =
+      std::min(s.steps.value_or(INT64_MAX),
+               s.last_epoch() < (int64_t{1} << 40) ? s.last_epoch() * per_epoch : INT64_MAX);
+  Seq2SeqTrainer trainer(*model, *optimizer, loader,
+                         {.epochs = s.last_epoch(),
+                          .steps = s.steps.value_or(INT64_MAX),
+                          .clip = s.clip,
+                          .label_smoothing = s.label_smoothing,
+                          .schedule = s.rate_schedule(per_epoch, total),
+                          .save_every = s.save_every,
+                          .directory = s.out,
+                          .settings = table.dump_toml(),
+                          .data = pairs->fingerprint()});
+  if (s.resume) trainer.resume();
+  print_beginning(console, s, device, *model, *pairs);
+
+  JsonLines out;
+  Metrics metrics(s.out / "metrics.jsonl", trainer.state().epoch);
+  std::vector<EpochReport> epochs;
+  std::unique_ptr<Progress> progress;
+  const auto on_epoch = [&](const EpochReport& report) {
+    progress.reset();
+    epochs.push_back(report);
+    metrics.write(to_json(report));
+    if (s.json)
+      out.write(to_json(report));
+    else
+      console.line("epoch ", report.epoch, "  step ", report.step, "  loss ", fixed(report.loss, 4), "  lr ",
+                   fixed(report.lr, 6), "  grad norm ", fixed(report.grad_norm, 2), "  ",
+                   format_count(report.samples_per_second), " pairs/s");
+  };
+  const auto on_batch = [&](int64_t count, double loss) {
+    if (!progress)
+      progress =
+          std::make_unique<Progress>(concat("epoch ", trainer.state().epoch + 1), pairs->size(), "pairs");
+    progress->note(concat("loss ", fixed(loss, 4)));
+    progress->advance(count);
+  };
+  if (!trainer.run(on_epoch, on_batch)) {
+    progress.reset();
+    console.line("stopped at step ", trainer.state().step, "; go on with --resume");
+    return;
+  }
+  save_model(s, table, *model);
+
+  const data::PairDataset& test = valid ? *valid : *pairs;
+  const Evaluation result = evaluate(*model, test, {.source_marks = !s.no_source_marks});
+  Json last = to_json(result);
+  last["final"] = true;
+  metrics.write(last);
+  if (s.json)
+    out.write(last);
+  else
+    console.line("test loss ", fixed(result.loss, 4), "  tokens ", fixed(100 * result.token_accuracy, 2),
+                 " %  whole sequences ", fixed(100 * result.sequence_accuracy, 2), " % of ", result.pairs);
+  print_predictions(console, *model, test, !s.no_source_marks);
+  report_figures(console, draw(s, *model, epochs, test.get(0, 0)));
+}
+
+}  // namespace heed::apps

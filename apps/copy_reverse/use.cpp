@@ -1,0 +1,196 @@
+// The commands that use a trained model: eval, decode, logits, attention, info.
+#include <cstdio>
+
+#include <heed/core/ops.h>
+#include <heed/core/serialize.h>
+#include <heed/data/tsv.h>
+#include <heed/nn/summary.h>
+
+#include "apps/common/json_lines.h"
+#include "apps/common/option_values.h"
+#include "apps/common/seq2seq.h"
+#include "apps/common/text.h"
+#include "apps/copy_reverse/commands.h"
+#include "apps/copy_reverse/figures.h"
+
+namespace heed::apps {
+namespace {
+
+struct Trained {
+  Settings settings;
+  Device device;
+  std::unique_ptr<nn::Transformer> model;
+  bool marks() const { return !settings.no_source_marks; }
+};
+
+Trained open_model(const ModelSettings& s) {
+  Trained result{load_settings(s.model), apply(s), nullptr};
+  result.model = load_model(result.settings, s.model, result.device);
+  return result;
+}
+
+std::shared_ptr<const data::PairDataset> pairs_of(const ModelSettings& s, const Trained& trained) {
+  if (!s.data.empty())
+    return std::make_shared<data::TsvDataset>(data::read_tsv(s.data, {.vocab = trained.settings.vocab}));
+  auto pairs = trained.settings.validation_data();
+  HEED_CHECK(pairs, ConfigError,
+             "the model was trained on a file without a validation part; name one with --data");
+  return pairs;
+}
+
+void print(const Json& object, bool json, const std::string& text) {
+  if (json)
+    JsonLines().write(object);
+  else
+    std::printf("%s\n", text.c_str());
+}
+
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f %%", 100 * share);
+  return text;
+}
+
+}  // namespace
+
+std::vector<int64_t> parse_symbols(const std::string& text, int64_t vocab) {
+  std::vector<int64_t> symbols;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    if (end > at) {
+      const std::string word = text.substr(at, end - at);
+      const std::optional<int64_t> symbol = parse_integer(word);
+      HEED_CHECK(symbol && *symbol >= data::kFirstSymbol && *symbol < vocab, DataError, "'", printable(text),
+                 "': '", printable(word), "' is no symbol of the vocabulary, ", data::kFirstSymbol, " to ",
+                 vocab - 1);
+      symbols.push_back(*symbol);
+    }
+    at = end + 1;
+  }
+  HEED_CHECK(!symbols.empty(), DataError, "'", printable(text), "' holds no symbol");
+  return symbols;
+}
+
+void evaluate_model(const ModelSettings& s) {
+  const Trained trained = open_model(s);
+  const auto pairs = pairs_of(s, trained);
+  const Evaluation e = evaluate(*trained.model, *pairs, {.source_marks = trained.marks()});
+  print({{"loss", e.loss},
+         {"token_accuracy", e.token_accuracy},
+         {"sequence_accuracy", e.sequence_accuracy},
+         {"pairs", e.pairs}},
+        s.json,
+        concat("loss ", e.loss, "  tokens ", percent(e.token_accuracy), "  whole sequences ",
+               percent(e.sequence_accuracy), " of ", e.pairs));
+}
+
+void decode(const DecodeSettings& s) {
+  const Trained trained = open_model(s);
+  std::vector<data::Pair> pairs;
+  for (const std::string& text : s.sources)
+    pairs.push_back({parse_symbols(text, trained.settings.vocab), {}});
+  if (!s.data.empty() || pairs.empty()) {
+    const auto dataset = pairs_of(s, trained);
+    for (int64_t i = 0; i < dataset->size(); ++i) pairs.push_back(dataset->get(0, i));
+  }
+  constexpr size_t kBatch = 256;
+  for (size_t first = 0; first < pairs.size(); first += kBatch) {
+    const std::vector<data::Pair> part(
+        pairs.begin() + static_cast<int64_t>(first),
+        pairs.begin() + static_cast<int64_t>(std::min(first + kBatch, pairs.size())));
+    int64_t longest = 0;
+    for (const data::Pair& pair : part) longest = std::max(longest, static_cast<int64_t>(pair.source.size()));
+    const nn::DecodeOptions options{
+        .max_length = s.max_decode_length > 0 ? s.max_decode_length : 2 * longest + 10,
+        .beam = s.beam,
+        .length_penalty = s.length_penalty};
+    const std::vector<int64_t> numbers(part.size());
+    const Seq2SeqBatch batch = to_tensors(data::pack(part, numbers, trained.marks()), trained.device);
+    const auto outputs = nn::beam_search(*trained.model, batch.source, options);
+    for (size_t i = 0; i < part.size(); ++i) {
+      const nn::Hypothesis& best = outputs[i].front();
+      print({{"source", part[i].source},
+             {"output", best.tokens},
+             {"score", best.score},
+             {"finished", best.finished}},
+            s.json,
+            concat(to_text(part[i].source), "  ->  ", to_text(best.tokens), best.finished ? "" : " …"));
+    }
+  }
+}
+
+void logits(const LogitsSettings& s) {
+  const Trained trained = open_model(s);
+  const auto pairs = pairs_of(s, trained);
+  HEED_CHECK(s.data.empty() || s.out != s.data, ConfigError, "--out and --data are the same file");
+  const NoGrad no_grad;
+  std::vector<Tensor> parts;
+  for (int64_t first = 0; first < pairs->size(); first += 256) {
+    std::vector<data::Pair> part;
+    for (int64_t i = first; i < std::min(first + 256, pairs->size()); ++i) part.push_back(pairs->get(0, i));
+    const std::vector<int64_t> numbers(part.size());
+    const Seq2SeqBatch batch = to_tensors(data::pack(part, numbers, trained.marks()), trained.device);
+    parts.push_back(trained.model->forward(batch.source, batch.target).to(DType::f32));
+  }
+  const Tensor all = cat(parts, 0);
+  save_tensors(s.out, {{"logits", all}});
+  print({{"file", s.out.string()}, {"rows", all.size(0)}, {"vocab", all.size(1)}}, s.json,
+        concat(s.out.string(), ": ", all.shape()));
+}
+
+void attention(const AttentionSettings& s) {
+  const Trained trained = open_model(s);
+  const int64_t vocab = trained.settings.vocab;
+  const std::vector<int64_t> source = parse_symbols(s.input, vocab);
+  std::vector<int64_t> target;
+  if (s.target.empty())
+    target = predict(*trained.model, {{source, {}}}, trained.marks(),
+                     {.max_length = 2 * static_cast<int64_t>(source.size()) + 10})
+                 .front()
+                 .tokens;
+  else
+    target = parse_symbols(s.target, vocab);
+  const std::filesystem::path out = s.out.empty() ? s.model : s.out;
+  const AttentionMaps maps = attention_maps(*trained.model, source, target, trained.marks());
+  const std::vector<Figure> figures =
+      save_attention_figures(maps, trained.model->config(), out, s.layer, s.head);
+  NamedTensors tensors;
+  for (const AttentionMaps::Map& map : maps.maps) tensors.emplace_back(map.name, map.weights);
+  save_tensors(out / "attention.safetensors", tensors);
+  Json files = Json::array({(out / "attention.safetensors").string()});
+  std::string text = concat("output ", to_text(target), "\n  ", (out / "attention.safetensors").string());
+  for (const Figure& figure : figures) {
+    if (!figure.drawn) text += concat("\n", figure.message);
+    for (const auto& file : figure.files) {
+      files.push_back(file.string());
+      text += concat("\n  ", file.string());
+    }
+  }
+  print({{"source", source}, {"output", target}, {"files", files}}, s.json, text);
+}
+
+void info(const InfoSettings& s, const Settings& fresh) {
+  const bool trained = std::filesystem::exists(s.model / "config.toml");
+  const Settings settings = trained ? load_settings(s.model) : fresh;
+  apply(s);
+  nn::Transformer model(settings.model_config());
+  if (s.json) {
+    Json components = Json::object();
+    for (const nn::ComponentCount& count : nn::count_parameters(model))
+      components[count.name] = count.parameters;
+    JsonLines().write({{"parameters", model.parameters().numel()},
+                       {"components", components},
+                       {"bytes", model.parameters().numel() * 4},
+                       {"flops_per_token", nn::flops_per_token(settings.model_config())}});
+    return;
+  }
+  if (s.tree) std::printf("%s\n", nn::module_tree(model).c_str());
+  std::printf("%s\n", nn::parameter_table(model).c_str());
+  std::printf("%s\n", nn::component_table(model).c_str());
+  std::printf("weights %.2f MB in f32; training keeps four times that\n",
+              4e-6 * static_cast<double>(model.parameters().numel()));
+  std::printf("about %.2f million floating-point operations a token, forward\n",
+              1e-6 * static_cast<double>(nn::flops_per_token(settings.model_config())));
+}
+
+}  // namespace heed::apps

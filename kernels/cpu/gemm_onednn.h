@@ -1,0 +1,31 @@
+// The seam to oneDNN, which multiplies one tile on the calling thread. Without oneDNN in the build nothing is
+// supported.
+#pragma once
+
+#include <cstdint>
+
+#include <heed/kernels/cpu/gemm_block.h>
+
+namespace heed::cpu {
+
+/// Who multiplies: `automatic` decides by type, instruction set and shape. For tests and benchmarks.
+enum class GemmBackend : uint8_t { automatic, own, onednn };
+void set_gemm_backend(GemmBackend backend);
+
+/// Whether oneDNN is to multiply these; always false where it cannot.
+template <class T>
+bool use_onednn(int64_t m, int64_t n, int64_t k, accumulator_t<T> alpha);
+
+/// c = a b (+ c if accumulate), for a [m, k], b [k, n] and c [m, n] with row stride ldc.
+template <class T>
+struct OnednnTile {
+  MatrixView<T> a, b;
+  accumulator_t<T>* c;
+  int64_t m, n, k, ldc;
+  bool accumulate;
+};
+
+template <class T>
+void onednn_tile(const OnednnTile<T>& tile);
+
+}  // namespace heed::cpu

@@ -1,0 +1,266 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/kernels/cpu/linear.cpp"
+
+#include <algorithm>
+
+#include <heed/core/base/check.h>
+#include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/activation_simd.h>
+#include <heed/kernels/cpu/gemm_block.h>
+#include <heed/kernels/cpu/simd.h>
+#include <heed/kernels/cpu/workspace.h>
+#include <heed/kernels/linear.h>
+
+#ifndef HEED_KERNELS_CPU_LINEAR_ONCE_
+#define HEED_KERNELS_CPU_LINEAR_ONCE_
+namespace heed::cpu {
+
+/// Part of a row of y: the product's values and where they belong.
+template <class T>
+struct LinearSpan {
+  const accumulator_t<T>* product;
+  int64_t row, col, count;  // count <= kDropoutChunk
+};
+
+}  // namespace heed::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+template <Activation F, bool Whole, class T>
+HWY_INLINE void forward_vector(const kernels::LinearForward<T>& args, const LinearSpan<T>& span, int64_t i,
+                               int64_t n, const uint16_t* bits) {
+  const Tag<T> d;
+  const int64_t at = span.row * args.out + span.col + i;
+  auto v = Whole ? load(d, span.product + i) : load_n(d, span.product + i, n);
+  if (args.bias) {
+    const T* bias = args.bias + span.col + i;
+    v = hn::Add(v, Whole ? load(d, bias) : load_n(d, bias, n));
+  }
+  if (args.pre_activation) {
+    if (Whole)
+      store(v, d, args.pre_activation + at);
+    else
+      store_n(v, d, args.pre_activation + at, n);
+  }
+  v = activate<F>(d, v);
+  if (bits) v = apply_dropout(d, v, bits + i, args.dropout);
+  if (Whole)
+    store(v, d, args.y + at);
+  else
+    store_n(v, d, args.y + at, n);
+}
+
+template <Activation F, class T>
+HWY_INLINE void forward_span(const kernels::LinearForward<T>& args, const LinearSpan<T>& span) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
+  DropoutBuffer buffer;
+  const uint16_t* bits = nullptr;
+  if (args.dropout.active()) {
+    bits = fill_dropout_bits(args.dropout.rng, span.row * args.out + span.col, span.count, buffer);
+  }
+  int64_t i = 0;
+  for (; i + lanes <= span.count; i += lanes) forward_vector<F, true>(args, span, i, lanes, bits);
+  if (i < span.count) forward_vector<F, false>(args, span, i, span.count - i, bits);
+}
+
+template <class T>
+HWY_INLINE void forward(const kernels::LinearForward<T>& args, const LinearSpan<T>& span) {
+  switch (args.activation) {
+    case Activation::none:
+      return forward_span<Activation::none>(args, span);
+    case Activation::relu:
+      return forward_span<Activation::relu>(args, span);
+    case Activation::gelu:
+      return forward_span<Activation::gelu>(args, span);
+    case Activation::gelu_tanh:
+      return forward_span<Activation::gelu_tanh>(args, span);
+    case Activation::silu:
+      return forward_span<Activation::silu>(args, span);
+  }
+}
+
+/// gpre for n elements from column c of a row, whose first element is number `element`; adds them to `sums`.
+template <Activation F, bool Whole, class T>
+HWY_INLINE void backward_vector(const kernels::LinearBackward<T>& args, int64_t row, int64_t c, int64_t n,
+                                const uint16_t* bits, accumulator_t<T>* sums) {
+  const Tag<T> d;
+  const int64_t at = row * args.out + c;
+  auto g = Whole ? load(d, args.gy + at) : load_n(d, args.gy + at, n);
+  if (bits) g = apply_dropout(d, g, bits, args.dropout);
+  if (F != Activation::none) {
+    const T* pre = args.pre_activation + at;
+    g = activate_backward<F>(d, Whole ? load(d, pre) : load_n(d, pre, n), g);
+  }
+  if (args.gpre) {
+    if (Whole)
+      store(g, d, args.gpre + at);
+    else
+      store_n(g, d, args.gpre + at, n);
+  }
+  if (sums) {
+    if (Whole)
+      hn::StoreU(hn::Add(g, hn::LoadU(d, sums + c)), d, sums + c);
+    else
+      store_n(hn::Add(g, load_n(d, sums + c, n)), d, sums + c, n);
+  }
+}
+
+template <Activation F, class T>
+HWY_INLINE void backward_rows(const kernels::LinearBackward<T>& args, int64_t begin, int64_t end,
+                              accumulator_t<T>* sums) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
+  DropoutBuffer buffer;
+  for (int64_t row = begin; row < end; ++row) {
+    for (int64_t first = 0; first < args.out; first += kDropoutChunk) {
+      const int64_t count = HWY_MIN(kDropoutChunk, args.out - first);
+      const bool drops = args.dropout.active();
+      const uint16_t* bits =
+          drops ? fill_dropout_bits(args.dropout.rng, row * args.out + first, count, buffer) : nullptr;
+      int64_t i = 0;
+      for (; i + lanes <= count; i += lanes) {
+        backward_vector<F, true>(args, row, first + i, lanes, drops ? bits + i : nullptr, sums);
+      }
+      if (i < count)
+        backward_vector<F, false>(args, row, first + i, count - i, drops ? bits + i : nullptr, sums);
+    }
+  }
+}
+
+template <class T>
+HWY_INLINE void backward(const kernels::LinearBackward<T>& args, int64_t begin, int64_t end,
+                         accumulator_t<T>* sums) {
+  switch (args.activation) {
+    case Activation::none:
+      return backward_rows<Activation::none>(args, begin, end, sums);
+    case Activation::relu:
+      return backward_rows<Activation::relu>(args, begin, end, sums);
+    case Activation::gelu:
+      return backward_rows<Activation::gelu>(args, begin, end, sums);
+    case Activation::gelu_tanh:
+      return backward_rows<Activation::gelu_tanh>(args, begin, end, sums);
+    case Activation::silu:
+      return backward_rows<Activation::silu>(args, begin, end, sums);
+  }
+}
+
+#define HEED_DEFINE(T, suffix)                                                               \
+  void forward_##suffix(const kernels::LinearForward<T>& args, const LinearSpan<T>& span) {  \
+    forward(args, span);                                                                     \
+  }                                                                                          \
+  void backward_##suffix(const kernels::LinearBackward<T>& args, int64_t begin, int64_t end, \
+                         accumulator_t<T>* sums) {                                           \
+    backward(args, begin, end, sums);                                                        \
+  }
+HEED_DEFINE(float, f32)
+HEED_DEFINE(double, f64)
+HEED_DEFINE(bfloat16, bf16)
+#undef HEED_DEFINE
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+namespace {
+
+#define HEED_EXPORT(T, suffix)                               \
+  HWY_EXPORT(forward_##suffix);                              \
+  HWY_EXPORT(backward_##suffix);                             \
+  auto forward_of(T) { return HEED_SIMD(forward_##suffix); } \
+  auto backward_of(T) { return HEED_SIMD(backward_##suffix); }
+HEED_EXPORT(float, f32)
+HEED_EXPORT(double, f64)
+HEED_EXPORT(bfloat16, bf16)
+#undef HEED_EXPORT
+
+constexpr int64_t kRowsPerTask = 32;  // also the rows of one partial sum of the bias gradient
+constexpr int64_t kColsPerTask = 1024;
+
+/// Bias, activation and dropout on a tile of the product, while it is in the cache.
+template <class T>
+void finish_tile(void* context, const accumulator_t<T>* tile, int64_t ld, int64_t row, int64_t col,
+                 int64_t rows, int64_t cols) {
+  const auto& args = *static_cast<const kernels::LinearForward<T>*>(context);
+  const auto forward = forward_of(T());
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < cols; j += kDropoutChunk) {
+      forward(args, {tile + i * ld + j, row + i, col + j, std::min(kDropoutChunk, cols - j)});
+    }
+  }
+}
+
+/// An empty sum everywhere.
+template <class T>
+void finish_without_product(kernels::LinearForward<T> args) {
+  parallel_for(args.rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+    const accumulator_t<T> zeros[kDropoutChunk] = {};
+    for (int64_t j = 0; j < args.out; j += kDropoutChunk) {
+      finish_tile<T>(&args, zeros, 0, begin, j, end - begin, std::min(kDropoutChunk, args.out - j));
+    }
+  });
+}
+
+template <class A>
+void add_partial_sums(const A* partial, int64_t blocks, int64_t out, A* gbias, bool accumulate) {
+  parallel_for(out, kColsPerTask, [&](int64_t begin, int64_t end) {
+    if (!accumulate) std::fill(gbias + begin, gbias + end, A(0));
+    for (int64_t b = 0; b < blocks; ++b) {
+      for (int64_t c = begin; c < end; ++c) gbias[c] += partial[b * out + c];
+    }
+  });
+}
+
+}  // namespace
+
+template <class T>
+void linear_forward(const kernels::LinearForward<T>& args) {
+  using A = accumulator_t<T>;
+  if (args.rows <= 0 || args.out <= 0) return;
+  if (args.in == 0) return finish_without_product(args);
+  kernels::LinearForward<T> context = args;
+  GemmOutput<T> output{nullptr, 0, A(1), false, finish_tile<T>, &context};
+  if constexpr (std::is_same_v<T, A>) {  // y itself holds the product until the tile is finished
+    output.c = args.y;
+    output.ldc = args.out;
+    const bool plain = args.activation == Activation::none && !args.dropout.active();
+    if (plain && !args.bias && !args.pre_activation) output.finish = nullptr;
+  }
+  gemm_blocked<T>(args.rows, args.out, args.in, {args.x, args.in, 1}, {args.weight, 1, args.in}, output);
+}
+
+template <class T>
+void linear_backward(const kernels::LinearBackward<T>& args) {
+  using A = accumulator_t<T>;
+  const bool plain = args.activation == Activation::none && !args.dropout.active();
+  HEED_ASSERT(args.gpre || plain || args.rows == 0,
+              "linear_backward: gpre is needed with an activation or dropout");
+  HEED_ASSERT(args.pre_activation || args.activation == Activation::none || args.rows == 0,
+              "linear_backward: pre_activation is needed with an activation");
+  if (args.out <= 0) return;
+  kernels::LinearBackward<T> task = args;
+  if (plain && args.gpre == args.gy) task.gpre = nullptr;  // they are the same
+  const int64_t blocks = (args.rows + kRowsPerTask - 1) / kRowsPerTask;
+  Workspace<A> partial(args.gbias ? blocks * args.out : 0);
+  if (task.gpre || args.gbias) {
+    const auto backward = backward_of(T());
+    parallel_for(args.rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+      A* sums = args.gbias ? partial.data() + begin / kRowsPerTask * args.out : nullptr;
+      if (sums) std::fill_n(sums, args.out, A(0));
+      backward(task, begin, end, sums);
+    });
+  }
+  if (args.gbias) add_partial_sums(partial.data(), blocks, args.out, args.gbias, args.accumulate_bias);
+}
+
+#define HEED_INSTANTIATE(T)                                          \
+  template void linear_forward<T>(const kernels::LinearForward<T>&); \
+  template void linear_backward<T>(const kernels::LinearBackward<T>&);
+HEED_INSTANTIATE(float)
+HEED_INSTANTIATE(double)
+HEED_INSTANTIATE(bfloat16)
+#undef HEED_INSTANTIATE
+
+}  // namespace heed::cpu
+#endif

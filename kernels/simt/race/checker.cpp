@@ -1,0 +1,183 @@
+#include <heed/kernels/simt/host/builtins.h>
+#include <heed/kernels/simt/host/machine.h>
+#include <heed/kernels/simt/race/checker.h>
+
+namespace heed::emulator {
+namespace {
+
+bool inside(const void* address, const void* start, size_t bytes) {
+  return static_cast<size_t>(static_cast<const char*>(address) - static_cast<const char*>(start)) < bytes;
+}
+
+[[noreturn]] void report_error(const std::string& what) { fail(what, {}); }
+
+}  // namespace
+
+void Checker::launch_begin(const void* kernel, const void* arguments, size_t argument_bytes) {
+  ++launch_;
+  arguments_ = static_cast<const char*>(arguments);
+  argument_bytes_ = argument_bytes;
+  fenced_blocks_.clear();
+  shadow_.set_program(kernel);
+}
+
+void Checker::block_begin(unsigned threads) {
+  ++block_;
+  clocks_.start(threads);
+  shadow_.clear_pieces();
+}
+
+std::string Checker::who(const Access& by) const {
+  return "thread " + std::to_string(by.moment.thread) + " (" + sites_.text(by.site) + ")";
+}
+
+std::string Checker::where(Space space, const void* address) {
+  if (space == Space::shared) return "shared memory at byte " + std::to_string(shared_offset(address));
+  if (space == Space::variable) return "a __shared__ or __device__ variable";
+  const unsigned char* p = static_cast<const unsigned char*>(address);
+  const Region& region = *shadow_.region_near(p);
+  return "global memory at byte " + std::to_string(p - region.start) + " of an allocation of " +
+         std::to_string(region.bytes) + " bytes";
+}
+
+const char* Checker::verb(const Use& use) { return use.by.atomic ? "atomic" : use.write ? "write" : "read"; }
+
+// Built-in variables, kernel arguments and the threads' own stacks are no one else's concern.
+bool Checker::skipped(const void* address) const {
+  return on_fiber_stack(address) || inside(address, arguments_, argument_bytes_) ||
+         inside(address, &threadIdx, sizeof threadIdx) || inside(address, &blockIdx, sizeof blockIdx) ||
+         inside(address, &blockDim, sizeof blockDim) || inside(address, &gridDim, sizeof gridDim);
+}
+
+// Finds the cells of what is used and calls `each` for every byte; fails if that is not memory of the device.
+template <class F>
+void Checker::check(const Use& use, F each) {
+  if (skipped(use.address)) return;
+  const unsigned char* p = static_cast<const unsigned char*>(use.address);
+  const size_t offset = shared_offset(p);
+  if (offset < kArenaBytes) {
+    for (size_t i = 0; i < use.bytes; ++i) {
+      if (offset + i >= kArenaBytes || !shadow_.is_piece(offset + i))
+        report_error(std::string("out-of-bounds shared memory ") + verb(use) + " of " +
+                     std::to_string(use.bytes) + " bytes by " + who(use.by));
+      each(shadow_.shared(offset + i), Space::shared, p + i);
+    }
+  } else if (shadow_.is_variable(p)) {
+    for (size_t i = 0; i < use.bytes; ++i) each(shadow_.variable(p + i), Space::variable, p + i);
+  } else if (Region* region = shadow_.region_near(p)) {
+    if (p < region->start || p + use.bytes > region->start + region->bytes) {
+      if (sites_.in_library(use.by.site)) return;
+      report_error(std::string("out-of-bounds global memory ") + verb(use) + " of " +
+                   std::to_string(use.bytes) + " bytes by " + who(use.by) + ": " +
+                   (p < region->start ? std::to_string(region->start - p) + " bytes before the start"
+                                      : std::to_string(p - region->start) + " bytes from the start") +
+                   " of an allocation of " + std::to_string(region->bytes) + " bytes");
+    }
+    const size_t first = static_cast<size_t>(p - region->start);
+    for (size_t i = 0; i < use.bytes; ++i) each(region->cells[first + i], Space::global, p + i);
+  } else if (!shadow_.is_constant(p) && !sites_.in_library(use.by.site)) {
+    report_error(
+        std::string(verb(use)) + " of host memory by " + who(use.by) +
+        ": the address is in no allocation of the device (a host pointer, or memory that was freed)");
+  }
+}
+
+// Makes the cell speak of the running block, after comparing with what another block of the same launch did.
+// False if the other block's write stays on record, so that a third block is compared with it too.
+bool Checker::enter_block(Cell& cell, Space space, const void* address, const Use& use) {
+  if (cell.launch == launch_ && cell.block == block_) return true;
+  const bool other_block = space == Space::global && cell.launch == launch_;
+  if (other_block) {
+    const bool fenced = fenced_blocks_.count(cell.block) != 0 && fenced_blocks_.count(block_) != 0;
+    if (!fenced && cell.has_writer && !(cell.writer.atomic && use.by.atomic))
+      report_error("data race between blocks on " + where(space, address) + ": " + verb(use) + " by " +
+                   who(use.by) + ", unordered with the write by another block's " + who(cell.writer));
+    if (!fenced && use.write && cell.readers != 0)
+      report_error("data race between blocks on " + where(space, address) + ": " + verb(use) + " by " +
+                   who(use.by) + ", unordered with the read by another block's " + who(cell.reader[0]));
+    if (!use.write && cell.has_writer) return false;
+  }
+  if (space == Space::shared) cell.written = false;  // a new block's shared memory holds garbage
+  cell.launch = launch_;
+  cell.block = block_;
+  cell.has_writer = cell.copy_in_flight = false;
+  cell.readers = 0;
+  return true;
+}
+
+void Checker::record_read(Cell& cell, const Access& by) {
+  int kept = 0;  // readers that the new one does not stand for
+  for (int i = 0; i < cell.readers; ++i)
+    if (!before(cell.reader[i], by)) cell.reader[kept++] = cell.reader[i];
+  if (kept == Cell::kReaders) --kept;
+  for (int i = kept; i > 0; --i) cell.reader[i] = cell.reader[i - 1];
+  cell.reader[0] = by;
+  cell.readers = static_cast<uint8_t>(kept + 1);
+}
+
+void Checker::touch_cell(Cell& cell, Space space, const void* address, const Use& use) {
+  if (!enter_block(cell, space, address, use)) return;
+  if (cell.copy_in_flight)
+    report_error(std::string(verb(use)) + " of " + where(space, address) + " by " + who(use.by) +
+                 " while an asynchronous copy to it is in flight, issued by " + who(cell.writer));
+  if (cell.has_writer && !(use.by.atomic && cell.writer.atomic) && !before(cell.writer, use.by))
+    report_error("data race on " + where(space, address) + ": " + verb(use) + " by " + who(use.by) +
+                 ", unordered with the write by " + who(cell.writer));
+  if ((!use.write || use.by.atomic) && !cell.written && space != Space::variable)
+    report_error("read of uninitialised " + where(space, address) + " by " + who(use.by));
+  if (!use.write) return record_read(cell, use.by);
+  for (int i = 0; i < cell.readers; ++i)
+    if (!before(cell.reader[i], use.by))
+      report_error("data race on " + where(space, address) + ": " + verb(use) + " by " + who(use.by) +
+                   ", unordered with the read by " + who(cell.reader[i]));
+  cell.writer = use.by;
+  cell.has_writer = cell.written = true;
+  cell.readers = 0;
+}
+
+void Checker::touch(const Use& use) {
+  check(use, [&](Cell& cell, Space space, const void* address) { touch_cell(cell, space, address, use); });
+}
+
+void Checker::access(const void* address, size_t bytes, bool write, unsigned thread, Location at) {
+  touch({address, bytes, write, access_by(thread, sites_.of(at), false)});
+}
+
+void Checker::atomic(const void* address, size_t bytes, unsigned thread, Location at) {
+  touch({address, bytes, true, access_by(thread, sites_.of(at), true)});
+}
+
+void Checker::instrumented(const void* address, size_t bytes, bool write, const void* return_address) {
+  if (on_fiber_stack(address)) return;
+  touch({address, bytes, write, access_by(machine.current->thread, sites_.of(return_address), false)});
+}
+
+void Checker::copy_begin(const void* to, size_t bytes, unsigned thread, Location at) {
+  const Use use{to, bytes, true, access_by(thread, sites_.of(at), false)};
+  check(use, [&](Cell& cell, Space space, const void* address) {
+    touch_cell(cell, space, address, use);
+    cell.copy_in_flight = true;
+  });
+}
+
+void Checker::copy_end(const void* to, size_t bytes, unsigned thread, Location at) {
+  const Use use{to, bytes, true, access_by(thread, sites_.of(at), false)};
+  check(use, [&](Cell& cell, Space space, const void* address) {
+    cell.copy_in_flight = false;
+    touch_cell(cell, space, address, use);
+  });
+}
+
+void Checker::region_added(void* address, size_t bytes, bool device_only) {
+  shadow_.add_region(static_cast<unsigned char*>(address), bytes, device_only);
+  if (!device_only) host_write(address, bytes);  // the host may write it unseen
+}
+
+void Checker::host_write(void* address, size_t bytes) {
+  const unsigned char* p = static_cast<const unsigned char*>(address);
+  Region* region = shadow_.region_near(p);
+  if (region == nullptr || p < region->start || p + bytes > region->start + region->bytes) return;
+  for (size_t i = 0; i < bytes; ++i) region->cells[static_cast<size_t>(p - region->start) + i].written = true;
+}
+
+}  // namespace heed::emulator

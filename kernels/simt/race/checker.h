@@ -1,0 +1,77 @@
+// The race checker: told of every access by the instrumentation that -fsanitize=thread compiles in
+// (callbacks.cpp), and of all synchronisation by the emulator. Finds data races by what must happen before
+// what, whatever order this run took; reads of memory that nobody wrote; accesses out of bounds, to host
+// memory, and during a copy.
+#pragma once
+
+#include <string>
+#include <unordered_set>
+
+#include <heed/kernels/simt/host/monitor.h>
+#include <heed/kernels/simt/race/clocks.h>
+#include <heed/kernels/simt/race/shadow.h>
+#include <heed/kernels/simt/race/sites.h>
+
+namespace heed::emulator {
+
+class Checker final : public Monitor {
+ public:
+  void launch_begin(const void* kernel, const void* arguments, size_t argument_bytes) override;
+  void block_begin(unsigned threads) override;
+  void shared_piece(size_t offset, size_t bytes) override { shadow_.add_piece(offset, bytes); }
+
+  void block_barrier() override { clocks_.block_barrier(); }
+  void warp_barrier(unsigned warp, uint32_t lanes) override { clocks_.warp_barrier(warp, lanes); }
+  void arrive(const void* barrier, unsigned thread) override { clocks_.arrive(barrier, thread); }
+  void leave(const void* barrier, unsigned thread) override { clocks_.leave(barrier, thread); }
+  void barrier_done(const void* barrier) override { clocks_.barrier_done(barrier); }
+  void fence(unsigned) override { fenced_blocks_.insert(block_); }
+
+  void access(const void* address, size_t bytes, bool write, unsigned thread, Location at) override;
+  void atomic(const void* address, size_t bytes, unsigned thread, Location at) override;
+  void copy_begin(const void* to, size_t bytes, unsigned thread, Location at) override;
+  void copy_end(const void* to, size_t bytes, unsigned thread, Location at) override;
+
+  void region_added(void* address, size_t bytes, bool device_only) override;
+  void region_removed(void* address) override { shadow_.remove_region(static_cast<unsigned char*>(address)); }
+  void host_write(void* address, size_t bytes) override;
+
+  /// An instrumented load or store.
+  void instrumented(const void* address, size_t bytes, bool write, const void* return_address);
+
+ private:
+  struct Use {  // an access under way
+    const void* address;
+    size_t bytes;
+    bool write;
+    Access by;
+  };
+
+  Access access_by(unsigned thread, uint32_t site, bool atomic) const {
+    return {clocks_.now(thread), site, atomic};
+  }
+  template <class F>
+  void check(const Use& use, F each);
+  void touch(const Use& use);
+  void touch_cell(Cell& cell, Space space, const void* address, const Use& use);
+  bool enter_block(Cell& cell, Space space, const void* address, const Use& use);
+  void record_read(Cell& cell, const Access& by);
+  bool skipped(const void* address) const;
+  bool before(const Access& earlier, const Access& now) const {
+    return clocks_.before(earlier.moment, now.moment.thread);
+  }
+
+  std::string who(const Access& by) const;
+  std::string where(Space space, const void* address);
+  static const char* verb(const Use& use);
+
+  Clocks clocks_;
+  Shadow shadow_;
+  Sites sites_;
+  uint32_t launch_ = 0, block_ = 0;
+  std::unordered_set<uint32_t> fenced_blocks_;
+  const char* arguments_ = nullptr;
+  size_t argument_bytes_ = 0;
+};
+
+}  // namespace heed::emulator

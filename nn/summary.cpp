@@ -1,0 +1,99 @@
+#include <algorithm>
+
+#include <heed/nn/summary.h>
+
+namespace heed::nn {
+namespace {
+
+// "1,396,244"
+std::string grouped(int64_t number) {
+  std::string text = std::to_string(number);
+  for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > 0; at -= 3)
+    text.insert(static_cast<size_t>(at), ",");
+  return text;
+}
+
+std::string padded(std::string text, size_t width, bool right = false) {
+  const std::string space(width > text.size() ? width - text.size() : 0, ' ');
+  return right ? space + text : text + space;
+}
+
+// Rows of cells in aligned columns, the last to the right.
+std::string aligned(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    for (size_t c = 0; c < row.size(); ++c)
+      text += (c ? "  " : "") + padded(row[c], widths[c], c + 1 == row.size());
+    text += '\n';
+  }
+  if (!text.empty()) text.pop_back();
+  return text;
+}
+
+std::string first_part(const std::string& name) { return name.substr(0, name.find('.')); }
+
+class TreePrinter final : public Visitor {
+ public:
+  explicit TreePrinter(Module& module) : text_(module.describe()) { walk("", module); }
+  std::string text_;
+
+ private:
+  void on_parameter(const std::string&, Tensor&, bool) override {}
+  void on_module(const std::string& name, Module& child) override {
+    depth_ += 2;
+    text_ += concat('\n', std::string(depth_, ' '), name.substr(parent_.size()), ": ", child.describe());
+    const std::string outer = std::exchange(parent_, name + '.');
+    walk(name, child);
+    parent_ = outer;
+    depth_ -= 2;
+  }
+
+  std::string parent_;
+  size_t depth_ = 0;
+};
+
+}  // namespace
+
+std::vector<ComponentCount> count_parameters(Module& module) {
+  std::vector<ComponentCount> counts;
+  for (const Parameter& parameter : module.parameters()) {
+    const std::string part = first_part(parameter.name);
+    if (counts.empty() || counts.back().name != part) counts.push_back({part, 0});
+    counts.back().parameters += parameter.tensor.numel();
+  }
+  return counts;
+}
+
+std::string component_table(Module& module) {
+  std::vector<std::vector<std::string>> rows;
+  for (const ComponentCount& count : count_parameters(module))
+    rows.push_back({count.name, grouped(count.parameters)});
+  rows.push_back({"parameters", grouped(module.parameters().numel())});
+  return aligned(rows);
+}
+
+std::string parameter_table(Module& module) {
+  std::vector<std::vector<std::string>> rows;
+  for (const Parameter& parameter : module.parameters()) {
+    std::string name = parameter.name;
+    for (const std::string& alias : parameter.aliases) name += " = " + alias;
+    rows.push_back({name, concat(parameter.tensor.shape()), grouped(parameter.tensor.numel())});
+  }
+  return aligned(rows);
+}
+
+std::string module_tree(Module& module) { return TreePrinter(module).text_; }
+
+int64_t flops_per_token(const TransformerConfig& c) {
+  const int64_t attention = 4 * c.d_model * c.d_model;
+  const int64_t feed_forward = (c.activation == FeedForwardKind::swiglu ? 3 : 2) * c.d_model * c.d_ff;
+  return 2 * (c.encoder_layers * (attention + feed_forward) +
+              c.decoder_layers * (2 * attention + feed_forward) + c.d_model * c.target_vocabulary);
+}
+
+}  // namespace heed::nn

@@ -1,0 +1,34 @@
+// What a model is made of, as text and numbers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <heed/nn/module.h>
+#include <heed/nn/transformer_config.h>
+
+namespace heed::nn {
+
+struct ComponentCount {
+  std::string name;        // a direct child's, or a parameter's own
+  int64_t parameters = 0;  // a tied parameter counts where it comes first
+};
+
+/// Parameters of each direct part of the module, in its order.
+std::vector<ComponentCount> count_parameters(Module& module);
+
+/// One line for each direct part, and the total.
+std::string component_table(Module& module);
+
+/// One line for each parameter: name, shape, number.
+std::string parameter_table(Module& module);
+
+/// The nested modules, as describe() names them.
+std::string module_tree(Module& module);
+
+/// Floating-point operations of one target token's forward through a model with a source of equal length, the
+/// products with weights alone: twice the weights that each token meets.
+int64_t flops_per_token(const TransformerConfig& config);
+
+}  // namespace heed::nn

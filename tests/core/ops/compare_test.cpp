@@ -1,0 +1,159 @@
+#include "reference.h"
+
+namespace heed::test {
+namespace {
+
+struct CompareCase {
+  const char* name;
+  Tensor (*function)(const Tensor&, const Tensor&);
+  bool (*value)(double, double);
+};
+
+const std::vector<CompareCase>& comparisons() {
+  static const std::vector<CompareCase> cases = {
+      {"equal", equal, [](double a, double b) { return a == b; }},
+      {"not_equal", not_equal, [](double a, double b) { return a != b; }},
+      {"less", less, [](double a, double b) { return a < b; }},
+      {"less_equal", less_equal, [](double a, double b) { return a <= b; }},
+      {"greater", greater, [](double a, double b) { return a > b; }},
+      {"greater_equal", greater_equal, [](double a, double b) { return a >= b; }}};
+  return cases;
+}
+
+Tensor compared(const CompareCase& op, const Tensor& a, const Tensor& b) {
+  return build(
+      broadcast_shapes(a.shape(), b.shape(), ""),
+      [&](const Place& p) { return op.value(at(a, p), at(b, p)); }, DType::boolean);
+}
+
+// Small whole numbers, so that many are equal.
+Tensor whole(const Shape& shape, uint64_t seed) { return round(uniform(shape, -1.4, 1.4, seed)); }
+
+TEST(Compare, EveryComparisonOfFloats) {
+  const std::vector<std::pair<Shape, Shape>> pairs = {
+      {{}, {}},         {{33}, {33}},     {{3, 1}, {1, 5}},
+      {{5}, {2, 3, 5}}, {{0, 3}, {1, 3}}, {{2, 1, 2, 1, 2, 1, 2, 1}, {3, 1, 1}}};
+  for (const CompareCase& op : comparisons())
+    for (const auto& [a, b] : pairs)
+      check_op({.name = concat(op.name, " ", a, " ", b),
+                .inputs = {whole(a, 1), whole(b, 2)},
+                .function = [&op](const Tensors& in) { return one(op.function(in[0], in[1])); },
+                .reference = [&op](const Tensors& in) { return one(compared(op, in[0], in[1])); },
+                .differentiable = false});
+}
+
+TEST(Compare, IntegersAndBools) {
+  for (DType dtype : {DType::i64, DType::i32, DType::boolean})
+    for (const CompareCase& op : comparisons()) {
+      const Tensor a = whole({4, 9}, 1).to(dtype), b = whole({9}, 2).to(dtype);
+      EXPECT_TRUE(equal_all(op.function(a, b), compared(op, a.to(DType::f64), b.to(DType::f64)))) << op.name;
+    }
+  const int64_t big = (int64_t{1} << 53) + 1;  // not a double
+  EXPECT_FALSE(equal(tensor<int64_t>({big}), tensor<int64_t>({big - 1})).item<bool>());
+}
+
+TEST(Compare, NanEqualsNothing) {
+  const Tensor nan = tensor<float>({NAN}), number = tensor<float>({1});
+  for (const CompareCase& op : comparisons()) {
+    EXPECT_EQ(op.function(nan, number).item<bool>(), op.function == not_equal) << op.name;
+    EXPECT_EQ(op.function(nan, nan).item<bool>(), op.function == not_equal) << op.name;
+  }
+  EXPECT_FALSE(equal_all(nan, nan));
+}
+
+TEST(Compare, Predicates) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    const Tensor x = tensor<double>({0, -1.5, HUGE_VAL, -HUGE_VAL, std::nan(""), 1e30}).to(dtype);
+    EXPECT_EQ(is_nan(x).to_vector<bool>(), (std::vector<bool>{false, false, false, false, true, false}));
+    EXPECT_EQ(is_finite(x).to_vector<bool>(), (std::vector<bool>{true, true, false, false, false, true}));
+    EXPECT_FALSE(all_finite(x));
+    EXPECT_TRUE(all_finite(x.slice(0, 0, 2)));
+    EXPECT_FALSE(all_finite(x.slice(0, 0, 6, 2)));
+    EXPECT_TRUE(all_finite(x.slice(0, 0, 0)));
+  }
+  EXPECT_TRUE(all_finite(arange(0, 5)));
+  EXPECT_EQ(is_nan(arange(0, 2)).to_vector<bool>(), (std::vector<bool>{false, false}));
+}
+
+TEST(Compare, Logic) {
+  const Tensor a = tensor<bool>({false, false, true, true}), b = tensor<bool>({false, true, false, true});
+  EXPECT_EQ(logical_and(a, b).to_vector<bool>(), (std::vector<bool>{false, false, false, true}));
+  EXPECT_EQ(logical_or(a, b).to_vector<bool>(), (std::vector<bool>{false, true, true, true}));
+  EXPECT_EQ(logical_not(a).to_vector<bool>(), (std::vector<bool>{true, true, false, false}));
+  const Tensor table = logical_and(a.unsqueeze(1), b);
+  EXPECT_EQ(table.shape(), (Shape{4, 4}));
+  EXPECT_EQ(sum(table).item<int64_t>(), 4);
+}
+
+TEST(Compare, EqualAll) {
+  EXPECT_TRUE(equal_all(arange(0, 6).reshape({2, 3}), arange(0, 6).reshape({3, 2}).reshape({2, 3})));
+  EXPECT_FALSE(equal_all(arange(0, 6).reshape({2, 3}), arange(0, 6)));
+  EXPECT_FALSE(equal_all(arange(0, 6), arange(0, 6).to(DType::f32)));
+  EXPECT_TRUE(equal_all(zeros({0, 3}), zeros({0, 3})));
+}
+
+TEST(Compare, WhereChoosesAndLeadsGradients) {
+  struct Case {
+    Shape condition, a, b;
+  };
+  const std::vector<Case> cases = {{{}, {}, {}},
+                                   {{33}, {33}, {33}},
+                                   {{3, 1}, {1, 5}, {}},
+                                   {{5}, {2, 3, 5}, {3, 1}},
+                                   {{4, 1, 1}, {3, 1}, {2}},
+                                   {{0, 3}, {1, 3}, {3}},
+                                   {{2, 1, 2, 1, 2, 1, 2, 1}, {3, 1, 1}, {1}}};
+  for (const Case& c : cases) {
+    const Shape shape = broadcast_shapes(c.condition, broadcast_shapes(c.a, c.b, ""), "");
+    check_op({.name = concat("where ", c.condition, c.a, c.b),
+              .inputs = {indices(c.condition, 0, 2, 1).to(DType::boolean), normal(c.a, 2), normal(c.b, 3)},
+              .function = [](const Tensors& in) { return one(where(in[0], in[1], in[2])); },
+              .reference =
+                  [=](const Tensors& in) {
+                    return one(build(
+                        shape, [&](const Place& p) { return at(in[0], p) ? at(in[1], p) : at(in[2], p); }));
+                  }});
+  }
+}
+
+TEST(Compare, MaskedFill) {
+  for (const Shape& mask : {Shape{}, Shape{5}, Shape{3, 1}, Shape{2, 3, 5}})
+    check_op({.name = concat("masked_fill ", mask),
+              .inputs = {normal({2, 3, 5}, 1), indices(mask, 0, 2, 2).to(DType::boolean)},
+              .function = [](const Tensors& in) { return one(masked_fill(in[0], in[1], -1.5)); },
+              .reference =
+                  [](const Tensors& in) {
+                    return one(
+                        build({2, 3, 5}, [&](const Place& p) { return at(in[1], p) ? -1.5 : at(in[0], p); }));
+                  }});
+  // What is masked does not reach the gradient, NaN included.
+  const Tensor x = tensor<float>({NAN, 2}).set_requires_grad();
+  sum(masked_fill(x, tensor<bool>({true, false}), 0)).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{0, 1}));
+}
+
+TEST(Compare, Errors) {
+  const Tensor f = zeros({2, 3}), i = zeros({2, 3}, {.dtype = DType::i64}),
+               m = zeros({2, 3}, {.dtype = DType::boolean});
+  expect_error<DTypeError>([&] { less(f, i); }, {"less", "f32 and i64"});
+  expect_error<ShapeError>([&] { equal(f, zeros({4})); }, {"equal", "[2, 3]", "[4]", "axis -1"});
+  expect_error<DTypeError>([&] { logical_and(f, m); }, {"logical_and", "left", "f32", "bool"});
+  expect_error<DTypeError>([&] { logical_not(i); }, {"logical_not", "i64"});
+  expect_error<DTypeError>([&] { where(f, f, f); }, {"where", "condition", "f32", "bool"});
+  expect_error<DTypeError>([&] { where(m, f, i); }, {"where", "f32 and i64"});
+  expect_error<ShapeError>([&] { where(zeros({5}, {.dtype = DType::boolean}), f, f); }, {"where", "[5]"});
+  expect_error<ShapeError>(
+      [&] {
+        masked_fill(f, zeros({4, 2, 3}, {.dtype = DType::boolean}), 0);
+      },
+      {"masked_fill", "[4, 2, 3]", "[2, 3]"});
+  expect_error<ConfigError>([&] { masked_fill(i, m, 0.5); }, {"masked_fill", "0.5", "i64"});
+  const Tensor leaf = zeros({2, 3}).set_requires_grad();
+  expect_error<AutogradError>([&] { greater(leaf, f); }, {"greater", "no gradient", "detach()"});
+  expect_error<AutogradError>([&] { is_nan(leaf); }, {"is_nan"});
+  const NoGrad no_grad;
+  EXPECT_EQ(sum(greater(leaf, f)).item<int64_t>(), 0);
+}
+
+}  // namespace
+}  // namespace heed::test

@@ -1,0 +1,261 @@
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <heed/core/base/check.h>
+#include <heed/core/base/parallel_for.h>
+#include <heed/kernels/linear.h>
+
+namespace heed {
+namespace {
+
+using kernels::LinearBackward;
+using kernels::LinearForward;
+using Real = long double;
+
+template <class T>
+constexpr Real kRoundoff = std::is_same_v<T, double>  ? 0x1p-53L
+                           : std::is_same_v<T, float> ? 0x1p-24L
+                                                      : 0x1p-8L;
+/// Errors of the vector erf, tanh and exp, in roundoffs: 2 to 4 ulp (see simd_test), some of them combined.
+constexpr Real kFunctionRoundoffs = 16;
+
+constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu,
+                                       Activation::gelu_tanh, Activation::silu};
+
+Real sigmoid(Real x) { return 1 / (1 + std::exp(-x)); }
+Real tanh_argument(Real x) { return std::sqrt(2 / 3.14159265358979323846L) * (x + 0.044715L * x * x * x); }
+
+Real activate(Activation f, Real x) {
+  switch (f) {
+    case Activation::relu:
+      return x > 0 ? x : 0;
+    case Activation::gelu:
+      return x / 2 * (1 + std::erf(x / std::sqrt(2.0L)));
+    case Activation::gelu_tanh:
+      return x / 2 * (1 + std::tanh(tanh_argument(x)));
+    case Activation::silu:
+      return x * sigmoid(x);
+    default:
+      return x;
+  }
+}
+
+Real slope(Activation f, Real x) {
+  const Real pi = 3.14159265358979323846L;
+  switch (f) {
+    case Activation::relu:
+      return x > 0 ? 1 : 0;
+    case Activation::gelu:
+      return (1 + std::erf(x / std::sqrt(2.0L))) / 2 + x * std::exp(-x * x / 2) / std::sqrt(2 * pi);
+    case Activation::gelu_tanh: {
+      const Real t = std::tanh(tanh_argument(x));
+      return (1 + t) / 2 + x / 2 * (1 - t * t) * std::sqrt(2 / pi) * (1 + 3 * 0.044715L * x * x);
+    }
+    case Activation::silu:
+      return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
+    default:
+      return 1;
+  }
+}
+
+/// The factor of an element: 0 where dropped.
+Real kept(const Dropout& dropout, int64_t element) {
+  if (!dropout.active()) return 1;
+  const bool keep = dropout_bits(dropout.rng, element / 8).bits(int(element % 8)) >= dropout.threshold;
+  return keep ? Real(dropout.scale) : 0;
+}
+
+template <class T>
+std::vector<T> uniform(int64_t count, std::mt19937& engine, float scale = 1) {
+  std::uniform_real_distribution<float> distribution(-scale, scale);
+  std::vector<T> values(static_cast<size_t>(count));
+  for (T& value : values) value = T(distribution(engine));
+  return values;
+}
+
+template <class T>
+std::vector<T> poisoned(int64_t count) {
+  return std::vector<T>(static_cast<size_t>(count), T(std::numeric_limits<float>::quiet_NaN()));
+}
+
+template <class T>
+class LinearOf : public testing::Test {};
+using Types = testing::Types<float, double, bfloat16>;
+TYPED_TEST_SUITE(LinearOf, Types);
+
+struct Case {
+  int64_t rows, in, out;
+  Activation activation;
+  double p;
+  bool bias, keep;
+};
+
+template <class T>
+void check_forward(const Case& c) {
+  std::mt19937 engine(7);
+  const auto x = uniform<T>(c.rows * c.in, engine), weight = uniform<T>(c.out * c.in, engine);
+  const auto bias = uniform<T>(c.out, engine);
+  auto y = poisoned<T>(c.rows * c.out), pre = poisoned<T>(c.rows * c.out);
+  const Dropout dropout = make_dropout(c.p, {99, nullptr, 12});
+  cpu::linear_forward(LinearForward<T>{x.data(), weight.data(), c.bias ? bias.data() : nullptr, c.activation,
+                                       dropout, y.data(), c.keep ? pre.data() : nullptr, c.rows, c.in,
+                                       c.out});
+  const Real u = kRoundoff<accumulator_t<T>>;
+  for (int64_t i = 0; i < c.rows; ++i) {
+    for (int64_t j = 0; j < c.out; ++j) {
+      Real sum = c.bias ? Real(bias[size_t(j)]) : 0, size = std::fabs(sum);
+      for (int64_t p = 0; p < c.in; ++p) {
+        const Real term = Real(x[size_t(i * c.in + p)]) * Real(weight[size_t(j * c.in + p)]);
+        sum += term;
+        size += std::fabs(term);
+      }
+      const size_t at = size_t(i * c.out + j);
+      const Real sum_error = (c.in + 2) * u * size;
+      if (c.keep) {
+        ASSERT_LE(std::fabs(Real(pre[at]) - sum), sum_error + 1.01L * kRoundoff<T> * std::fabs(sum));
+      }
+      const Real factor = kept(dropout, int64_t(at)), exact = factor * activate(c.activation, sum);
+      if (factor == 0) {
+        ASSERT_EQ(float(y[at]), 0.0f);
+      }
+      // |f'| <= 1.13 for all of them.
+      const Real bound = factor * (1.2L * sum_error + kFunctionRoundoffs * u * std::fabs(sum)) +
+                         1.01L * kRoundoff<T> * std::fabs(exact) + 1e-30L;
+      ASSERT_LE(std::fabs(Real(y[at]) - exact), bound)
+          << i << ", " << j << " of " << c.rows << "x" << c.in << "x" << c.out << " f " << int(c.activation)
+          << " p " << c.p;
+    }
+  }
+}
+
+TYPED_TEST(LinearOf, Forward) {
+  for (Activation f : kActivations) {
+    for (double p : {0.0, 0.3}) {
+      for (bool bias : {false, true}) {
+        for (bool keep : {false, true}) check_forward<TypeParam>({19, 23, 37, f, p, bias, keep});
+      }
+    }
+  }
+}
+
+TYPED_TEST(LinearOf, ForwardSizes) {
+  for (int64_t size : {1, 7, 31, 32, 33, 127, 129, 1025}) {
+    check_forward<TypeParam>({size, 9, 5, Activation::gelu, 0.1, true, true});
+    check_forward<TypeParam>({5, size, 9, Activation::silu, 0.1, true, true});
+    check_forward<TypeParam>({5, 9, size, Activation::relu, 0.1, true, true});
+  }
+  check_forward<TypeParam>({0, 4, 4, Activation::relu, 0.1, true, true});
+  check_forward<TypeParam>({4, 0, 600, Activation::silu, 0.1, true, true});
+  check_forward<TypeParam>({4, 4, 0, Activation::relu, 0.1, true, true});
+}
+
+template <class T>
+void check_backward(const Case& c, bool in_place, bool accumulate) {
+  using A = accumulator_t<T>;
+  std::mt19937 engine(11);
+  const int64_t count = c.rows * c.out;
+  const auto gy = uniform<T>(count, engine), pre = uniform<T>(count, engine, 4);
+  const auto before = uniform<A>(c.out, engine);
+  auto gpre = in_place ? gy : poisoned<T>(count);
+  auto gbias = accumulate ? before : poisoned<A>(c.out);
+  const Dropout dropout = make_dropout(c.p, {5, nullptr, uint64_t{1} << 40});
+  cpu::linear_backward(LinearBackward<T>{
+      in_place ? gpre.data() : gy.data(), c.activation == Activation::none ? nullptr : pre.data(),
+      c.activation, dropout, gpre.data(), c.bias ? gbias.data() : nullptr, accumulate, c.rows, c.out});
+  const Real u = kRoundoff<A>;
+  for (int64_t j = 0; j < c.out; ++j) {
+    Real sum = accumulate ? Real(before[size_t(j)]) : 0, size = std::fabs(sum), errors = 0;
+    for (int64_t i = 0; i < c.rows; ++i) {
+      const size_t at = size_t(i * c.out + j);
+      const Real g = Real(gy[at]) * kept(dropout, int64_t(at));
+      const Real exact = g * slope(c.activation, Real(pre[at]));
+      const Real error = kFunctionRoundoffs * u * std::fabs(g) * (c.activation == Activation::none ? 1 : 4);
+      ASSERT_LE(std::fabs(Real(gpre[at]) - exact), error + 1.01L * kRoundoff<T> * std::fabs(exact))
+          << i << ", " << j << " f " << int(c.activation) << " x " << Real(pre[at]);
+      sum += exact;
+      size += std::fabs(exact);
+      errors += error;
+    }
+    if (c.bias) {
+      ASSERT_LE(std::fabs(Real(gbias[size_t(j)]) - sum), errors + (c.rows + 2) * u * size) << j;
+    }
+  }
+}
+
+TYPED_TEST(LinearOf, Backward) {
+  for (Activation f : kActivations) {
+    for (double p : {0.0, 0.3}) {
+      for (bool bias : {false, true}) {
+        for (bool in_place : {false, true})
+          check_backward<TypeParam>({45, 1, 37, f, p, bias, true}, in_place, bias);
+      }
+    }
+  }
+}
+
+TYPED_TEST(LinearOf, BackwardSizes) {
+  for (int64_t size : {1, 7, 31, 32, 33, 127, 129, 1025, 4099}) {
+    check_backward<TypeParam>({size, 1, 5, Activation::gelu_tanh, 0.1, true, true}, false, false);
+    check_backward<TypeParam>({5, 1, size, Activation::gelu, 0.1, true, true}, true, true);
+  }
+  check_backward<TypeParam>({0, 1, 5, Activation::relu, 0.1, true, true}, false,
+                            false);  // the bias's is then zero
+}
+
+TYPED_TEST(LinearOf, BackwardOfTheBiasAlone) {
+  using A = accumulator_t<TypeParam>;
+  std::mt19937 engine(3);
+  const int64_t rows = 70, out = 21;
+  const auto gy = uniform<TypeParam>(rows * out, engine);
+  auto gbias = poisoned<A>(out);
+  LinearBackward<TypeParam> args{
+      gy.data(), nullptr, Activation::none, Dropout{}, nullptr, gbias.data(), false, rows, out};
+  cpu::linear_backward(args);
+  for (int64_t j = 0; j < out; ++j) {
+    Real sum = 0, size = 0;
+    for (int64_t i = 0; i < rows; ++i) {
+      sum += Real(gy[size_t(i * out + j)]);
+      size += std::fabs(Real(gy[size_t(i * out + j)]));
+    }
+    EXPECT_LE(std::fabs(Real(gbias[size_t(j)]) - sum), rows * kRoundoff<A> * size);
+  }
+  args.activation = Activation::relu;
+  EXPECT_THROW(cpu::linear_backward(args), InternalError);
+}
+
+TYPED_TEST(LinearOf, BitsDoNotDependOnTheThreads) {
+  using T = TypeParam;
+  std::mt19937 engine(5);
+  const int64_t rows = 333, in = 65, out = 203;
+  const auto x = uniform<T>(rows * in, engine), weight = uniform<T>(out * in, engine),
+             gy = uniform<T>(rows * out, engine);
+  const Dropout dropout = make_dropout(0.2, {1, nullptr, 2});
+  std::vector<T> y_first, gpre_first;
+  std::vector<accumulator_t<T>> gbias_first;
+  for (int threads : {1, 2, 4}) {
+    set_thread_count(threads);
+    auto y = poisoned<T>(rows * out), pre = y, gpre = y;
+    auto gbias = poisoned<accumulator_t<T>>(out);
+    cpu::linear_forward(LinearForward<T>{x.data(), weight.data(), nullptr, Activation::gelu, dropout,
+                                         y.data(), pre.data(), rows, in, out});
+    cpu::linear_backward(LinearBackward<T>{gy.data(), pre.data(), Activation::gelu, dropout, gpre.data(),
+                                           gbias.data(), false, rows, out});
+    if (threads == 1) {
+      y_first = y;
+      gpre_first = gpre;
+      gbias_first = gbias;
+    }
+    EXPECT_EQ(std::memcmp(y.data(), y_first.data(), y.size() * sizeof(T)), 0);
+    EXPECT_EQ(std::memcmp(gpre.data(), gpre_first.data(), gpre.size() * sizeof(T)), 0);
+    EXPECT_EQ(std::memcmp(gbias.data(), gbias_first.data(), gbias.size() * sizeof(gbias[0])), 0);
+  }
+  set_thread_count(1);
+}
+
+}  // namespace
+}  // namespace heed

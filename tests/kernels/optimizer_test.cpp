@@ -1,0 +1,274 @@
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include <heed/kernels/optimizer.h>
+
+#include "plain_bound.h"
+
+namespace heed {
+namespace {
+
+using namespace heed::testing;
+
+constexpr double kRate = 3e-3;
+
+/// The state of one parameter tensor.
+template <class T>
+struct Arenas {
+  using A = accumulator_t<T>;
+  std::vector<T> value;
+  std::vector<A> master, gradient, m, v;
+
+  Arenas(int64_t n, bool with_master)
+      : value(random_values<T>(n, 1)),
+        master(with_master ? random_values<A>(n, 1) : std::vector<A>()),
+        gradient(n),
+        m(n),
+        v(n) {}
+
+  void draw_gradient(uint32_t seed) {
+    gradient = random_values<A>(static_cast<int64_t>(value.size()), seed, -3, 3);
+  }
+
+  kernels::StepSlice<T> slice(double decay, const double* norm, double clip, bool zero) {
+    return {value.data(),
+            master.empty() ? nullptr : master.data(),
+            gradient.data(),
+            static_cast<int64_t>(value.size()),
+            kRate,
+            decay,
+            norm,
+            clip,
+            zero};
+  }
+};
+
+struct Options {
+  double decay = 0;
+  bool decoupled = false, zero = false;
+  double norm = 0, clip = 0;  // clipping if norm > 0
+  double beta1 = 0.9, beta2 = 0.999;
+  double momentum = 0, dampening = 0;
+  bool nesterov = false;
+};
+
+double clip_factor(const Options& o) { return o.norm > 0 ? std::min(1.0, o.clip / (o.norm + 1e-6)) : 1.0; }
+
+// The formulas as torch.optim evaluates them, one element at a time. Factors are computed in double and
+// rounded to W once, as tensor operations take their scalars.
+
+template <class W>
+void plain_adam(W& value, W& m, W& v, W g, int64_t step, const Options& o) {
+  g = g * W(clip_factor(o));
+  if (o.decoupled)
+    value = value * W(1 - kRate * o.decay);
+  else if (o.decay != 0)
+    g = g + value * W(o.decay);
+  const double weight = 1 - o.beta1;
+  m = weight < 0.5 ? m + W(weight) * (g - m) : g - (g - m) * (W(1) - W(weight));
+  v = v * W(o.beta2) + W(1 - o.beta2) * g * g;
+  const double correction1 = 1 - std::pow(o.beta1, double(step)),
+               correction2 = 1 - std::pow(o.beta2, double(step));
+  const W denominator = std::sqrt(v) / W(std::sqrt(correction2)) + W(1e-8);
+  value = value + -W(kRate / correction1) * m / denominator;
+}
+
+template <class W>
+void plain_sgd(W& value, W& buffer, W g, bool first, const Options& o) {
+  g = g * W(clip_factor(o));
+  if (o.decay != 0) g = g + value * W(o.decay);
+  if (o.momentum != 0) {
+    buffer = first ? g : buffer * W(o.momentum) + g * W(1 - o.dampening);
+    g = o.nesterov ? g + buffer * W(o.momentum) : buffer;
+  }
+  value = value + g * -W(kRate);
+}
+
+template <class T>
+void adam(Arenas<T>& arenas, int64_t step, const Options& o) {
+  cpu::adam_step<T>({arenas.slice(o.decay, o.norm > 0 ? &o.norm : nullptr, o.clip, o.zero), arenas.m.data(),
+                     arenas.v.data(), o.beta1, o.beta2, 1e-8, o.decoupled, &step});
+}
+
+template <class T>
+void sgd(Arenas<T>& arenas, bool first, const Options& o) {
+  cpu::sgd_step<T>({arenas.slice(o.decay, o.norm > 0 ? &o.norm : nullptr, o.clip, o.zero),
+                    o.momentum != 0 ? arenas.m.data() : nullptr, o.momentum, o.dampening, o.nesterov, first});
+}
+
+template <class T>
+class OptimizerTest : public ::testing::Test {};
+TYPED_TEST_SUITE(OptimizerTest, FloatingTypes);
+
+std::vector<Options> adam_options() {
+  return {{},
+          {.decay = 0.1},
+          {.decay = 0.1, .decoupled = true},
+          {.zero = true},
+          {.norm = 7, .clip = 0.5},
+          {.norm = 0.25, .clip = 0.5},
+          {.beta1 = 0.4, .beta2 = 0.6},
+          {.beta1 = 0.0},
+          {.decay = 0.1, .zero = true, .norm = 7, .clip = 0.5}};
+}
+
+std::vector<Options> sgd_options() {
+  return {{},
+          {.decay = 0.1},
+          {.momentum = 0.9},
+          {.momentum = 0.9, .dampening = 0.5},
+          {.decay = 0.01, .momentum = 0.9, .nesterov = true},
+          {.zero = true, .norm = 7, .clip = 0.5, .momentum = 0.9}};
+}
+
+/// Runs four steps of `run` beside `plain(value, m, v, gradient, step)` for each element, and expects the
+/// same bits.
+template <class T, class Run, class Plain>
+void expect_same_steps(int64_t n, bool with_master, const Options& o, const Run& run, const Plain& plain) {
+  using A = accumulator_t<T>;
+  Arenas<T> arenas(n, with_master), expected = arenas;
+  for (int64_t step = 1; step <= 4; ++step) {
+    arenas.draw_gradient(static_cast<uint32_t>(100 + step));
+    expected.gradient = arenas.gradient;
+    run(arenas, step);
+    for (int64_t i = 0; i < n; ++i) {
+      A value = with_master ? expected.master[i] : A(expected.value[i]);
+      plain(value, expected.m[i], expected.v[i], expected.gradient[i], step);
+      if (with_master) expected.master[i] = value;
+      expected.value[i] = T(value);
+      if (o.zero) expected.gradient[i] = 0;
+    }
+    ASSERT_TRUE(same_bits(arenas.value, expected.value)) << n << ", step " << step;
+    ASSERT_TRUE(same_bits(arenas.master, expected.master)) << n << ", step " << step;
+    ASSERT_TRUE(same_bits(arenas.m, expected.m)) << n << ", step " << step;
+    ASSERT_TRUE(same_bits(arenas.v, expected.v)) << n << ", step " << step;
+    ASSERT_TRUE(same_bits(arenas.gradient, expected.gradient)) << n << ", step " << step;
+  }
+}
+
+TYPED_TEST(OptimizerTest, AdamIsTheTextbookBitForBit) {
+  using T = TypeParam;
+  for (const Options& o : adam_options()) {
+    for (int64_t n : kSizes) {
+      for (bool with_master : {false, true}) {
+        expect_same_steps<T>(
+            n, with_master, o, [&](auto& arenas, int64_t step) { adam(arenas, step, o); },
+            [&](auto& value, auto& m, auto& v, auto g, int64_t step) {
+              plain_adam(value, m, v, g, step, o);
+            });
+      }
+    }
+  }
+}
+
+TYPED_TEST(OptimizerTest, SgdIsTheTextbookBitForBit) {
+  using T = TypeParam;
+  for (const Options& o : sgd_options()) {
+    for (int64_t n : kSizes) {
+      for (bool with_master : {false, true}) {
+        expect_same_steps<T>(
+            n, with_master, o, [&](auto& arenas, int64_t step) { sgd(arenas, step == 1, o); },
+            [&](auto& value, auto& m, auto&, auto g, int64_t step) { plain_sgd(value, m, g, step == 1, o); });
+      }
+    }
+  }
+}
+
+// Against the published update in wider arithmetic, so that the formula above is not its own judge.
+TEST(OptimizerAccuracy, DoublesAreWithinRoundingOfTheFormula) {
+  const Options o{.decay = 0.1};
+  Arenas<double> arenas(1025, false);
+  auto value = convert<Exact>(arenas.value);
+  std::vector<Exact> m(1025), v(1025);
+  for (int64_t step = 1; step <= 10; ++step) {
+    arenas.draw_gradient(static_cast<uint32_t>(step));
+    for (size_t i = 0; i < value.size(); ++i) {
+      const Exact g = arenas.gradient[i] + Exact(o.decay) * value[i];
+      m[i] = Exact(o.beta1) * m[i] + (1 - Exact(o.beta1)) * g;
+      v[i] = Exact(o.beta2) * v[i] + (1 - Exact(o.beta2)) * g * g;
+      const Exact m_hat = m[i] / (1 - std::pow(Exact(o.beta1), step)),
+                  v_hat = v[i] / (1 - std::pow(Exact(o.beta2), step));
+      value[i] -= Exact(kRate) * m_hat / (std::sqrt(v_hat) + Exact(1e-8));
+    }
+    adam(arenas, step, o);
+    // 1 - beta2 holds three digits less than a double, which shifts sqrt(v_hat) by some 1e-14 of the step.
+    for (size_t i = 0; i < value.size(); ++i) ASSERT_NEAR(arenas.value[i], value[i], 1e-15 * step) << step;
+  }
+}
+
+TYPED_TEST(OptimizerTest, ANanNormReachesEveryValue) {
+  const double norm = NAN;
+  Arenas<TypeParam> arenas(33, false);
+  arenas.draw_gradient(1);
+  cpu::sgd_step<TypeParam>({arenas.slice(0, &norm, 1, false), nullptr, 0, 0, false, true});
+  for (TypeParam value : arenas.value) EXPECT_TRUE(std::isnan(widen(value)));
+}
+
+TYPED_TEST(OptimizerTest, NoThreadCountChangesABit) {
+  using T = TypeParam;
+  expect_same_for_all_thread_counts([] {
+    Arenas<T> arenas(100003, true);
+    arenas.draw_gradient(1);
+    adam(arenas, 1, {});
+    return arenas.value;
+  });
+}
+
+TEST(Optimizer, NothingToDo) {
+  Arenas<float> arenas(0, false);
+  adam(arenas, 1, {});
+  sgd(arenas, true, {});
+}
+
+template <class A>
+class SquaredNormTest : public ::testing::Test {};
+using NormTypes = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(SquaredNormTest, NormTypes);
+
+template <class A>
+double squared_norm(const std::vector<A>& g) {
+  double result = NAN;
+  cpu::squared_norm<A>({g.data(), static_cast<int64_t>(g.size()), &result});
+  return result;
+}
+
+// Squares of floats are exact in double, and 32 sums of 128 each grow no error beyond some 160 half ulps.
+TYPED_TEST(SquaredNormTest, EverySize) {
+  for (int64_t n : {0, 1, 7, 31, 32, 33, 1025, 4095, 4096, 4097, 4099, 100003}) {
+    const auto g = random_values<TypeParam>(n, 1);
+    Exact exact = 0;
+    for (TypeParam v : g) exact += Exact(v) * Exact(v);
+    EXPECT_NEAR(squared_norm(g), exact, 160 * 1.1e-16 * exact) << n;
+  }
+}
+
+// The documented order: 32 interleaved sums in a block of 4096, added up in turn, then the blocks.
+TYPED_TEST(SquaredNormTest, IsSummedInTheSameOrderEverywhere) {
+  const auto g = random_values<TypeParam>(10000, 1);
+  double total = 0;
+  for (size_t block = 0; block < g.size(); block += 4096) {
+    double sums[32] = {};
+    for (size_t i = block; i < std::min(block + 4096, g.size()); ++i)
+      sums[(i - block) % 32] += double(g[i]) * double(g[i]);
+    double sum = 0;
+    for (double s : sums) sum += s;
+    total += sum;
+  }
+  EXPECT_EQ(squared_norm(g), total);
+}
+
+TYPED_TEST(SquaredNormTest, NeitherOverflowsNorHidesNan) {
+  EXPECT_NEAR(squared_norm(std::vector<TypeParam>(100, TypeParam(1e30))) / 1e62, 1, 1e-6);
+  std::vector<TypeParam> g(5000, 1);
+  g[4999] = NAN;
+  EXPECT_TRUE(std::isnan(squared_norm(g)));
+}
+
+TYPED_TEST(SquaredNormTest, NoThreadCountChangesABit) {
+  const auto g = random_values<TypeParam>(100003, 1);
+  expect_same_for_all_thread_counts([&] { return std::vector<double>{squared_norm(g)}; });
+}
+
+}  // namespace
+}  // namespace heed

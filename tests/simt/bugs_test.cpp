@@ -1,0 +1,85 @@
+// Every planted bug is noticed with the right message, and no correct kernel is complained of.
+#include "bugs.h"
+
+#include <cmath>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <heed/kernels/simt/host/emulator.h>
+
+#include "device_buffer.h"
+
+namespace heed::testing {
+namespace {
+
+const char* expected_of(const Bug& bug) {
+  const std::string build = HEED_TEST_BUILD;
+  return build == "address" ? bug.address : build == "race" ? bug.race : bug.plain;
+}
+
+// Runs under the schedules until something is noticed.
+std::string noticed(const Bug& bug) {
+  std::vector<float> numbers(2048);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
+  const DeviceBuffer<float> in(numbers);
+  std::vector<unsigned char> first;
+  std::string message;
+  emulator::each_schedule([&](const std::string&) {
+    if (!message.empty()) return;
+    emulator::config().strict_exit = true;
+    const DeviceBuffer<float> out(std::vector<float>(kThreads, 0.0f));
+    try {
+      bug.run(out.data(), in.data());
+    } catch (const emulator::Error& error) {
+      message = error.what();
+      return;
+    }
+    const std::vector<float> values = out.get();
+    for (const float value : values)
+      if (std::isnan(value)) message = "nan";
+    if (!first.empty() && first != bytes_of(values)) message = "differs";
+    first = bytes_of(values);
+  });
+  return message;
+}
+
+class PlantedBug : public ::testing::TestWithParam<Bug> {};
+
+TEST_P(PlantedBug, IsNoticed) {
+  if (expected_of(GetParam()) == nullptr) GTEST_SKIP() << "what this build does is undefined";
+  const std::string expected = expected_of(GetParam());
+  const std::string crash = "crash: ";
+  if (expected.rfind(crash, 0) == 0) {
+    EXPECT_DEATH(noticed(GetParam()), expected.substr(crash.size()));
+    return;
+  }
+  const std::string message = noticed(GetParam());
+  if (expected.empty())
+    EXPECT_EQ(message, "");
+  else
+    EXPECT_NE(message.find(expected), std::string::npos)
+        << "expected: " << expected << "\nnoticed: " << message;
+}
+
+std::string name_of(const ::testing::TestParamInfo<Bug>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Barrier, PlantedBug, ::testing::ValuesIn(barrier_bugs()), name_of);
+INSTANTIATE_TEST_SUITE_P(Warp, PlantedBug, ::testing::ValuesIn(warp_bugs()), name_of);
+INSTANTIATE_TEST_SUITE_P(Memory, PlantedBug, ::testing::ValuesIn(memory_bugs()), name_of);
+INSTANTIATE_TEST_SUITE_P(Launch, PlantedBug, ::testing::ValuesIn(launch_bugs()), name_of);
+INSTANTIATE_TEST_SUITE_P(Async, PlantedBug, ::testing::ValuesIn(async_bugs()), name_of);
+INSTANTIATE_TEST_SUITE_P(CorrectSync, PlantedBug, ::testing::ValuesIn(correct_sync_kernels()), name_of);
+INSTANTIATE_TEST_SUITE_P(CorrectMemory, PlantedBug, ::testing::ValuesIn(correct_memory_kernels()), name_of);
+INSTANTIATE_TEST_SUITE_P(CorrectAsync, PlantedBug, ::testing::ValuesIn(correct_async_kernels()), name_of);
+
+// A bug that a build does not notice is noticed by another.
+TEST(PlantedBugs, EachIsNoticedBySomeBuild) {
+  for (const auto& list : {barrier_bugs(), warp_bugs(), memory_bugs(), launch_bugs(), async_bugs()})
+    for (const Bug& bug : list)
+      EXPECT_TRUE((bug.plain != nullptr && *bug.plain != '\0') || *bug.address != '\0' || *bug.race != '\0')
+          << bug.name;
+}
+
+}  // namespace
+}  // namespace heed::testing
