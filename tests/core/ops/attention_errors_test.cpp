@@ -30,7 +30,7 @@ TEST(AttentionErrors, FusedColumns) {
       [] {
         attention_qkv(zeros({5, 8}), kSegments, {.heads = 1});
       },
-      "attention_qkv: qkv has 8 columns, which do not divide into 3 heads");
+      "attention_qkv: qkv has 8 columns, which do not divide into 1 heads of q and 1 each of k and v");
   expect_error<ShapeError>(
       [] {
         attention_kv(x(), zeros({5, 15}), kSegments, {.heads = 2});
