@@ -1,0 +1,251 @@
+// The program as its users run it: what it writes, learns, refuses, and how it goes on after being killed.
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <signal.h>
+#include <sstream>
+#include <string>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <heed/core/serialize.h>
+
+namespace heed {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+std::string read_file(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+struct Result {
+  int code = -1;
+  std::string out, err;
+  Json last() const {  // the last line of standard output
+    std::string line, kept;
+    for (std::istringstream in(out); std::getline(in, line);)
+      if (!line.empty()) kept = line;
+    return Json::parse(kept);
+  }
+};
+
+class CopyReverse : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string pattern = (fs::temp_directory_path() / "heed-copy-reverse-XXXXXX").string();
+    std::vector<char> name(pattern.begin(), pattern.end());
+    name.push_back('\0');
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    dir_ = name.data();
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+
+  // Starts the program with its output in files.
+  pid_t start(const std::vector<std::string>& arguments) const {
+    const std::string program = HEED_COPY_REVERSE;
+    std::vector<std::string> words{program};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const std::string out = (dir_ / "out").string(), err = (dir_ / "err").string();
+    const pid_t child = fork();
+    if (child == 0) {
+      if (!std::freopen(out.c_str(), "w", stdout) || !std::freopen(err.c_str(), "w", stderr)) _exit(126);
+      execv(program.c_str(), argv.data());
+      _exit(127);
+    }
+    return child;
+  }
+
+  Result finish(pid_t child) const {
+    int status = 0;
+    waitpid(child, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(dir_ / "out"),
+            read_file(dir_ / "err")};
+  }
+
+  Result run(const std::vector<std::string>& arguments) const { return finish(start(arguments)); }
+
+  // A model small enough to train in a moment.
+  std::vector<std::string> small(const std::string& out, std::vector<std::string> more = {}) const {
+    std::vector<std::string> words{"train",
+                                   "--out",
+                                   (dir_ / out).string(),
+                                   "--json",
+                                   "--task",
+                                   "copy",
+                                   "--vocab",
+                                   "12",
+                                   "--min-length",
+                                   "2",
+                                   "--max-length",
+                                   "4",
+                                   "--pairs",
+                                   "320",
+                                   "--valid-pairs",
+                                   "50",
+                                   "--d-model",
+                                   "32",
+                                   "--heads",
+                                   "2",
+                                   "--layers",
+                                   "1",
+                                   "--d-ff",
+                                   "64",
+                                   "--dropout",
+                                   "0.1",
+                                   "--warmup",
+                                   "10"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  fs::path dir_;
+};
+
+TEST_F(CopyReverse, LearnsToCopy) {
+  const Result r = run(
+      small("m", {"--dropout", "0", "--d-model", "64", "--d-ff", "128", "--steps", "500", "--lr", "3e-3"}));
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Json last = r.last();
+  EXPECT_TRUE(last.at("final").get<bool>());
+  EXPECT_EQ(last.at("pairs").get<int>(), 50);
+  EXPECT_GE(last.at("sequence_accuracy").get<double>(), 0.98);
+
+  const Result eval = run({"eval", "--model", (dir_ / "m").string(), "--json"});
+  ASSERT_EQ(eval.code, 0) << eval.err;
+  EXPECT_EQ(eval.last().at("loss").get<double>(), last.at("loss").get<double>());
+
+  const Result decoded = run({"decode", "--model", (dir_ / "m").string(), "--json", "3 4 5", "--beam", "3"});
+  ASSERT_EQ(decoded.code, 0) << decoded.err;
+  EXPECT_EQ(decoded.last().at("output").get<std::vector<int>>(), (std::vector<int>{3, 4, 5}));
+  EXPECT_TRUE(decoded.last().at("finished").get<bool>());
+
+  const Result maps = run({"attention", "--model", (dir_ / "m").string(), "--json", "--input", "7 8"});
+  ASSERT_EQ(maps.code, 0) << maps.err;
+  const NamedTensors tensors = load_tensors((dir_ / "m" / "attention.safetensors").string());
+  ASSERT_EQ(tensors.size(), 3u);
+  for (const auto& entry : tensors) {
+    const bool encoder = entry.first == "encoder.layers.0.self_attn";
+    const bool cross = entry.first == "decoder.layers.0.multihead_attn";
+    EXPECT_EQ(entry.second.shape(), encoder ? (Shape{2, 4, 4}) : cross ? (Shape{2, 3, 4}) : (Shape{2, 3, 3}));
+    const std::vector<float> weights = entry.second.to_vector<float>();
+    const int64_t keys = entry.second.size(-1);
+    for (int64_t row = 0; row < entry.second.numel() / keys; ++row) {
+      double total = 0;
+      for (int64_t k = 0; k < keys; ++k) total += weights[static_cast<size_t>(row * keys + k)];
+      EXPECT_NEAR(total, 1, 1e-5) << entry.first;
+    }
+  }
+}
+
+TEST_F(CopyReverse, TheThreadCountChangesNoBit) {
+  std::vector<std::string> models;
+  for (const char* threads : {"1", "2", "4"}) {
+    const Result r = run(small(threads, {"--steps", "30", "--threads", threads}));
+    ASSERT_EQ(r.code, 0) << r.err;
+    models.push_back(read_file(dir_ / threads / "model.safetensors"));
+  }
+  EXPECT_EQ(models[0], models[1]);
+  EXPECT_EQ(models[0], models[2]);
+}
+
+TEST_F(CopyReverse, KilledAndResumedEqualsNeverStopped) {
+  const std::vector<std::string> length{"--steps", "400", "--save-every", "7", "--clip", "1"};
+  ASSERT_EQ(run(small("whole", length)).code, 0);
+  const std::string whole = read_file(dir_ / "whole" / "model.safetensors");
+
+  std::vector<std::string> resumed = length;
+  for (int kills = 0; kills < 3; ++kills) {
+    const pid_t child = start(small("killed", resumed));
+    std::this_thread::sleep_for(std::chrono::milliseconds(150 + 130 * kills));
+    kill(child, SIGKILL);
+    finish(child);
+    if (resumed.back() != "--resume" && fs::exists(dir_ / "killed")) {
+      for (const auto& entry : fs::directory_iterator(dir_ / "killed"))
+        if (entry.path().extension() == ".safetensors") resumed.push_back("--resume");
+      if (resumed.back() == "--resume") resumed.resize(length.size() + 1);
+    }
+  }
+  const Result r = run(small("killed", resumed));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(read_file(dir_ / "killed" / "model.safetensors"), whole);
+}
+
+TEST_F(CopyReverse, AnInterruptSavesAndCanBeResumed) {
+  const pid_t child = start(small("m", {"--steps", "100000"}));
+  while (!fs::exists(dir_ / "m" / "metrics.jsonl")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  kill(child, SIGINT);
+  const Result stopped = finish(child);
+  EXPECT_EQ(stopped.code, 130) << stopped.err;
+  EXPECT_NE(stopped.err.find("go on with --resume"), std::string::npos) << stopped.err;
+  const Result other = run(small("m", {"--steps", "100000", "--resume", "--batch-size", "16"}));
+  EXPECT_EQ(other.code, 4);
+  EXPECT_NE(other.err.find("batch-size = 16"), std::string::npos) << other.err;
+}
+
+TEST_F(CopyReverse, ADamagedCheckpointFallsBackToTheOneBefore) {
+  ASSERT_EQ(run(small("m", {"--steps", "30", "--save-every", "10"})).code, 0);
+  std::ofstream(dir_ / "m" / "checkpoint-30.safetensors", std::ios::trunc) << "nonsense";
+  const Result r = run(small("m", {"--steps", "30", "--save-every", "10", "--resume"}));
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("passing over a damaged checkpoint"), std::string::npos) << r.err;
+}
+
+TEST_F(CopyReverse, WritesLogitsInFileOrder) {
+  ASSERT_EQ(run(small("m", {"--steps", "0"})).code, 0);
+  std::ofstream(dir_ / "pairs.tsv") << "3 4\t3 4\n5\t5 5 5\n";
+  const std::string out = (dir_ / "l.safetensors").string();
+  const Result r = run(
+      {"logits", "--model", (dir_ / "m").string(), "--data", (dir_ / "pairs.tsv").string(), "--out", out});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const NamedTensors tensors = load_tensors(out);
+  ASSERT_EQ(tensors.size(), 1u);
+  EXPECT_EQ(tensors[0].first, "logits");
+  EXPECT_EQ(tensors[0].second.shape(), (Shape{3 + 4, 12}));
+}
+
+TEST_F(CopyReverse, InfoCountsParameters) {
+  const Result r = run({"info", "--model", (dir_ / "none").string(), "--json"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.last().at("parameters").get<int64_t>(), 1'396'756);
+  EXPECT_EQ(r.last().at("components").at("generator").get<int64_t>(), 2'580);
+  EXPECT_EQ(run({"info", "--tree"}).code, 0);
+}
+
+TEST_F(CopyReverse, RefusesWithTheRightCode) {
+  const auto expect = [&](const std::vector<std::string>& arguments, int code, const std::string& text) {
+    const Result r = run(arguments);
+    EXPECT_EQ(r.code, code) << r.err;
+    EXPECT_NE(r.err.find(text), std::string::npos) << r.err;
+  };
+  expect({"train", "--epocs", "3"}, 2, "--epochs");
+  expect({"train", "--lr", "nan"}, 2, "lr");
+  expect({"train", "--min-length", "5", "--max-length", "4", "--out", (dir_ / "x").string()}, 2,
+         "--min-length 5");
+  expect({"train", "--resume", "--force", "--out", (dir_ / "x").string()}, 2, "contradict");
+  expect({"train", "--heads", "7", "--out", (dir_ / "x").string()}, 2, "not divisible");
+  expect({"train", "--data", (dir_ / "missing.tsv").string()}, 3, "missing.tsv");
+  expect({"train", "--device", "cuda:99"}, 7, "cuda");
+  expect(small("y", {"--resume"}), 4, "no checkpoint");
+  expect(small("z", {"--init", (dir_ / "missing.safetensors").string()}), 8, "missing.safetensors");
+  ASSERT_EQ(run(small("m", {"--steps", "0"})).code, 0);
+  expect(small("m", {"--steps", "0"}), 2, "--force");
+  expect({"decode", "--model", (dir_ / "m").string(), "3 99"}, 3, "'99' is no symbol");
+}
+
+}  // namespace
+}  // namespace heed
