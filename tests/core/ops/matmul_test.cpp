@@ -50,7 +50,6 @@ void check(const Shape& a, const Shape& b) {
             .reference = [](const Tensors& in) { return one(product(in[0], in[1])); },
             .plain = composable ? [](const Tensors& in) { return one(composed(in[0], in[1])); }
                                 : std::function<Tensors(const Tensors&)>(),
-            .cuda = true,
             .magnitude = 2 * std::sqrt(terms)});
 }
 
@@ -117,7 +116,6 @@ TEST(Matmul, TransposedOperandsAreReadInPlace) {
                [=](const Tensors& in) { return one(matmul(turn(in[0], a_turned), turn(in[1], b_turned))); },
            .reference =
                [=](const Tensors& in) { return one(product(turn(in[0], a_turned), turn(in[1], b_turned))); },
-           .cuda = true,
            .magnitude = 8});
     }
   }
@@ -139,7 +137,6 @@ TEST(Matmul, PermutedBatches) {
                   const Tensor scores = product(q, k.transpose(-2, -1));
                   return Tensors{scores, product(scores, k).permute({0, 2, 1, 3})};
                 },
-            .cuda = true,
             .magnitude = 64});
 }
 
@@ -154,7 +151,6 @@ TEST(Matmul, ExpandedAndStridedOperands) {
                 [](const Tensors& in) {
                   return one(product(in[0].expand({3, 4}), in[1].expand({4, 5})));
                 },
-            .cuda = true,
             .magnitude = 8});
   check_op({.name = "columns of a wider matrix",
             .inputs = {normal({6, 12}, 1), normal({4, 9}, 2)},
@@ -162,7 +158,6 @@ TEST(Matmul, ExpandedAndStridedOperands) {
                 [](const Tensors& in) { return one(matmul(in[0].slice(1, 4, 8), in[1].slice(1, 0, 9, 3))); },
             .reference =
                 [](const Tensors& in) { return one(product(in[0].slice(1, 4, 8), in[1].slice(1, 0, 9, 3))); },
-            .cuda = true,
             .magnitude = 8});
 }
 
@@ -171,13 +166,11 @@ TEST(Matmul, OneTensorAsBothOperands) {
             .inputs = {normal({4, 4}, 1)},
             .function = [](const Tensors& in) { return one(matmul(in[0], in[0])); },
             .reference = [](const Tensors& in) { return one(product(in[0], in[0])); },
-            .cuda = true,
             .magnitude = 8});
   check_op({.name = "x xT",
             .inputs = {normal({2, 4, 3}, 1)},
             .function = [](const Tensors& in) { return one(matmul(in[0], in[0].transpose(1, 2))); },
             .reference = [](const Tensors& in) { return one(product(in[0], in[0].transpose(1, 2))); },
-            .cuda = true,
             .magnitude = 8});
 }
 
