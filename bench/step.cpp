@@ -1,6 +1,6 @@
 // One training step of a sequence-to-sequence Transformer: forward, loss, backward, clipping, Adam.
-// Prints a JSON object, then the milliseconds of each step asked for on standard input ("run N" lines), so that a
-// driver can interleave it with other programs doing the same work (bench/peers).
+// Prints a JSON object, then the milliseconds of each step asked for on standard input ("run N" lines), so
+// that a driver can interleave it with other programs doing the same work (bench/peers).
 #include <chrono>
 #include <iostream>
 #include <sstream>
@@ -78,7 +78,8 @@ void run(const Settings& settings) {
   Step step(settings);
   for (int i = 0; i < 8; ++i) step();
   apps::JsonLines out;
-  out.write({{"name", concat("heed ", HEED_VERSION, " ", settings.dtype)}, {"parameters", step.parameters()}});
+  out.write(
+      {{"name", concat("heed ", HEED_VERSION, " ", settings.dtype)}, {"parameters", step.parameters()}});
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
     std::string word;

@@ -1,5 +1,3 @@
-#include <heed/core/profile.h>
-
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -9,6 +7,7 @@
 
 #include <heed/core/base/check.h>
 #include <heed/core/io/atomic_file.h>
+#include <heed/core/profile.h>
 
 namespace heed {
 namespace {
@@ -50,7 +49,8 @@ std::string to_json(const Profile& p) {
   std::string text = "{\"traceEvents\":[";
   char line[256];
   for (const Event& event : p.events) {
-    std::snprintf(line, sizeof line, "%s\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f}",
+    std::snprintf(line, sizeof line,
+                  "%s\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f}",
                   text.back() == '[' ? "" : ",", event.name, event.thread, event.begin, event.duration);
     text += line;
   }

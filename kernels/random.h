@@ -19,9 +19,9 @@ namespace heed::kernels {
 template <class T>
 inline constexpr uint64_t kFillPositions = std::is_same_v<T, double> || std::is_same_v<T, int64_t> ? 2 : 1;
 
-/// Uniform on [low, high), the bounds rounded to T first; all `low` when they are equal. With u in [0, 1) from
-/// the upper 24 bits (53 for f64): low + (high - low) u in double, rounded to T; the number of T before `high`
-/// where that rounds up to `high`. The same bits on every device.
+/// Uniform on [low, high), the bounds rounded to T first; all `low` when they are equal. With u in [0, 1)
+/// from the upper 24 bits (53 for f64): low + (high - low) u in double, rounded to T; the number of T before
+/// `high` where that rounds up to `high`. The same bits on every device.
 template <class T>
 struct FillUniform {
   T* y;  // [count]

@@ -14,8 +14,8 @@ int device_count();
 /// The device's name with its compute capability; an emulated one says so.
 std::string device_name(int index);
 
-/// Makes `index` the device on which the kernels called by this thread run; 0 at first. DeviceError if there is no
-/// such device.
+/// Makes `index` the device on which the kernels called by this thread run; 0 at first. DeviceError if there
+/// is no such device.
 void set_device(int index);
 
 /// Memory of device `index`, reused in the order of its stream. DeviceError if there is no such device.

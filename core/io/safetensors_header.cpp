@@ -132,7 +132,8 @@ class HeaderParser {
     in_.expect('[', {"for the shape of", tensor.name});
     if (in_.accept(']')) return;
     do {
-      if (tensor.shape.size() == static_cast<size_t>(kMaxRank)) in_.fail(label, " has more than ", kMaxRank, " dimensions");
+      if (tensor.shape.size() == static_cast<size_t>(kMaxRank))
+        in_.fail(label, " has more than ", kMaxRank, " dimensions");
       tensor.shape.push_back(static_cast<int64_t>(in_.whole_number({"a size in the shape of", tensor.name})));
     } while (in_.accept(','));
     in_.expect(']', {"or ',' in the shape of", tensor.name});

@@ -16,10 +16,11 @@ class Monitor {
   virtual void shared_piece(size_t offset, size_t bytes) = 0;
 
   // what orders memory
-  virtual void block_barrier() = 0;                                      // all live threads of the block
-  virtual void warp_barrier(unsigned warp, uint32_t lanes) = 0;          // __syncwarp
-  virtual void arrive(const void* named_barrier, unsigned thread) = 0;   // what the thread did is passed on ...
-  virtual void leave(const void* named_barrier, unsigned thread) = 0;    // ... to the threads that waited
+  virtual void block_barrier() = 0;                              // all live threads of the block
+  virtual void warp_barrier(unsigned warp, uint32_t lanes) = 0;  // __syncwarp
+  virtual void arrive(const void* named_barrier,
+                      unsigned thread) = 0;                            // what the thread did is passed on ...
+  virtual void leave(const void* named_barrier, unsigned thread) = 0;  // ... to the threads that waited
   virtual void barrier_done(const void* named_barrier) = 0;
   virtual void fence(unsigned thread) = 0;
 

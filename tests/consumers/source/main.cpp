@@ -14,13 +14,15 @@ using namespace heed;
 // softplus(x) = log(1 + exp(x)), which heed does not have.
 Tensor softplus(const Tensor& x) {
   const Tensor input = x.contiguous(), y = empty_like(input);
-  for (int64_t i = 0; i < input.numel(); ++i) y.data<float>()[i] = std::log1p(std::exp(input.data<float>()[i]));
+  for (int64_t i = 0; i < input.numel(); ++i)
+    y.data<float>()[i] = std::log1p(std::exp(input.data<float>()[i]));
   return record("softplus", {x}, y, [input = save(input)](const GradIn& gy, GradOut& gx) {
     const Tensor g = gy[0].contiguous(), x = *input;
     const GradSlot to = gx.into(0);
     for (int64_t i = 0; i < g.numel(); ++i) {
       const float slope = 1 / (1 + std::exp(-x.data<float>()[i]));
-      to.tensor.data<float>()[i] = slope * g.data<float>()[i] + (to.accumulate ? to.tensor.data<float>()[i] : 0);
+      to.tensor.data<float>()[i] =
+          slope * g.data<float>()[i] + (to.accumulate ? to.tensor.data<float>()[i] : 0);
     }
   });
 }
