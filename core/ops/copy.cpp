@@ -138,7 +138,8 @@ const Tensor& Tensor::copy_(const Tensor& source) const {
       bump_version();
       return *this;
     }
-    from = from.to(dtype()).to(device());
+    // Converted and repeated where it lies: the CPU can do both, whatever the other device can.
+    from = from.to(dtype()).expand(shape()).contiguous().to(device());
   }
   if (may_overlap(*this, from)) from = from.clone();
   copy_elements(*this, from);

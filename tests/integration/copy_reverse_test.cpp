@@ -116,8 +116,36 @@ class CopyReverse : public ::testing::Test {
 };
 
 TEST_F(CopyReverse, LearnsToCopy) {
-  const Result r = run(
-      small("m", {"--dropout", "0", "--d-model", "64", "--d-ff", "128", "--steps", "500", "--lr", "3e-3"}));
+  const Result r = run({"train",
+                        "--out",
+                        (dir_ / "m").string(),
+                        "--json",
+                        "--task",
+                        "copy",
+                        "--vocab",
+                        "12",
+                        "--min-length",
+                        "2",
+                        "--max-length",
+                        "4",
+                        "--pairs",
+                        "320",
+                        "--valid-pairs",
+                        "50",
+                        "--d-model",
+                        "64",
+                        "--heads",
+                        "2",
+                        "--layers",
+                        "1",
+                        "--d-ff",
+                        "128",
+                        "--warmup",
+                        "20",
+                        "--lr",
+                        "3e-3",
+                        "--steps",
+                        "500"});
   ASSERT_EQ(r.code, 0) << r.err;
   const Json last = r.last();
   EXPECT_TRUE(last.at("final").get<bool>());
