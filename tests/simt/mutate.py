@@ -7,8 +7,10 @@ BUILD_FOLDER is a configured build whose simt_kernels_test and simt_kernels_race
 back whatever happens; a mutant that does not compile is not counted.
 """
 import argparse
+import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
@@ -43,12 +45,14 @@ def run(command, seconds, environment=None):
 
 
 def noticed_by(build, gtest_filter):
-    import os
+    """The first program that fails, "" if none does, None if the source does not compile."""
     environment = dict(os.environ, HEED_ALLOCATOR="plain", HEED_SIMT_SCHEDULES="two")
     for program in PROGRAMS:
-        if run([build / "bin" / program, f"--gtest_filter={gtest_filter}"], 300, environment) != 0:
+        if run(["ninja", "-C", build, program], 600) != 0:
+            return None
+        if run([build.resolve() / "bin" / program, f"--gtest_filter={gtest_filter}"], 300, environment) != 0:
             return program
-    return None
+    return ""
 
 
 def main():
@@ -63,15 +67,18 @@ def main():
     todo = list(mutants(original))
     if options.limit and len(todo) > options.limit:
         todo = todo[::-(-len(todo) // options.limit)]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if noticed_by(options.build, options.filter) != "":
+        sys.exit("the unchanged kernel does not build or does not pass")
     found = compiled = 0
     try:
         for number, line, text in todo:
             source.write_text(text)
-            if run(["ninja", "-C", options.build, *PROGRAMS], 600) != 0:
+            by = noticed_by(options.build, options.filter)
+            if by is None:
                 continue
             compiled += 1
-            by = noticed_by(options.build, options.filter)
-            found += by is not None
+            found += by != ""
             print(f"{number:4d}  {by or 'NOT NOTICED':24s}  {line}", flush=True)
     finally:
         source.write_text(original)
