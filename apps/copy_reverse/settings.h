@@ -72,7 +72,7 @@ struct Settings : CommonSettings {
   /// The rate of each step, for an epoch of that many steps and a run of so many.
   optim::Schedule rate_schedule(int64_t steps_per_epoch, int64_t total_steps) const;
   /// Epochs and steps as asked for, or the preset's.
-  int64_t last_epoch() const { return epochs.value_or(steps ? INT64_MAX : 13); }
+  int64_t last_epoch() const { return epochs.value_or(steps ? INT64_MAX : 8); }
   /// ConfigError for settings that contradict each other.
   void check() const;
 
