@@ -1,0 +1,169 @@
+#include <cmath>
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include <heed/core/ops.h>
+#include <heed/nn/decode.h>
+#include <heed/nn/decoder_cache.h>
+#include <heed/nn/init.h>
+
+namespace heed::nn {
+namespace {
+
+std::unique_ptr<Transformer> small_model(NormPlacement norm, PositionKind position, int64_t vocabulary) {
+  TransformerConfig config;
+  config.source_vocabulary = config.target_vocabulary = vocabulary;
+  config.d_model = 24;
+  config.heads = 3;
+  config.d_ff = 40;
+  config.encoder_layers = 2;
+  config.decoder_layers = 2;
+  config.norm = norm;
+  config.position = position;
+  config.set_dropout(0.1);  // must not act while decoding
+  Generator generator(5);
+  auto model = std::make_unique<Transformer>(config, generator);
+  initialize(*model, {{"*embedding*", Initializer::normal, 0.3}, {"*weight", Initializer::normal, 0.3}},
+             generator);
+  model->to(DType::f64);
+  return model;
+}
+
+const std::vector<std::vector<int64_t>> kSources{{1, 3, 4, 2}, {1, 5, 2}, {1, 3, 3, 4, 5, 2}};
+
+TEST(DecoderCache, AStepEqualsTheLastRowOfAFullForward) {
+  for (NormPlacement norm : {NormPlacement::pre, NormPlacement::post})
+    for (PositionKind position : {PositionKind::sinusoidal, PositionKind::learned, PositionKind::relative,
+                                  PositionKind::alibi, PositionKind::none}) {
+      const auto model = small_model(norm, position, 7);
+      model->eval();
+      const NoGrad no_grad;
+      const Tokens source = Tokens::packed(kSources);
+      const Tensor memory = model->encode(source);
+      DecoderCache cache(*model, memory, source.segments);
+      std::vector<std::vector<int64_t>> targets(3);
+      for (int64_t step = 0; step < 40; ++step) {  // past the cache's first capacity
+        std::vector<int64_t> ids;
+        for (size_t i = 0; i < 3; ++i) {
+          ids.push_back(step == 0 ? 1 : 3 + (step * 5 + static_cast<int64_t>(i) * 2) % 4);
+          targets[i].push_back(ids.back());
+        }
+        const Tensor cached = cache.step(tensor(ids, {3}));
+        if (step % 13 != 0 && step != 1 && step != 32) continue;
+        const Tensor full = model->logits(model->decode(Tokens::packed(targets), memory, source.segments));
+        for (int64_t i = 0; i < 3; ++i) {
+          const Tensor last = full.select(0, (i + 1) * (step + 1) - 1);
+          EXPECT_LE(max(abs(cached.select(0, i) - last)).item<double>(), 1e-12)
+              << name(norm) << ' ' << name(position) << " step " << step;
+        }
+      }
+    }
+}
+
+TEST(DecoderCache, SelectFollowsParents) {
+  const auto model = small_model(NormPlacement::pre, PositionKind::sinusoidal, 7);
+  model->eval();
+  const NoGrad no_grad;
+  const Tokens source = Tokens::packed(kSources);
+  const Tensor memory = model->encode(source);
+  DecoderCache cache(*model, memory, source.segments);
+  cache.step(tensor<int64_t>({1, 1, 1}));
+  cache.step(tensor<int64_t>({3, 4, 5}));
+  const std::vector<int64_t> parents{2, 0};
+  cache.select(parents);
+  EXPECT_EQ(cache.rows(), 2);
+  const Tensor after = cache.step(tensor<int64_t>({6, 6}));
+  DecoderCache fresh(*model, memory, source.segments);
+  fresh.step(tensor<int64_t>({1, 1, 1}));
+  fresh.step(tensor<int64_t>({3, 4, 5}));
+  const Tensor straight = fresh.step(tensor<int64_t>({6, 6, 6}));
+  EXPECT_LE(max(abs(after.select(0, 0) - straight.select(0, 2))).item<double>(), 1e-13);
+  EXPECT_LE(max(abs(after.select(0, 1) - straight.select(0, 0))).item<double>(), 1e-13);
+  const std::vector<int64_t> wrong{5};
+  EXPECT_THROW(cache.select(wrong), IndexError);
+}
+
+// Log probabilities of every output of at most `length` tokens, by brute force.
+void enumerate(const Transformer& model, const Tensor& memory, const Tokens& source,
+               std::vector<int64_t> input, double score, int64_t length, double alpha,
+               std::map<std::vector<int64_t>, double>& all) {
+  const Tensor logits = model.logits(model.decode(Tokens::packed({input}), memory, source.segments));
+  const std::vector<double> row = log_softmax(logits.select(0, logits.size(0) - 1)).to_vector<double>();
+  const auto made = static_cast<int64_t>(input.size());  // tokens with this one
+  const double penalty = std::pow((5.0 + static_cast<double>(made)) / 6.0, alpha);
+  for (int64_t token = 0; token < static_cast<int64_t>(row.size()); ++token) {
+    const double next = score + row[static_cast<size_t>(token)];
+    std::vector<int64_t> output(input.begin() + 1, input.end());
+    if (token == 2) {
+      all[output] = next / penalty;
+      continue;
+    }
+    std::vector<int64_t> longer = input;
+    longer.push_back(token);
+    if (made == length) {
+      output.push_back(token);
+      all[output] = next / penalty;
+    } else {
+      enumerate(model, memory, source, longer, next, length, alpha, all);
+    }
+  }
+}
+
+TEST(BeamSearch, AWideBeamFindsWhatExhaustiveSearchFinds) {
+  const auto model = small_model(NormPlacement::pre, PositionKind::sinusoidal, 5);
+  for (double alpha : {0.0, 1.0}) {
+    const Tokens source = Tokens::packed({{1, 3, 4, 2}});
+    const auto found =
+        beam_search(*model, source, {.max_length = 3, .beam = 5, .length_penalty = alpha}).front();
+    model->eval();
+    const NoGrad no_grad;
+    std::map<std::vector<int64_t>, double> all;
+    enumerate(*model, model->encode(source), source, {1}, 0, 3, alpha, all);
+    double best = -1e300;
+    for (const auto& entry : all) best = std::max(best, entry.second);
+    EXPECT_NEAR(found.front().score, best, 1e-5);
+    for (const Hypothesis& h : found) EXPECT_NEAR(h.score, all.at(h.tokens), 1e-5);
+    for (size_t i = 1; i < found.size(); ++i) EXPECT_GE(found[i - 1].score, found[i].score);
+    model->train();
+  }
+}
+
+TEST(BeamSearch, ABeamOfOneIsGreedyAndBatchesChangeNothing) {
+  const auto model = small_model(NormPlacement::post, PositionKind::sinusoidal, 7);
+  const auto greedy = greedy_search(*model, Tokens::packed(kSources), {.max_length = 9});
+  const auto beams = beam_search(*model, Tokens::packed(kSources), {.max_length = 9, .beam = 1});
+  for (size_t i = 0; i < kSources.size(); ++i) {
+    EXPECT_EQ(greedy[i].tokens, beams[i].front().tokens);
+    const auto alone = greedy_search(*model, Tokens::packed({kSources[i]}), {.max_length = 9});
+    EXPECT_EQ(greedy[i].tokens, alone.front().tokens);
+    EXPECT_NEAR(greedy[i].score, alone.front().score, 1e-6);
+  }
+  EXPECT_TRUE(model->training()) << "decoding leaves the mode as it was";
+}
+
+TEST(BeamSearch, LengthsAreKept) {
+  const auto model = small_model(NormPlacement::pre, PositionKind::sinusoidal, 7);
+  {
+    const NoGrad no_grad;  // the end mark wins every time
+    model->generator.bias.copy_(tensor<double>({0, 0, 50, 0, 0, 0, 0}));
+  }
+  const auto none = greedy_search(*model, Tokens::packed(kSources), {.max_length = 6});
+  for (const Hypothesis& h : none) EXPECT_TRUE(h.tokens.empty() && h.finished);
+  const auto some = greedy_search(*model, Tokens::packed(kSources), {.max_length = 6, .min_length = 4});
+  for (const Hypothesis& h : some) EXPECT_TRUE(h.tokens.size() == 4 && h.finished);
+}
+
+TEST(BeamSearch, ImpossibleOptions) {
+  const auto model = small_model(NormPlacement::pre, PositionKind::sinusoidal, 7);
+  const Tokens source = Tokens::packed(kSources);
+  EXPECT_THROW(beam_search(*model, source, {.max_length = 0}), ConfigError);
+  EXPECT_THROW(beam_search(*model, source, {.max_length = 3, .min_length = 3}), ConfigError);
+  EXPECT_THROW(beam_search(*model, source, {.beam = 0}), ConfigError);
+  EXPECT_THROW(beam_search(*model, source, {.beam = 8}), ConfigError);
+  EXPECT_THROW(beam_search(*model, source, {.end = 7}), ConfigError);
+  EXPECT_THROW(beam_search(*model, source, {.length_penalty = std::nan("")}), ConfigError);
+}
+
+}  // namespace
+}  // namespace heed::nn

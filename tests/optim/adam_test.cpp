@@ -1,0 +1,203 @@
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include <heed/core/ops.h>
+#include <heed/optim/adam.h>
+#include <heed/optim/schedule.h>
+#include <heed/optim/sgd.h>
+
+#include "op_check.h"
+
+namespace heed::optim {
+namespace {
+
+Tensor leaf(const Shape& shape, uint64_t seed) { return test::normal(shape, seed).set_requires_grad(); }
+
+// Gives x the gradient g.
+void set_gradient(const Tensor& x, const Tensor& g) { sum(x * g).backward(); }
+
+TEST(Adam, FollowsTheFormulaForManySteps) {
+  for (const bool decoupled : {false, true}) {
+    const Tensor x = leaf({5, 3}, 1);
+    const Parameters parameters({{"x", {}, x}});
+    const AdamOptions options{.rate = 0.01, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1};
+    std::unique_ptr<Optimizer> adam;
+    if (decoupled)
+      adam = std::make_unique<AdamW>(parameters, options);
+    else
+      adam = std::make_unique<Adam>(parameters, options);
+    std::vector<double> value = x.to_vector<double>(), m(15), v(15);
+    for (int step = 1; step <= 50; ++step) {
+      const Tensor g = test::normal({5, 3}, static_cast<uint64_t>(100 + step));
+      set_gradient(x, g);
+      adam->step();
+      for (size_t i = 0; i < 15; ++i) {
+        double grad = g.data<double>()[i];
+        if (decoupled)
+          value[i] *= 1 - 0.01 * 0.1;
+        else
+          grad += 0.1 * value[i];
+        m[i] = 0.8 * m[i] + 0.2 * grad;
+        v[i] = 0.95 * v[i] + 0.05 * grad * grad;
+        const double first = 1 - std::pow(0.8, step), second = 1 - std::pow(0.95, step);
+        value[i] -= 0.01 / first * m[i] / (std::sqrt(v[i]) / std::sqrt(second) + 1e-6);
+      }
+    }
+    const std::vector<double> got = x.to_vector<double>();
+    for (size_t i = 0; i < 15; ++i) EXPECT_NEAR(got[i], value[i], 1e-12);
+    EXPECT_EQ(adam->steps(), 50);
+  }
+}
+
+TEST(Sgd, FollowsTheFormula) {
+  const Tensor x = leaf({7}, 1);
+  Sgd sgd(Parameters({{"x", {}, x}}), {.rate = 0.1, .momentum = 0.9, .nesterov = true});
+  std::vector<double> value = x.to_vector<double>(), b(7);
+  for (int step = 0; step < 20; ++step) {
+    const Tensor g = test::normal({7}, static_cast<uint64_t>(step));
+    set_gradient(x, g);
+    sgd.step();
+    for (size_t i = 0; i < 7; ++i) {
+      b[i] = 0.9 * b[i] + g.data<double>()[i];
+      value[i] -= 0.1 * (g.data<double>()[i] + 0.9 * b[i]);
+    }
+  }
+  const std::vector<double> got = x.to_vector<double>();
+  for (size_t i = 0; i < 7; ++i) EXPECT_NEAR(got[i], value[i], 1e-12);
+}
+
+TEST(Optimizer, ClipsInItsOwnPassAndZeroesGradients) {
+  const Tensor x = leaf({4}, 1);
+  const Parameters parameters({{"x", {}, x}});
+  Sgd sgd(parameters, {.rate = 1});
+  const std::vector<double> before = x.to_vector<double>();
+  set_gradient(x, full({4}, 3, {.dtype = DType::f64}));
+  const StepResult result = sgd.step({.clip = 1.5});
+  EXPECT_NEAR(result.gradient_norm, 6, 1e-12);
+  const double scale = 1.5 / (6 + 1e-6);
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(x.to_vector<double>()[i], before[i] - 3 * scale, 1e-12);
+  EXPECT_FALSE(x.grad().defined());
+  EXPECT_EQ(parameters.gradient_norm(), 0);
+}
+
+TEST(Optimizer, GradientsAccumulateOverBackwards) {
+  const Tensor x = leaf({4}, 1), y = leaf({4}, 1);
+  Adam one(Parameters({{"x", {}, x}})), two(Parameters({{"y", {}, y}}));
+  const Tensor g = test::normal({4}, 2), h = test::normal({4}, 3);
+  set_gradient(x, g + h);
+  set_gradient(y, g);
+  set_gradient(y, h);
+  one.step();
+  two.step();
+  EXPECT_LE(test::max_difference(x, y), 1e-15);
+}
+
+TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
+  const Tensor x = leaf({4}, 1), y = leaf({4}, 2);
+  const std::vector<double> before = y.to_vector<double>();
+  AdamW adam(Parameters({{"x", {}, x}, {"y", {}, y}}), {.weight_decay = 0.5});
+  set_gradient(x, ones({4}, {.dtype = DType::f64}));
+  EXPECT_EQ(adam.step().without_gradient, 1);
+  EXPECT_EQ(y.to_vector<double>(), before);
+}
+
+TEST(Optimizer, GroupsHaveTheirOwnRateAndDecay) {
+  const Tensor w = full({2}, 1, {.dtype = DType::f64}).set_requires_grad();
+  const Tensor b = full({2}, 1, {.dtype = DType::f64}).set_requires_grad();
+  Sgd sgd(Parameters({{"a.weight", {}, w}, {"a.bias", {}, b}}),
+          {.rate = 0.1,
+           .weight_decay = 0.5,
+           .groups = {{.patterns = {"*.bias"}, .rate_factor = 2, .weight_decay = 0}}});
+  set_gradient(w, ones({2}, {.dtype = DType::f64}));
+  set_gradient(b, ones({2}, {.dtype = DType::f64}));
+  sgd.step();
+  EXPECT_NEAR(w.to_vector<double>()[0], 1 - 0.1 * (1 + 0.5), 1e-15);
+  EXPECT_NEAR(b.to_vector<double>()[0], 1 - 0.2, 1e-15);
+}
+
+TEST(Optimizer, ANormThatIsNotFiniteRaisesOrSkips) {
+  const Tensor x = leaf({2}, 1);
+  Adam adam(Parameters({{"x", {}, x}}));
+  const std::vector<double> before = x.to_vector<double>();
+  set_gradient(x, full({2}, INFINITY, {.dtype = DType::f64}));
+  EXPECT_THROW(adam.step({.clip = 1}), NumericError);
+  EXPECT_EQ(x.to_vector<double>(), before);
+  EXPECT_TRUE(adam.step({.clip = 1, .non_finite = NonFinite::skip}).skipped);
+  EXPECT_EQ(x.to_vector<double>(), before);
+  EXPECT_EQ(adam.steps(), 0);
+  EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(Optimizer, StateSavedAndLoadedGoesOnTheSame) {
+  const Tensor x = leaf({5}, 1);
+  Adam first(Parameters({{"x", {}, x}}));
+  const auto train = [](Adam& adam, const Tensor& t, int from, int to) {
+    for (int step = from; step < to; ++step) {
+      set_gradient(t, test::normal({5}, static_cast<uint64_t>(step)));
+      adam.step();
+    }
+  };
+  train(first, x, 0, 5);
+  const Tensor y = x.detach().clone().set_requires_grad();
+  Adam second(Parameters({{"x", {}, y}}));
+  second.load_state(first.state());
+  train(first, x, 5, 9);
+  train(second, y, 5, 9);
+  EXPECT_EQ(x.to_vector<double>(), y.to_vector<double>());
+  EXPECT_EQ(second.steps(), 9);
+
+  auto missing = first.state();
+  missing.pop_back();
+  EXPECT_THROW(second.load_state(missing), CheckpointError);
+  Adam other(Parameters({{"x", {}, leaf({6}, 1)}}));
+  EXPECT_THROW(other.load_state(first.state()), CheckpointError);
+}
+
+TEST(Optimizer, BFloat16StepsItsMasters) {
+  const Tensor x = full({8}, 1, {.dtype = DType::bf16}).set_requires_grad();
+  Sgd sgd(Parameters({{"x", {}, x}}), {.rate = 1e-4});
+  for (int step = 0; step < 100; ++step) {
+    set_gradient(x, ones({8}, {.dtype = DType::bf16}));
+    sgd.step();
+  }
+  EXPECT_NEAR(x.to(DType::f32).to_vector<float>()[0], 0.99, 0.004) << "single steps are too small for bf16";
+}
+
+TEST(Optimizer, ImpossibleOptions) {
+  const auto make = [](AdamOptions options) { Adam adam(Parameters({{"x", {}, leaf({2}, 1)}}), options); };
+  EXPECT_THROW(make({.rate = -1}), ConfigError);
+  EXPECT_THROW(make({.rate = std::nan("")}), ConfigError);
+  EXPECT_THROW(make({.beta1 = 1}), ConfigError);
+  EXPECT_THROW(make({.beta2 = -0.1}), ConfigError);
+  EXPECT_THROW(make({.eps = 0}), ConfigError);
+  EXPECT_THROW(make({.weight_decay = -1}), ConfigError);
+  EXPECT_THROW(Adam(Parameters{}), ConfigError);
+  EXPECT_THROW(Sgd(Parameters({{"x", {}, leaf({2}, 1)}}), {.nesterov = true}), ConfigError);
+}
+
+TEST(Schedule, KnownPoints) {
+  const Schedule cosine{.kind = ScheduleKind::cosine, .rate = 2, .warmup = 10, .total = 110};
+  EXPECT_DOUBLE_EQ(cosine.at(0), 0.2);
+  EXPECT_DOUBLE_EQ(cosine.at(9), 2);
+  EXPECT_DOUBLE_EQ(cosine.at(10), 2);
+  EXPECT_NEAR(cosine.at(60), 1, 1e-12);
+  EXPECT_NEAR(cosine.at(110), 0, 1e-12);
+  EXPECT_NEAR(cosine.at(1000), 0, 1e-12);
+  const Schedule step{.kind = ScheduleKind::step, .rate = 1, .step_size = 5, .gamma = 0.5};
+  EXPECT_DOUBLE_EQ(step.at(4), 1);
+  EXPECT_DOUBLE_EQ(step.at(5), 0.5);
+  EXPECT_DOUBLE_EQ(step.at(14), 0.25);
+  const Schedule linear{.kind = ScheduleKind::linear, .rate = 1, .total = 10, .floor = 0.5};
+  EXPECT_DOUBLE_EQ(linear.at(5), 0.75);
+  const Schedule noam{.kind = ScheduleKind::noam, .rate = 1, .warmup = 4000, .d_model = 512};
+  EXPECT_NEAR(noam.at(3999), std::pow(512, -0.5) * std::pow(4000, -0.5), 1e-15);
+  EXPECT_GT(noam.at(3999), noam.at(3998));
+  EXPECT_GT(noam.at(3999), noam.at(4000));
+  EXPECT_THROW((Schedule{.kind = ScheduleKind::cosine, .total = 0}.check()), ConfigError);
+  EXPECT_THROW((Schedule{.kind = ScheduleKind::noam}.check()), ConfigError);
+  EXPECT_THROW(parse_schedule("cosinus"), ConfigError);
+}
+
+}  // namespace
+}  // namespace heed::optim
