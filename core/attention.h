@@ -20,8 +20,8 @@ class Mask {
   static Mask allowed(const Tensor& visible);
   /// The opposite kind, as PyTorch's attn_mask and key_padding_mask.
   static Mask blocked(const Tensor& hidden);
-  /// Floats added to the scaled scores, -inf hides. ConfigError for one that holds only 0 and 1: that is a
-  /// boolean mask in disguise.
+  /// Floats added to the scaled scores, -inf hides. ConfigError for one of only 0 and 1 with a 1 among them:
+  /// that is a boolean mask in disguise. (One that requires grad is taken as it is.)
   static Mask added(const Tensor& bias);
 
   const Tensor& visible() const { return visible_; }  // bool, undefined if none
@@ -46,7 +46,9 @@ struct AttentionOptions {
 
 /// Multi-head scaled dot-product attention, fused. q [query_rows, heads * width], k and v [key_rows,
 /// key_heads * width]; the segments say which rows belong together. Returns [query_rows, heads * width]. A
-/// query that sees no key gives zeros; rows outside the segments are zeros.
+/// query that sees no key gives zeros; rows outside the segments are zeros. Leading axes count as rows, so
+/// that dense [count, length, …] operands need no reshaping. A mask or bias may be larger than the longest
+/// sequence: positions count from the start of each.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Segments& segments,
                  const AttentionOptions& options);
 /// The same with q, k and v side by side in one matrix [rows, (heads + 2 key_heads) * width].
@@ -70,7 +72,8 @@ class AttentionRecord {
   int64_t heads(const std::string& name) const;
   int64_t sequences(const std::string& name) const;
   /// The softmax weights before dropout of the latest call of that name, [queries, keys], f32 (f64 for f64).
-  /// Rows with a visible key sum to 1. IndexError for a name, sequence or head that is not there.
+  /// Rows with a visible key sum to 1. IndexError for a name, sequence or head that is not there,
+  /// StateError if q, k or a bias was written to since the call.
   Tensor weights(const std::string& name, int64_t sequence, int64_t head) const;
   /// All heads: [heads, queries, keys].
   Tensor weights(const std::string& name, int64_t sequence) const;
