@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include <heed/core/base/check.h>
@@ -17,8 +18,15 @@ using Lengths = PooledVector<int32_t>;
 
 constexpr int64_t kLongest = std::numeric_limits<int32_t>::max();
 
-// The side's rows lie in memory of a sane size, and no row belongs to two sequences.
-void check_side(const Rows& first, const Lengths& length, const char* side) {
+// Two sequences that have a row in common.
+struct Overlap {
+  size_t a, b;
+  int64_t row;
+};
+
+// Checks that a side's rows lie in memory of a sane size, and finds the first row that belongs to two
+// sequences.
+std::optional<Overlap> check_side(const Rows& first, const Lengths& length, const char* side) {
   const size_t count = first.size();
   bool sorted = true;
   int64_t end = 0;
@@ -31,17 +39,16 @@ void check_side(const Rows& first, const Lengths& length, const char* side) {
     sorted &= first[i] >= end;
     end = first[i] + length[i];
   }
-  if (sorted) return;
+  if (sorted) return {};
   PooledVector<size_t> order;
   for (size_t i = 0; i < count; ++i)
     if (length[i] > 0) order.push_back(i);
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return first[a] < first[b]; });
   for (size_t i = 1; i < order.size(); ++i) {
     const size_t a = order[i - 1], b = order[i];
-    HEED_CHECK(first[a] + length[a] <= first[b], ShapeError, "segments: the ", side, " rows of sequences ",
-               std::min(a, b), " and ", std::max(a, b), " overlap in row ", first[b],
-               "; a row belongs to one sequence");
+    if (first[a] + length[a] > first[b]) return Overlap{std::min(a, b), std::max(a, b), first[b]};
   }
+  return {};
 }
 
 void check_dense(int64_t count, int64_t queries, int64_t keys) {
@@ -111,6 +118,7 @@ struct Segments::State {
   Rows query_first, key_first;
   Lengths query_length, key_length;
   Summary query, key;
+  bool keys_shared = false;
 
   State(Rows query_rows, Lengths query_lengths, Rows key_rows, Lengths key_lengths)
       : query_first(std::move(query_rows)),
@@ -126,11 +134,15 @@ struct Segments::State {
                    key_length.size() == query_length.size(),
                ShapeError, "segments: the arrays describe ", query_first.size(), ", ", query_length.size(),
                ", ", key_first.size(), " and ", key_length.size(), " sequences; they must agree");
-    check_side(query_first, query_length, "query");
-    check_side(key_first, key_length, "key");
-    return Segments(std::allocate_shared<State>(PoolAllocator<State>(), std::move(query_first),
-                                                std::move(query_length), std::move(key_first),
-                                                std::move(key_length)));
+    const std::optional<Overlap> twice = check_side(query_first, query_length, "query");
+    HEED_CHECK(!twice, ShapeError, "segments: the query rows of sequences ", twice->a, " and ", twice->b,
+               " overlap in row ", twice->row, "; a query row belongs to one sequence");
+    const bool shared = check_side(key_first, key_length, "key").has_value();
+    const auto state =
+        std::allocate_shared<State>(PoolAllocator<State>(), std::move(query_first), std::move(query_length),
+                                    std::move(key_first), std::move(key_length));
+    state->keys_shared = shared;
+    return Segments(state);
   }
 
   SegmentsView view_of(const int64_t* query_rows, const int64_t* key_rows, const int32_t* query_lengths,
@@ -221,6 +233,7 @@ int64_t Segments::query_first(int64_t sequence) const { return at(state_->query_
 int64_t Segments::key_first(int64_t sequence) const { return at(state_->key_first, sequence); }
 int32_t Segments::query_length(int64_t sequence) const { return at(state_->query_length, sequence); }
 int32_t Segments::key_length(int64_t sequence) const { return at(state_->key_length, sequence); }
+bool Segments::keys_shared() const { return state_->keys_shared; }
 int64_t Segments::total_query() const { return state_->query.total; }
 int64_t Segments::total_key() const { return state_->key.total; }
 int32_t Segments::max_query() const { return state_->query.longest; }

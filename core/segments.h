@@ -28,8 +28,9 @@ class Segments {
   static Segments dense(int64_t count, int64_t queries, int64_t keys, std::span<const int32_t> key_lengths);
   /// Dense where also the queries beyond lengths[i] are padding.
   static Segments dense(int64_t count, int64_t length, std::span<const int32_t> lengths);
-  /// Any layout. ShapeError where the arrays differ in size, a number is negative, or a row belongs to two
-  /// sequences on one side.
+  /// Any layout. ShapeError where the arrays differ in size, a number is negative, or a query row belongs to
+  /// two sequences. Key rows may be shared, as by the hypotheses of a beam; keys and values then get no
+  /// gradient.
   Segments(std::vector<int64_t> query_first, std::vector<int32_t> query_length,
            std::vector<int64_t> key_first, std::vector<int32_t> key_length);
   /// Cross-attention: the queries of one batch with the keys of another. ShapeError if the counts differ.
@@ -40,6 +41,8 @@ class Segments {
   int64_t key_first(int64_t sequence) const;
   int32_t query_length(int64_t sequence) const;
   int32_t key_length(int64_t sequence) const;
+  /// Whether a key row belongs to two sequences.
+  bool keys_shared() const;
   int64_t total_query() const;
   int64_t total_key() const;
   int32_t max_query() const;

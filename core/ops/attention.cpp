@@ -229,6 +229,8 @@ Tensor attend(Operands operands, const Segments& segments, const AttentionOption
                                        options.mask.bias(), options.relative};
   const std::span<const Tensor> inputs(given);
   const bool backward_follows = needs_grad(inputs);
+  HEED_CHECK(!backward_follows || !segments.keys_shared(), AutogradError, name,
+             ": sequences share key rows, which has no gradient; hold a NoGrad");
   for (Tensor& matrix : operands.matrix) matrix = contiguous_or_undefined(matrix);
   const AttentionCall call = make_call(operands, segments, options, name);
   const Dropout dropout = draw_dropout(options.dropout, options.generator, name);
