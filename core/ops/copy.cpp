@@ -138,8 +138,9 @@ const Tensor& Tensor::copy_(const Tensor& source) const {
       bump_version();
       return *this;
     }
-    // Converted and repeated where it lies: the CPU can do both, whatever the other device can.
-    from = from.to(dtype()).expand(shape()).contiguous().to(device());
+    // Converted and repeated on the CPU, which can do both.
+    if (from.device().is_cpu()) from = from.to(dtype()).expand(shape()).contiguous();
+    from = from.to(device());
   }
   if (may_overlap(*this, from)) from = from.clone();
   copy_elements(*this, from);
