@@ -23,6 +23,8 @@ class Visitor {
   /// A parameter that is another module's too: one slot with two names.
   void tied(std::string_view name, Tensor& parameter);
   void operator()(std::string_view name, Module& child);
+  /// A child whose parts appear as the module's own, without a name between.
+  void unnamed(Module& child);
   /// A list: name.0, name.1, …
   template <class M>
   void operator()(std::string_view name, std::vector<std::unique_ptr<M>>& children) {

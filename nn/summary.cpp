@@ -46,7 +46,8 @@ class TreePrinter final : public Visitor {
   void on_parameter(const std::string&, Tensor&, bool) override {}
   void on_module(const std::string& name, Module& child) override {
     depth_ += 2;
-    text_ += concat('\n', std::string(depth_, ' '), name.substr(parent_.size()), ": ", child.describe());
+    text_ += concat('\n', std::string(depth_, ' '),
+                    name.size() > parent_.size() ? name.substr(parent_.size()) + ": " : "", child.describe());
     const std::string outer = std::exchange(parent_, name + '.');
     walk(name, child);
     parent_ = outer;

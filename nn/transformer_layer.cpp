@@ -47,7 +47,7 @@ ResidualStream EncoderLayer::advance(const ResidualNorm& in, const Segments& seg
 
 void EncoderLayer::visit(Visitor& v) {
   v("self_attn", self_attn);
-  feed_forward.visit(v);
+  v.unnamed(feed_forward);
   v("norm1", norm1);
   v("norm2", norm2);
 }
@@ -95,7 +95,7 @@ ResidualStream DecoderLayer::advance(const ResidualNorm& in, const Segments& sel
 void DecoderLayer::visit(Visitor& v) {
   v("self_attn", self_attn);
   v("multihead_attn", multihead_attn);
-  feed_forward.visit(v);
+  v.unnamed(feed_forward);
   v("norm1", norm1);
   v("norm2", norm2);
   v("norm3", norm3);
