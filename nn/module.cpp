@@ -42,7 +42,7 @@ void Visitor::tied(std::string_view name, Tensor& parameter) {
 
 void Visitor::operator()(std::string_view name, Module& child) { on_module(full_name(name), child); }
 
-void Visitor::unnamed(Module& child) { on_module(prefix_, child); }
+void Visitor::unnamed(Module& child) { on_module(std::string(prefix_), child); }
 
 void Visitor::on_module(const std::string& name, Module& child) { walk(name, child); }
 
