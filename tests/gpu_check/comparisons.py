@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+HERE = pathlib.Path(__file__).resolve().parent
 VARIANTS = ("eager", "compiled")
 
 Row = collections.namedtuple("Row", "program benchmark work arguments")
@@ -43,13 +44,12 @@ def python_with_torch():
 class Peer:
     """torch_peer.py as a process that answers questions; `left` says how many seconds there still are."""
 
-    def __init__(self, left, device="cuda", python=None):
+    def __init__(self, left, device="cuda", python=None, script=HERE / "torch_peer.py"):
         self.left, self.about, self.reason, self.process, self.buffer = left, None, "", None, b""
         python = python or python_with_torch()
         if python is None:
             self.reason = "PyTorch is not installed"
             return
-        script = pathlib.Path(__file__).resolve().parent / "torch_peer.py"
         self.process = subprocess.Popen([python, str(script), device], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         answer = self.answer()
         if "error" in answer:

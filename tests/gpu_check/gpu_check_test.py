@@ -259,6 +259,35 @@ for name, text in {runs!r}.items():
         self.assertEqual(self.steps(parts.benchmarks), {"op/1": "failed"})
 
 
+class Comparisons(Pretended):
+    def compare(self, peer):
+        """The statuses of one row with a benchmark that takes 10 us."""
+        script = self.folder / "peer.py"
+        script.write_text("import json, sys\nprint(json.dumps(dict(version='PyTorch')), flush=True)\n"
+                          "for line in sys.stdin:\n    variant = json.loads(line)['variant']\n" + peer)
+        row = parts.comparisons.ROWS[0]
+        self.add("bench", row.program, "#!/bin/sh\necho '" + json.dumps(dict(benchmarks=[
+            dict(name=row.benchmark, real_time=10, time_unit="us", run_type="iteration")]), indent=1) + "'\n")
+
+        def function(pack, part):
+            with parts.comparisons.Peer(part.left, python=sys.executable, script=script) as process:
+                parts.compare_row(part, process, pack.program("bench"), row)
+        return [(step["name"].split()[-1], step["status"], step["detail"]) for step in self.part(function, seconds=3)["steps"]]
+
+    def test_ratios_and_what_one_variant_cannot_do(self):
+        steps = self.compare("    print(json.dumps(dict(microseconds=25) if variant == 'eager' else "
+                             "dict(error='no compiler')), flush=True)\n")
+        self.assertEqual(steps, [("eager", "passed", "10.0 us, PyTorch 25.0 us: 2.50 times as long"),
+                                 ("compiled", "skipped", "no compiler")])
+
+    def test_a_peer_that_hangs_or_ends(self):
+        hanging = self.compare("    import time; time.sleep(60)\n")
+        self.assertEqual({status for _, status, _ in hanging}, {"incomplete"})
+        self.programs.pop("bench")
+        ended = self.compare("    break\n")
+        self.assertEqual({detail for _, _, detail in ended}, {"PyTorch ended unexpectedly"})
+
+
 class Emulated(Pretended):
     def test_what_an_emulated_device_cannot_show_is_skipped(self):
         for function in (parts.sanitizer, parts.benchmarks, parts.compare):

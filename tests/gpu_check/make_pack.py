@@ -30,7 +30,7 @@ def read_list(build):
     return device, programs
 
 
-def libraries_of(program):
+def libraries_of(program, forbidden):
     """The shared libraries that a program is started with: name and path."""
     output = subprocess.run(["ldd", program], check=True, text=True, capture_output=True).stdout
     found = {}
@@ -38,7 +38,7 @@ def libraries_of(program):
         match = re.match(r"\s*(\S+) => (.*?)(?: \(0x[0-9a-f]+\))?$", line)
         if not match or LEFT_OUT.match(match[1]):
             continue
-        if FORBIDDEN.match(match[1]):
+        if forbidden and forbidden.match(match[1]):
             sys.exit(f"make_pack: {program} needs {match[1]}, which does not belong in the pack")
         if match[2] == "not found":
             sys.exit(f"make_pack: {program} needs {match[1]}, which is not there")
@@ -70,7 +70,7 @@ def make(build, folder, limit):
     for role, paths in programs.items():
         for path in paths:
             copy(path, fresh / "bin" / path.name)
-            for name, library in libraries_of(path).items():
+            for name, library in libraries_of(path, FORBIDDEN if device == "gpu" else None).items():
                 if not (fresh / "lib" / name).exists():
                     copy(library, fresh / "lib" / name)
         names[role] = [f"bin/{path.name}" for path in paths]

@@ -81,18 +81,26 @@ class Timer:
             return one_by_one, "calls"
 
 
+def prepare(device, question):
+    """How many calls are timed at once, what does them, and how."""
+    compiled = question["variant"] == "compiled"
+    wrap = (lambda f: torch.compile(f, dynamic=False)) if compiled else (lambda f: f)
+    bytes_moved = 2 * question["rows"] * question["cols"] * DTYPES[question["dtype"]].itemsize
+    l2 = torch.cuda.get_device_properties(0).L2_cache_size if device == "cuda" else 0
+    calls = [WORK[question["work"]](device, seed, question, wrap) for seed in range(4 * l2 // bytes_moved + 1)]
+    return (len(calls), *Timer(device).captured(calls))
+
+
 def measure(device, question, kept):
-    key = json.dumps(question, sort_keys=True)
-    if key not in kept:
+    variant = question["variant"]
+    work = {key: value for key, value in question.items() if key != "variant"}
+    if kept.get("work") != work:  # the buffers of one row only
         kept.clear()
-        compiled = question["variant"] == "compiled"
-        torch.compiler.reset() if compiled else None
-        wrap = (lambda f: torch.compile(f, dynamic=False)) if compiled else (lambda f: f)
-        size = question["rows"] * question["cols"] * DTYPES[question["dtype"]].itemsize
-        l2 = torch.cuda.get_device_properties(0).L2_cache_size if device == "cuda" else 0
-        calls = [WORK[question["work"]](device, seed, question, wrap) for seed in range(max(1, 4 * l2 // (2 * size) + 1))]
-        kept[key] = len(calls), *Timer(device).captured(calls)
-    count, run, how = kept[key]
+        kept["work"] = work
+        torch.compiler.reset()
+    if variant not in kept:
+        kept[variant] = prepare(device, question)
+    count, run, how = kept[variant]
     timer = Timer(device)
     once = timer.seconds(run)
     repeats = max(1, int(2e-3 / max(once, 1e-7)))
