@@ -50,7 +50,7 @@ class Event {
   cudaEvent_t event_;
 };
 
-constexpr unsigned kFillBlocks = 1024, kFillThreads = 256;
+constexpr int kFillThreads = 256;
 
 }  // namespace
 
@@ -60,12 +60,12 @@ DeviceArray::DeviceArray(int64_t count, DType dtype) : bytes_(static_cast<size_t
 }
 
 DeviceArray::DeviceArray(int64_t count, DType dtype, uint64_t seed, float mean) : DeviceArray(count, dtype) {
-  if (dtype == DType::bf16)
-    cuda::launch("benchmark", fill_kernel<bfloat16>, dim3(kFillBlocks), dim3(kFillThreads), 0, as<bfloat16>(),
-                 count, seed, mean);
-  else
-    cuda::launch("benchmark", fill_kernel<float>, dim3(kFillBlocks), dim3(kFillThreads), 0, as<float>(),
-                 count, seed, mean);
+  const dim3 grid(
+      static_cast<unsigned>(std::min<int64_t>(simt::ceil_div<int64_t>(count, kFillThreads), 4096)));
+  const auto fill = [&]<class T>(T* out) {
+    cuda::launch("benchmark", fill_kernel<T>, grid, dim3(kFillThreads), 0, out, count, seed, mean);
+  };
+  dtype == DType::bf16 ? fill(as<bfloat16>()) : fill(as<float>());
 }
 
 DeviceArray::DeviceArray(DeviceArray&& other) noexcept
@@ -74,6 +74,8 @@ DeviceArray::DeviceArray(DeviceArray&& other) noexcept
 DeviceArray::~DeviceArray() { cudaFree(data_); }
 
 void DeviceArray::read(void* to) const { cuda::copy_to_host(0, to, data_, bytes_); }
+
+bool emulated() { return cuda::device_count() > 0 && cuda::device_name(0).rfind("emulated", 0) == 0; }
 
 int rotation(int64_t bytes) {
   cudaDeviceProp properties;

@@ -44,6 +44,9 @@ class DeviceArray {
   size_t bytes_ = 0;
 };
 
+/// Whether the device is emulated: benchmarks are then tried on little data, since their times mean nothing.
+bool emulated();
+
 /// How many sets of buffers of `bytes` each to take turns with, so that none is found in the L2 cache.
 int rotation(int64_t bytes);
 

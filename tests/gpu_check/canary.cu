@@ -25,10 +25,10 @@ __global__ void race(int* out, const int* in) {
 
 __global__ void uninitialised(int* out, const int* in) { out[threadIdx.x] += in[threadIdx.x]; }
 
-__global__ void divergent_barrier(int* out, const int* in) {
-  if (threadIdx.x < 40) return;
-  __syncthreads();
+__global__ void wrong_barriers(int* out, const int* in) {
+  if (threadIdx.x < 40) __syncthreads();  // not for the others of the block
   out[threadIdx.x] = in[threadIdx.x];
+  __syncwarp(0xffffu);  // by lanes outside of the mask too
 }
 
 __global__ void correct(int* out, const int* in) {
@@ -46,7 +46,7 @@ struct Canary {
 constexpr Canary kCanaries[] = {{"memcheck", out_of_bounds, true},
                                 {"racecheck", race, true},
                                 {"initcheck", uninitialised, false},
-                                {"synccheck", divergent_barrier, true},
+                                {"synccheck", wrong_barriers, true},
                                 {"none", correct, true}};
 
 bool run(const Canary& canary) {

@@ -228,6 +228,11 @@ class Sanitizer(Pretended):
         steps = self.sanitize(sanitizer_script(parts.TOOLS, ["kernels"]))
         self.assertEqual({steps[f"{tool}: kernels"] for tool in parts.TOOLS}, {"failed"})
 
+    def test_a_finding_counts_though_the_time_ran_out(self):
+        self.assertEqual(parts.findings("========= Invalid __global__ read of size 4 bytes\n========= at f()\n"), 1)
+        self.assertEqual(parts.findings("========= COMPUTE-SANITIZER\nInvalid\n"), 0)
+        self.assertEqual(parts.findings("========= Error: Race reported\n========= RACECHECK SUMMARY: 1 hazard\n"), 1)
+
     def test_a_tool_that_does_not_know_the_device_is_skipped(self):
         steps = self.sanitize("#!/bin/sh\necho 'Error: Device not supported'\nexit 1\n")
         self.assertEqual(set(steps.values()), {"skipped"})

@@ -142,9 +142,10 @@ def find_sanitizer():
 
 
 def findings(output):
-    """What the sanitizer's summaries add up to; None without a summary."""
+    """How many the sanitizer found: by its summary, or by what it reported until its time ran out."""
     counts = [int(n) for n in re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)", output)]
-    return sum(counts) if counts else None
+    reports = re.findall(r"^========= (?:Invalid|Uninitialized|Barrier error|(?:Error|Warning): Race)", output, re.M)
+    return max(sum(counts), len(reports))
 
 
 def sanitized(part, sanitizer, tool, command, seconds=None):
@@ -155,7 +156,7 @@ def sanitized(part, sanitizer, tool, command, seconds=None):
 
 
 def found_something(outcome):
-    return outcome.code == SANITIZER_FOUND or bool(findings(outcome.output))
+    return outcome.code == SANITIZER_FOUND or findings(outcome.output) > 0
 
 
 def try_canary(part, sanitizer, tool, canary):
