@@ -10,6 +10,7 @@ The budget of a kernel stands in a comment right above it:
     // Budget: 64 registers, 2048 bytes shared, 16 bytes stack.      where a stack is accepted
 
 Registers are a thread's; shared memory is a block's, without what the launch adds. All instances and architectures count.
+Kernels of the .cuh files that a source includes count where it instantiates them.
 """
 import collections
 import pathlib
@@ -17,6 +18,7 @@ import re
 import subprocess
 import sys
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 Usage = collections.namedtuple("Usage", "function architecture registers shared stack spills")
 Budget = collections.namedtuple("Budget", "registers shared stack")
 
@@ -39,6 +41,17 @@ def kernels(text):
         above = BUDGET.match(lines[line - 1]) if line > 0 else None
         budget = Budget(int(above[1]), int(above[2]), int(above[3] or 0)) if above else None
         found.append((match[1], line, budget))
+    return found
+
+
+def headers_of(text, folder=ROOT):
+    """The .cuh files of heed that a source includes, directly or not: path and text."""
+    found, left = {}, [text]
+    while left:
+        for name in re.findall(r"#\s*include\s*<heed/([^>]+\.cuh)>", left.pop()):
+            if name not in found:
+                found[name] = (folder / name).read_text()
+                left.append(found[name])
     return found
 
 
@@ -71,12 +84,14 @@ def text_of(budget):
             + (f", {budget.stack} bytes stack." if budget.stack else "."))
 
 
-def check(name, text, found):
-    """The complaints about the kernels of a source, one a line."""
+def check(name, text, found, headers=None):
+    """The complaints about the kernels of a source and of its headers, one a line."""
     wrong = []
-    listed = kernels(text)
-    for kernel, line, budget in listed:
-        place = f"{name}:{line + 1}: {kernel}"
+    listed = [(name, *kernel) for kernel in kernels(text)]
+    for header, content in (headers or {}).items():
+        listed += [(header, *kernel) for kernel in kernels(content) if instances(kernel[0], found)]
+    for file, kernel, line, budget in listed:
+        place = f"{file}:{line + 1}: {kernel}"
         mine = instances(kernel, found)
         if not mine:
             wrong.append(f"{place}: the compiler reports no such kernel")
@@ -94,7 +109,7 @@ def check(name, text, found):
                     what = "registers" if field == "registers" else f"bytes {field}"
                     wrong.append(f"{place} takes {getattr(usage, field)} {what} for {usage.architecture}, "
                                  f"its budget is {limit} ({usage.function})")
-    known = {usage for kernel, _, _ in listed for usage in instances(kernel, found)}
+    known = {usage for _, kernel, _, _ in listed for usage in instances(kernel, found)}
     wrong += [f"{name}: {usage.function} is no kernel with a name of its own in this source"
               for usage in found if usage not in known]
     return wrong
@@ -124,10 +139,15 @@ def main():
         sys.exit(output)
     found = usages(output)
     text = source.read_text()
+    headers = headers_of(text)
     if write:
-        source.write_text(with_budgets(text, found))
+        for path in (source, *(ROOT / header for header in headers)):
+            before = path.read_text()
+            after = with_budgets(before, found)
+            if after != before:
+                path.write_text(after)
         return
-    wrong = check(source.name, text, found)
+    wrong = check(source.name, text, found, headers)
     for usage in found:
         print(f"{usage.registers:4d} registers {usage.shared:6d} bytes shared {usage.stack:4d} stack  "
               f"{usage.architecture}  {usage.function}")

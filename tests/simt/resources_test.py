@@ -79,6 +79,17 @@ class Resources(unittest.TestCase):
         wrong = complaints(report(SCALE, 1), report(COPY, 1), report("_ZN4heed6hiddenEv", 1))
         self.assertEqual(wrong, ["scale.cu: _ZN4heed6hiddenEv is no kernel with a name of its own in this source"])
 
+    def test_kernels_of_headers_count_where_they_are_instantiated(self):
+        header = {"rows.cuh": "// Budget: 8 registers, 0 bytes shared.\n__global__ void rows_kernel(int n) {}\n"
+                              "__global__ void unused_kernel(int n) {}\n"}
+        for registers, wrong in ((8, 0), (9, 1)):
+            found = resources.usages(report("_ZN4heed11rows_kernelEi", registers))
+            self.assertEqual(len(resources.check("a.cu", "", found, header)), wrong)
+
+    def test_headers_are_found_through_headers(self):
+        layer_norm = (resources.ROOT / "kernels/cuda/layer_norm.cu").read_text()
+        self.assertIn("kernels/cuda/vector.cuh", resources.headers_of(layer_norm))
+
     def test_missing_budgets_are_written_and_then_kept(self):
         bare = "\n".join(line for line in SOURCE.split("\n") if "Budget" not in line)
         reports = report(SCALE, 33, 4) + report(COPY, 9, stack=8)
