@@ -22,6 +22,7 @@ __device__ __forceinline__ void load_or(float (&out)[kWidth], const T* from, int
   for (int j = 0; j < kWidth; ++j) out[j] = absent;
 }
 
+// Budget: 80 registers, 128 bytes shared.
 template <class T, int kThreads, int kWidth, bool kKeep>
 __global__ void __launch_bounds__(kThreadsPerBlock<kThreads>) forward_kernel(LayerNormForward<T> args) {
   const int64_t row = int64_t{blockIdx.x} * kGroupsPerBlock<kThreads> + threadIdx.x / kThreads;
@@ -154,6 +155,7 @@ __device__ __forceinline__ void write_partials(float* to_weight, float* to_bias,
 }
 
 // partials: [gweight, gbias][blocks][cols], or null if neither is wanted or the row is too long to be kept.
+// Budget: 240 registers, 128 bytes shared.
 template <class T, int kThreads, int kWidth, bool kKeep>
 __global__ void __launch_bounds__(kThreadsPerBlock<kThreads>)
     backward_kernel(LayerNormBackward<T> args, float* partials) {
@@ -179,6 +181,7 @@ struct ColumnTile {
 
 // The sums over rows where a row is too long to be kept: a block takes kColumnTile columns of every
 // gridDim.y-th stretch of kColumnRows rows.
+// Budget: 40 registers, 2048 bytes shared.
 template <class T>
 __global__ void __launch_bounds__(kColumnTile* kColumnRows)
     column_kernel(LayerNormBackward<T> args, float* partials) {
