@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <heed/kernels/cuda/column_sums.cuh>
 #include <heed/kernels/cuda/device.cuh>
 
@@ -36,7 +38,7 @@ __global__ void __launch_bounds__(kCols* kSlices)
 
 void add_partials(const char* what, const PartialSums (&sums)[2], int64_t count, int64_t cols) {
   const dim3 grid(static_cast<unsigned>(simt::ceil_div<int64_t>(cols, kCols)), 2);
-  const dim3 block(kCols, static_cast<unsigned>(count < kSlices ? count : kSlices));
+  const dim3 block(kCols, static_cast<unsigned>(std::clamp<int64_t>(count, 1, kSlices)));
   launch(what, add_partials_kernel, grid, block, 0, Arguments{{sums[0], sums[1]}}, count, cols);
 }
 
