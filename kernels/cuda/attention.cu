@@ -10,6 +10,7 @@ namespace {
 using kernels::AttentionForward;
 using kernels::AttentionWeights;
 
+// Budget: 96 registers, 0 bytes shared, 16 bytes stack.
 template <class T>
 __global__ void __launch_bounds__(kAttentionThreads)
     forward_kernel(AttentionForward<T> args, int64_t blocks) {
@@ -58,6 +59,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
     args.lse[p.head * args.query_rows + row] = total == 0.0f ? kNothing : most + logf(total);
 }
 
+// Budget: 32 registers, 0 bytes shared.
 template <class T>
 __global__ void __launch_bounds__(kAttentionThreads) weights_kernel(AttentionWeights<T> args) {
   const Plane p(args, args.sequence, args.head);

@@ -46,6 +46,7 @@ __device__ __forceinline__ void add_products(float* sum, const float* factor, in
 }
 
 // delta: [heads, query_rows], Σ gout * out of each query: what the softmax takes off every score's gradient.
+// Budget: 72 registers, 0 bytes shared, 24 bytes stack.
 template <class T>
 __global__ void __launch_bounds__(kAttentionThreads)
     query_kernel(AttentionBackward<T> args, int64_t blocks, float* delta_of) {
@@ -86,6 +87,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
             task.lane);
 }
 
+// Budget: 56 registers, 0 bytes shared, 24 bytes stack.
 template <class T>
 __global__ void __launch_bounds__(kAttentionThreads)
     key_kernel(AttentionBackward<T> args, int64_t blocks, const float* delta_of) {
@@ -149,6 +151,7 @@ struct Box {
 
 // A warp an element of gbias: `kept` are its axes, `summed` those along which the bias is repeated; an axis
 // of one has size 1 in the other.
+// Budget: 72 registers, 0 bytes shared, 16 bytes stack.
 template <class T>
 __global__ void __launch_bounds__(kAttentionThreads)
     bias_kernel(AttentionBackward<T> args, Box kept, Box summed, int64_t elements, const float* delta_of) {
@@ -178,6 +181,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
 
 // A warp an entry of grelative, blockIdx.y the head: over all pairs of that distance; the outermost entries
 // have all that lie beyond, too.
+// Budget: 56 registers, 0 bytes shared, 16 bytes stack.
 template <class T>
 __global__ void __launch_bounds__(kAttentionThreads)
     relative_kernel(AttentionBackward<T> args, const float* delta_of) {

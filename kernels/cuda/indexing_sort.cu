@@ -29,6 +29,7 @@ struct Entries {  // of a line, as many as the next power of two
 };
 
 // The line that a block sorts lies in shared memory if `far` holds no pointers.
+// Budget: 40 registers, 0 bytes shared.
 template <class T>
 __global__ void __launch_bounds__(kSortThreads)
     sort_kernel(kernels::Sort<T> args, IndexSpace<3> lines, int64_t size, Entries<math_t<T>> far) {
