@@ -1,5 +1,4 @@
-// The tutorial's recipe to its end, against what it reaches in PyTorch. Minutes long: `ctest -C slow` runs
-// it.
+// The tutorial's recipe to its end, against what it reaches in PyTorch. Minutes long, so it is labelled slow.
 #include <cmath>
 
 #include "tutorial_run.h"
