@@ -17,6 +17,7 @@ struct Arguments {
   PartialSums sums[2];
 };
 
+// Budget: 32 registers, 2048 bytes shared.
 __global__ void __launch_bounds__(kCols* kSlices)
     add_partials_kernel(Arguments args, int64_t count, int64_t cols) {
   auto& slices = simt::shared<SliceSums>();
