@@ -146,8 +146,8 @@ __device__ __forceinline__ void step(const SgdStep<T>& args, const Factors& f, i
   float g[kWidth];
   take_gradient(args.slice, f, i, value, g);
   if (args.momentum_buffer != nullptr) {
-    float b[kWidth];
-    load(b, args.momentum_buffer + i);
+    float b[kWidth] = {};
+    if (!args.first) load(b, args.momentum_buffer + i);
     for (int j = 0; j < kWidth; ++j) {
       b[j] = args.first ? g[j] : plus(times(b[j], f.momentum), times(g[j], f.one_minus_dampening));
       g[j] = args.nesterov ? plus(g[j], times(b[j], f.momentum)) : b[j];

@@ -9,6 +9,7 @@
 
 #include <heed/core/base/philox.h>
 #include <heed/kernels/activation.h>
+#include <heed/kernels/attention.h>
 #include <heed/kernels/cross_entropy.h>
 #include <heed/kernels/dropout.h>
 #include <heed/kernels/elementwise.h>
@@ -304,6 +305,56 @@ TYPED_TEST(Schedules, OptimizerSteps) {
       cuda::sgd_step(kernels::SgdStep<T>{slice, buffer.data(), 0.9, 0.0, true, true});
       return bytes(value, master, gradient, m, v, buffer, norm);
     });
+}
+
+TYPED_TEST(Schedules, Attention) {
+  using T = TypeParam;
+  check_schedules("attention", [] {
+    constexpr int64_t kRows = 50, kHeads = 2, kWidth = 5, kLimit = 3, kCount = kRows * kHeads * kWidth;
+    DeviceBuffer<T> q(numbers<T>(kCount, 1)), k(numbers<T>(kCount, 2)), v(numbers<T>(kCount, 3)), out(kCount),
+        gout(numbers<T>(kCount, 4)), gq(kCount), gk(kCount), gv(kCount),
+        relative(numbers<T>(kHeads * (2 * kLimit + 1), 5));
+    DeviceBuffer<float> lse(kHeads * kRows), grelative(numbers<float>(kHeads * (2 * kLimit + 1), 6));
+    DeviceBuffer<int64_t> first(std::vector<int64_t>{0, 40});  // the last row is in no segment
+    DeviceBuffer<int32_t> length(std::vector<int32_t>{40, 9});
+    const SegmentsView segments{2, first.data(), first.data(), length.data(), length.data(), 40, 40, 49, 49};
+    const Visibility causal{.causal = Causal::top_left};
+    kernels::AttentionBias<T> bias{};
+    bias.relative = relative.data();
+    bias.relative_limit = kLimit;
+    const auto heads = [](auto* data) {
+      return kernels::HeadsView<std::remove_pointer_t<decltype(data)>>{data, kHeads * kWidth, kWidth};
+    };
+    const auto read = [&](const DeviceBuffer<T>& x) { return heads(static_cast<const T*>(x.data())); };
+    cuda::attention_forward(kernels::AttentionForward<T>{read(q), read(k), read(v), heads(out.data()),
+                                                         lse.data(), segments, kRows, kRows, kHeads, kHeads,
+                                                         kWidth, 0.4, causal, bias, some_dropout()});
+    cuda::attention_backward(kernels::AttentionBackward<T>{.q = read(q),
+                                                           .k = read(k),
+                                                           .v = read(v),
+                                                           .out = read(out),
+                                                           .gout = read(gout),
+                                                           .lse = lse.data(),
+                                                           .gq = heads(gq.data()),
+                                                           .gk = heads(gk.data()),
+                                                           .gv = heads(gv.data()),
+                                                           .accumulate_q = false,
+                                                           .accumulate_k = false,
+                                                           .accumulate_v = false,
+                                                           .gbias = nullptr,
+                                                           .grelative = grelative.data(),
+                                                           .segments = segments,
+                                                           .query_rows = kRows,
+                                                           .key_rows = kRows,
+                                                           .heads = kHeads,
+                                                           .key_heads = kHeads,
+                                                           .width = kWidth,
+                                                           .scale = 0.4,
+                                                           .visibility = causal,
+                                                           .bias = bias,
+                                                           .dropout = some_dropout()});
+    return bytes(out, lse, gq, gk, gv, grelative);
+  });
 }
 
 }  // namespace
