@@ -237,6 +237,28 @@ TEST(LayerNormEmpty, NoRowsLaunchNothingAndGiveZeroSums) {
   EXPECT_EQ(gbias.get(), std::vector<float>(7, 2.0f));
 }
 
+// So many rows, too long to be kept, that a thread of the sums over rows takes more than one. All values are
+// small integers, so the sums are exact.
+TEST(LayerNormSums, ManyLongRows) {
+  const size_t rows = 530, cols = 8193;
+  std::vector<float> x(rows * cols), gy(rows * cols), gweight(cols), gbias(cols);
+  for (size_t r = 0; r < rows; ++r)
+    for (size_t c = 0; c < cols; ++c) {
+      const size_t i = r * cols + c;
+      x[i] = static_cast<float>((r + c) % 3);
+      gy[i] = static_cast<float>((2 * r + c) % 5) - 1.0f;
+      gweight[c] += gy[i] * (x[i] - 1.0f);
+      gbias[c] += gy[i];
+    }
+  const DeviceBuffer<float> x_there(x), gy_there(gy), mean(std::vector<float>(rows, 1.0f)),
+      rstd(std::vector<float>(rows, 1.0f)), gweight_there(cols), gbias_there(cols);
+  cuda::layer_norm_backward(kernels::LayerNormBackward<float>{
+      gy_there.data(), x_there.data(), nullptr, mean.data(), rstd.data(), nullptr, gweight_there.data(),
+      gbias_there.data(), false, false, false, static_cast<int64_t>(rows), static_cast<int64_t>(cols)});
+  EXPECT_EQ(gweight_there.get(), gweight);
+  EXPECT_EQ(gbias_there.get(), gbias);
+}
+
 TEST(LayerNormNumerics, ALargeMeanDoesNotCancel) {
   const size_t cols = 512;
   std::vector<float> values(cols);
