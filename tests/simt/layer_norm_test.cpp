@@ -214,15 +214,14 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LayerNorm,
 
 INSTANTIATE_TEST_SUITE_P(
     Options, LayerNorm,
-    ::testing::Values(Case{5, 40, false, false}, Case{5, 40, true, false}, Case{5, 1056, false, true},
-                      Case{5, 40, true, true, false, true, true}, Case{5, 40, true, true, true, false, false},
-                      Case{5, 40, true, true, true, true, false}, Case{5, 40, true, true, true, false, true},
-                      Case{5, 40, true, true, true, true, true, true},
-                      Case{6, 1056, true, true, true, true, true, true},
-                      Case{3, 8224, true, true, true, true, true, true},
-                      Case{3, 8224, true, true, false, true, true},
-                      Case{5, 40, true, true, true, true, true, false, 1},
-                      Case{3, 2048, true, true, true, true, true, true, 3}));
+    ::testing::Values(
+        Case{5, 40, false, false}, Case{5, 40, true, false}, Case{5, 1056, false, true},
+        Case{5, 40, true, true, false, true, true}, Case{5, 40, true, true, true, false, false},
+        Case{5, 40, true, true, true, true, false}, Case{5, 40, true, true, true, false, true},
+        Case{5, 40, true, true, true, true, true, true}, Case{6, 1056, true, true, true, true, true, true},
+        Case{3, 8224, true, true, true, true, true, true}, Case{3, 8224, true, true, false, true, true},
+        Case{2, 8224, true, true, true, false, false}, Case{5, 40, true, true, true, true, true, false, 1},
+        Case{3, 2048, true, true, true, true, true, true, 3}));
 
 TEST(LayerNormEmpty, NoRowsLaunchNothingAndGiveZeroSums) {
   const uint64_t launches = emulator::stats().launches;
@@ -232,9 +231,36 @@ TEST(LayerNormEmpty, NoRowsLaunchNothingAndGiveZeroSums) {
   cuda::layer_norm_backward(kernels::LayerNormBackward<float>{nullptr, nullptr, nullptr, nullptr, nullptr,
                                                               nullptr, gweight.data(), gbias.data(), false,
                                                               false, true, 0, 7});
-  EXPECT_EQ(emulator::stats().launches, launches);
   EXPECT_EQ(gweight.get(), std::vector<float>(7, 0.0f));
   EXPECT_EQ(gbias.get(), std::vector<float>(7, 2.0f));
+  gweight.set(std::vector<float>(7, 3.0f));
+  cuda::layer_norm_backward(kernels::LayerNormBackward<float>{nullptr, nullptr, nullptr, nullptr, nullptr,
+                                                              nullptr, gweight.data(), nullptr, false, true,
+                                                              false, 0, 7});
+  EXPECT_EQ(gweight.get(), std::vector<float>(7, 3.0f));
+  EXPECT_EQ(emulator::stats().launches, launches);
+}
+
+// So many rows, too long to be kept, that a thread of the sums over rows takes more than one. All values are
+// small integers, so the sums are exact.
+TEST(LayerNormSums, ManyLongRows) {
+  const size_t rows = 530, cols = 8193;
+  std::vector<float> x(rows * cols), gy(rows * cols), gweight(cols), gbias(cols);
+  for (size_t r = 0; r < rows; ++r)
+    for (size_t c = 0; c < cols; ++c) {
+      const size_t i = r * cols + c;
+      x[i] = static_cast<float>((r + c) % 3);
+      gy[i] = static_cast<float>((2 * r + c) % 5) - 1.0f;
+      gweight[c] += gy[i] * (x[i] - 1.0f);
+      gbias[c] += gy[i];
+    }
+  const DeviceBuffer<float> x_there(x), gy_there(gy), mean(std::vector<float>(rows, 1.0f)),
+      rstd(std::vector<float>(rows, 1.0f)), gweight_there(cols), gbias_there(cols);
+  cuda::layer_norm_backward(kernels::LayerNormBackward<float>{
+      gy_there.data(), x_there.data(), nullptr, mean.data(), rstd.data(), nullptr, gweight_there.data(),
+      gbias_there.data(), false, false, false, static_cast<int64_t>(rows), static_cast<int64_t>(cols)});
+  EXPECT_EQ(gweight_there.get(), gweight);
+  EXPECT_EQ(gbias_there.get(), gbias);
 }
 
 TEST(LayerNormNumerics, ALargeMeanDoesNotCancel) {

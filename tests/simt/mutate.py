@@ -33,6 +33,9 @@ RULES = [
 # Changed lines that compute the same, and why.
 EQUIVALENT = {
     "const PartialSums sums = blockIdx.y != 0 ? args.sums[0] : args.sums[1];": "only which block takes which sum",
+    "if (cols < kKeptCols<kWarpThreads>) {": "only where the longest row of the faster way ends",
+    "} else if (cols < kKeptCols<kBlockThreads>) {": "only where the longest row of the faster way ends",
+    "if (args.gx != nullptr || (kKeep || wants_sums))": "a launch that writes nothing more",
     "const dim3 block(kCols, static_cast<unsigned>(count <= kSlices ? count : kSlices));": "the smaller of two equals",
 }
 
