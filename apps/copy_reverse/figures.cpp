@@ -23,7 +23,7 @@ std::string token_name(int64_t symbol) {
   }
 }
 
-std::vector<std::string> token_names(const std::vector<int64_t>& symbols) {
+std::vector<std::string> token_names(const data::Symbols& symbols) {
   std::vector<std::string> names;
   for (const int64_t symbol : symbols) names.push_back(token_name(symbol));
   return names;
@@ -64,13 +64,13 @@ const Tensor& AttentionMaps::at(const std::string& name) const {
   throw IndexError(concat("there is no attention called '", name, "'"));
 }
 
-AttentionMaps attention_maps(nn::Transformer& model, const std::vector<int64_t>& source,
-                             const std::vector<int64_t>& target, bool source_marks) {
+AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> source,
+                             std::span<const int64_t> target, bool source_marks) {
   const NoGrad no_grad;
   const AttentionRecord record;
   const bool was_training = model.training();
   model.eval();
-  const std::vector<data::Pair> pairs{{source, target}};
+  const std::vector<data::Pair> pairs{{{source.begin(), source.end()}, {target.begin(), target.end()}}};
   const std::vector<int64_t> numbers{0};
   const data::PairBatch packed = data::pack(pairs, numbers, source_marks);
   const Seq2SeqBatch batch = to_tensors(packed, model.parameters().device());
