@@ -84,8 +84,8 @@ AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> so
 
 Heatmap attention_heatmap(const AttentionMaps& maps, const std::string& name, int64_t head) {
   const Tensor& weights = maps.at(name);
-  HEED_CHECK(head >= 0 && head < weights.size(0), IndexError, "head ", head, " is not in [0, ",
-             weights.size(0), ")");
+  HEED_CHECK(head >= 0 && head < weights.size(0), ConfigError, "--head ", head, ": the model has heads 0 to ",
+             weights.size(0) - 1);
   Heatmap heatmap = blank_heatmap(maps, name);
   heatmap.values = to_matrix(weights.select(0, head));
   return heatmap;
@@ -99,8 +99,8 @@ std::vector<Figure> save_attention_figures(const AttentionMaps& maps, const nn::
   const int64_t encoder_layer =
       std::min(layer.value_or(config.encoder_layers - 1), config.encoder_layers - 1);
   const int64_t decoder_layer = layer.value_or(config.decoder_layers - 1);
-  HEED_CHECK(decoder_layer >= 0 && decoder_layer < config.decoder_layers, IndexError, "layer ", decoder_layer,
-             " is not in [0, ", config.decoder_layers, ")");
+  HEED_CHECK(decoder_layer >= 0 && decoder_layer < config.decoder_layers, ConfigError, "--layer ",
+             decoder_layer, ": the decoder has layers 0 to ", config.decoder_layers - 1);
   const std::string encoder = layer_name("encoder", encoder_layer, "self_attn");
   const std::string decoder = layer_name("decoder", decoder_layer, "self_attn");
   const std::string cross = layer_name("decoder", decoder_layer, "multihead_attn");
