@@ -1,6 +1,7 @@
 # heed_library(NAME HEADERS … SOURCES … PUBLIC … PRIVATE …): the target heed::NAME, built from this folder.
 # heed_program(NAME SOURCES … LIBRARIES …): a program in build/…/bin.
-# heed_test(NAME SOURCES … LIBRARIES … [LABELS …] [THREADS n]): a GoogleTest program registered with ctest.
+# heed_test(NAME SOURCES … LIBRARIES … [LABELS …] [THREADS n]): a GoogleTest program registered with ctest; one
+# labelled slow only for `ctest -C slow`, with half an hour instead of ten minutes.
 include(GNUInstallDirs)
 
 # The build tree shows headers as a consumer sees them: #include <heed/core/tensor.h>.
@@ -39,10 +40,16 @@ endfunction()
 function(heed_test name)
   cmake_parse_arguments(ARG "" "THREADS" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   heed_program(${name} SOURCES ${ARG_SOURCES} LIBRARIES ${ARG_LIBRARIES} GTest::gtest_main)
-  add_test(NAME ${name} COMMAND ${name})
+  set(timeout 600)
+  set(configurations)
+  if("slow" IN_LIST ARG_LABELS)
+    set(timeout 1800)
+    set(configurations CONFIGURATIONS slow)
+  endif()
+  add_test(NAME ${name} COMMAND ${name} ${configurations})
   if(NOT ARG_THREADS)
     set(ARG_THREADS 1)
   endif()
   set_tests_properties(${name} PROPERTIES ENVIRONMENT "HEED_NUM_THREADS=${ARG_THREADS}" LABELS "${ARG_LABELS}"
-                       PROCESSORS ${ARG_THREADS} TIMEOUT 600)
+                       PROCESSORS ${ARG_THREADS} TIMEOUT ${timeout})
 endfunction()

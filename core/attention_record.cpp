@@ -45,23 +45,22 @@ void rebuild(const AttentionRecord::Call& recorded, int64_t sequence, int64_t he
   for (const Saved* bias : {&call.bias, &call.mask, &call.alibi_slopes, &call.relative})
     unchanged(*bias, recorded.name);
   const Tensor q = unchanged(recorded.q, recorded.name), k = unchanged(recorded.k, recorded.name);
-  HEED_DISPATCH_CPU(
-      q.device(), attention_weights,
-      kernels::AttentionWeights<T>{.q = heads_view<T, const T>(q, recorded.q_column, call.width),
-                                   .k = heads_view<T, const T>(k, recorded.k_column, call.width),
-                                   .lse = recorded.lse.data<accumulator_t<T>>(),
-                                   .weights = weights,
-                                   .segments = call.segments.view(q.device()),
-                                   .query_rows = call.query_rows,
-                                   .key_rows = call.key_rows,
-                                   .heads = call.heads,
-                                   .key_heads = call.key_heads,
-                                   .width = call.width,
-                                   .scale = call.scale,
-                                   .visibility = call.visibility,
-                                   .bias = call.bias_view<T>(),
-                                   .sequence = sequence,
-                                   .head = head});
+  HEED_DISPATCH(q.device(), attention_weights,
+                kernels::AttentionWeights<T>{.q = heads_view<T, const T>(q, recorded.q_column, call.width),
+                                             .k = heads_view<T, const T>(k, recorded.k_column, call.width),
+                                             .lse = recorded.lse.data<accumulator_t<T>>(),
+                                             .weights = weights,
+                                             .segments = call.segments.view(q.device()),
+                                             .query_rows = call.query_rows,
+                                             .key_rows = call.key_rows,
+                                             .heads = call.heads,
+                                             .key_heads = call.key_heads,
+                                             .width = call.width,
+                                             .scale = call.scale,
+                                             .visibility = call.visibility,
+                                             .bias = call.bias_view<T>(),
+                                             .sequence = sequence,
+                                             .head = head});
 }
 
 // The weights of heads [first, first + count): [count, queries, keys].
@@ -108,7 +107,7 @@ int64_t AttentionRecord::sequences(const std::string& name) const {
 int64_t AttentionRecord::blind_rows(const std::string& name) const {
   const Call& recorded = find(calls_, name);
   const Segments& segments = recorded.call.segments;
-  const std::vector<double> lse = recorded.lse.to(DType::f64).to_vector<double>();
+  const std::vector<double> lse = recorded.lse.to(kCpu).to(DType::f64).to_vector<double>();
   int64_t count = 0;
   for (int64_t head = 0; head < recorded.call.heads; ++head)
     for (int64_t sequence = 0; sequence < segments.count(); ++sequence) {

@@ -6,6 +6,7 @@
 #include <heed/core/base/check.h>
 #include <heed/core/base/device.h>
 #include <heed/core/profile.h>
+#include <heed/kernels/runtime.h>
 
 #ifndef HEED_CUDA_AVAILABLE
 #define HEED_CUDA_AVAILABLE \
@@ -17,14 +18,13 @@ namespace heed::detail {
 inline constexpr bool kCudaBuilt = HEED_CUDA_AVAILABLE != 0;
 
 [[noreturn]] void fail_without_cuda(const char* kernel);
-[[noreturn]] void fail_without_cuda_kernel(const char* kernel);
 [[noreturn]] void fail_f64_on_cuda(const char* kernel);
 
-/// True for argument structs whose first template argument is double: f64 has no CUDA kernels.
+/// True for argument structs with double among their template arguments: f64 has no CUDA kernels.
 template <class Args>
 inline constexpr bool kIsF64 = false;
-template <template <class...> class Struct, class... Rest>
-inline constexpr bool kIsF64<Struct<double, Rest...>> = true;
+template <template <class...> class Struct, class... Types>
+inline constexpr bool kIsF64<Struct<Types...>> = (std::is_same_v<Types, double> || ...);
 
 template <class OnCpu, class OnCuda, class Args>
 void dispatch(Device device, const char* kernel, OnCpu on_cpu, OnCuda on_cuda, const Args& args) {
@@ -34,8 +34,10 @@ void dispatch(Device device, const char* kernel, OnCpu on_cpu, OnCuda on_cuda, c
     fail_without_cuda(kernel);
   else if constexpr (kIsF64<Args>)
     fail_f64_on_cuda(kernel);
-  else
+  else {
+    cuda::set_device(device.index);
     on_cuda(args);
+  }
 }
 
 }  // namespace heed::detail
@@ -45,9 +47,3 @@ void dispatch(Device device, const char* kernel, OnCpu on_cpu, OnCuda on_cuda, c
   ::heed::detail::dispatch(                                                 \
       device, #kernel, [](const auto& args) { ::heed::cpu::kernel(args); }, \
       [](const auto& args) { ::heed::cuda::kernel(args); }, __VA_ARGS__)
-
-/// The same for a kernel that only the CPU has.
-#define HEED_DISPATCH_CPU(device, kernel, ...)                              \
-  ::heed::detail::dispatch(                                                 \
-      device, #kernel, [](const auto& args) { ::heed::cpu::kernel(args); }, \
-      [](const auto&) { ::heed::detail::fail_without_cuda_kernel(#kernel); }, __VA_ARGS__)

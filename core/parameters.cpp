@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstring>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -152,18 +153,21 @@ void Parameters::settle_gradients() const {
 double Parameters::gradient_norm() const {
   if (size() == 0) return 0;
   settle_gradients();
-  const Tensor result = empty({1}, {DType::f64, kCpu});
+  const Tensor result = empty({1}, {DType::i64, device()});  // a double's bytes: CUDA has no tensors of f64
   const auto run = [&]<class A>() {
-    HEED_DISPATCH_CPU(
-        device(), squared_norm,
-        kernels::SquaredNorm<A>{
-            .g = gradients().data<A>(), .count = gradients().numel(), .result = result.data<double>()});
+    HEED_DISPATCH(device(), squared_norm,
+                  kernels::SquaredNorm<A>{.g = gradients().data<A>(),
+                                          .count = gradients().numel(),
+                                          .result = reinterpret_cast<double*>(result.data<int64_t>())});
   };
   if (gradients().dtype() == DType::f64)
     run.template operator()<double>();
   else
     run.template operator()<float>();
-  return std::sqrt(*result.data<double>());
+  const int64_t bits = result.item<int64_t>();
+  double squares;
+  memcpy(&squares, &bits, sizeof squares);
+  return std::sqrt(squares);
 }
 
 void Parameters::rebuild(DType dtype, Device device) const {

@@ -13,10 +13,6 @@ void fail_without_cuda(const char* what) {
       concat(what, ": this build of heed has no CUDA; configure with HEED_CUDA=ON, or use the cpu"));
 }
 
-void fail_without_cuda_kernel(const char* kernel) {
-  throw DeviceError(concat(kernel, ": there is no CUDA kernel; move the tensors to the cpu"));
-}
-
 void fail_f64_on_cuda(const char* kernel) {
   throw DTypeError(concat(kernel, ": f64 exists on the cpu only; use f32 or bf16 on CUDA"));
 }

@@ -44,10 +44,10 @@ struct IndexSelect {  // y[i] = x[index[i]]; an index of kNoToken gives zeros
 
 template <class T>
 struct IndexSelectBackward {  // gx[index[i]] += gy[i] in the order of i, but for kNoToken
-  scattered_t<T>* gx;         // [.., width]
+  scattered_t<T>* gx;         // [rows, width]
   const T* gy;                // [count, width]
   const int64_t* index;
-  int64_t count, width;
+  int64_t count, width, rows;
 };
 
 /// The first k of the n elements of each line in order: ascending or descending, the earlier of equals first,

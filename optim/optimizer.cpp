@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstring>
 #include <unordered_map>
 
 #include <heed/core/autograd.h>
@@ -42,7 +43,7 @@ Optimizer::Optimizer(Parameters parameters, double rate, double weight_decay, st
   parameters_.hold();
   const Device device = parameters_.device();
   step_tensor_ = zeros({1}, {DType::i64, device});
-  norm_ = zeros({1}, {DType::f64, kCpu});
+  norm_ = zeros({1}, {DType::i64, device});
   if (parameters_.dtype() == DType::bf16) {
     masters_ = parameters_.make_arena(DType::f32);
     masters_.copy_(parameters_.values().detach());
@@ -57,7 +58,9 @@ void Optimizer::set_rate(double rate) {
 
 double Optimizer::measure_norm() {
   const double norm = parameters_.gradient_norm();
-  *norm_.data<double>() = norm;
+  int64_t bits;
+  memcpy(&bits, &norm, sizeof bits);
+  norm_.copy_(tensor<int64_t>({bits}));
   return norm;
 }
 
@@ -87,7 +90,7 @@ StepResult Optimizer::step(const StepOptions& options) {
 }
 
 void Optimizer::for_each_slice(const StepOptions& options) {
-  const double* norm = options.clip > 0 ? norm_.data<double>() : nullptr;
+  const double* norm = options.clip > 0 ? reinterpret_cast<const double*>(norm_.data<int64_t>()) : nullptr;
   const int64_t count = parameters_.size();
   const auto end_of = [&](int64_t i) {
     return i + 1 < count ? parameters_.offset(i + 1) : parameters_.values().numel();

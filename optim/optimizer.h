@@ -90,7 +90,8 @@ class Optimizer {
   std::vector<int32_t> group_of_;  // of each parameter
   double rate_;
   int64_t steps_ = 0;
-  Tensor step_tensor_, norm_, masters_;
+  Tensor step_tensor_, masters_;
+  Tensor norm_;  // the bytes of a double, where the step runs: CUDA has no tensors of f64
 };
 
 /// Scales all gradients so that their common norm is at most max_norm; returns the norm before. For loops

@@ -10,21 +10,21 @@ Tensor activation(const Tensor& x, Activation which) {
   if (which == Activation::none) return x;
   const Tensor input = x.contiguous(), y = empty_like(input);
   visit_floating(x.dtype(), "activation", [&]<class T>() {
-    HEED_DISPATCH_CPU(x.device(), activation_forward,
-                      kernels::ActivationForward<T>{
-                          .activation = which, .x = input.data<T>(), .y = y.data<T>(), .count = y.numel()});
+    HEED_DISPATCH(x.device(), activation_forward,
+                  kernels::ActivationForward<T>{
+                      .activation = which, .x = input.data<T>(), .y = y.data<T>(), .count = y.numel()});
   });
   return record("activation", {x}, y, [which, input = save(input)](const GradIn& gy, GradOut& gx) {
     const Tensor g = gy[0].contiguous(), x = *input;
     const GradSlot slot = gx.into(0);
     visit_floating(g.dtype(), "activation", [&]<class T>() {
-      HEED_DISPATCH_CPU(g.device(), activation_backward,
-                        kernels::ActivationBackward<T>{.activation = which,
-                                                       .x = x.data<T>(),
-                                                       .gy = g.data<T>(),
-                                                       .gx = slot.tensor.data<T>(),
-                                                       .count = g.numel(),
-                                                       .accumulate = slot.accumulate});
+      HEED_DISPATCH(g.device(), activation_backward,
+                    kernels::ActivationBackward<T>{.activation = which,
+                                                   .x = x.data<T>(),
+                                                   .gy = g.data<T>(),
+                                                   .gx = slot.tensor.data<T>(),
+                                                   .count = g.numel(),
+                                                   .accumulate = slot.accumulate});
     });
   });
 }
@@ -44,32 +44,32 @@ Tensor gated(const Tensor& x, Activation which) {
   shape[x.rank() - 1] = cols;
   const Tensor y = empty(shape, x.options());
   visit_floating(x.dtype(), "gated", [&]<class T>() {
-    HEED_DISPATCH_CPU(x.device(), gated_forward,
-                      kernels::GatedForward<T>{.activation = which,
-                                               .gate = input.data<T>(),
-                                               .up = input.data<T>() + cols,
-                                               .y = y.data<T>(),
-                                               .rows = rows,
-                                               .cols = cols,
-                                               .ld = width});
+    HEED_DISPATCH(x.device(), gated_forward,
+                  kernels::GatedForward<T>{.activation = which,
+                                           .gate = input.data<T>(),
+                                           .up = input.data<T>() + cols,
+                                           .y = y.data<T>(),
+                                           .rows = rows,
+                                           .cols = cols,
+                                           .ld = width});
   });
   return record("gated", {x}, y, [which, rows, cols, input = save(input)](const GradIn& gy, GradOut& gx) {
     const Tensor g = gy[0].contiguous(), x = *input;
     const GradSlot slot = gx.into(0);
     visit_floating(g.dtype(), "gated", [&]<class T>() {
-      HEED_DISPATCH_CPU(g.device(), gated_backward,
-                        kernels::GatedBackward<T>{.activation = which,
-                                                  .gate = x.data<T>(),
-                                                  .up = x.data<T>() + cols,
-                                                  .gy = g.data<T>(),
-                                                  .ggate = slot.tensor.data<T>(),
-                                                  .gup = slot.tensor.data<T>() + cols,
-                                                  .rows = rows,
-                                                  .cols = cols,
-                                                  .ld = 2 * cols,
-                                                  .gld = 2 * cols,
-                                                  .accumulate_gate = slot.accumulate,
-                                                  .accumulate_up = slot.accumulate});
+      HEED_DISPATCH(g.device(), gated_backward,
+                    kernels::GatedBackward<T>{.activation = which,
+                                              .gate = x.data<T>(),
+                                              .up = x.data<T>() + cols,
+                                              .gy = g.data<T>(),
+                                              .ggate = slot.tensor.data<T>(),
+                                              .gup = slot.tensor.data<T>() + cols,
+                                              .rows = rows,
+                                              .cols = cols,
+                                              .ld = 2 * cols,
+                                              .gld = 2 * cols,
+                                              .accumulate_gate = slot.accumulate,
+                                              .accumulate_up = slot.accumulate});
     });
   });
 }

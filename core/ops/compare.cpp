@@ -18,12 +18,12 @@ Tensor compare(CompareOp op, const char* operation, const Tensor& a, const Tenso
   not_differentiable(operation, {a, b});
   const Tensor y = empty(broadcast_shapes(a.shape(), b.shape(), operation), bool_on(a));
   visit_dtype(a.dtype(), [&]<class T>() {
-    HEED_DISPATCH_CPU(a.device(), compare,
-                      kernels::Compare<T>{.op = op,
-                                          .y = y.data<bool>(),
-                                          .a = a.data<T>(),
-                                          .b = b.data<T>(),
-                                          .index = strided_index(y.shape(), y, a, b)});
+    HEED_DISPATCH(a.device(), compare,
+                  kernels::Compare<T>{.op = op,
+                                      .y = y.data<bool>(),
+                                      .a = a.data<T>(),
+                                      .b = b.data<T>(),
+                                      .index = strided_index(y.shape(), y, a, b)});
   });
   return y;
 }
@@ -38,13 +38,13 @@ Tensor logical(kernels::BinaryOp op, const char* operation, const Tensor& a, con
   check_bool(b, "the right operand", operation);
   check_same_kind(a, b, operation);
   const Tensor y = empty(broadcast_shapes(a.shape(), b.shape(), operation), bool_on(a));
-  HEED_DISPATCH_CPU(a.device(), binary,
-                    kernels::Binary<bool>{.op = op,
-                                          .y = y.data<bool>(),
-                                          .a = a.data<bool>(),
-                                          .b = b.data<bool>(),
-                                          .scalar = false,
-                                          .index = strided_index(y.shape(), y, a, b)});
+  HEED_DISPATCH(a.device(), binary,
+                kernels::Binary<bool>{.op = op,
+                                      .y = y.data<bool>(),
+                                      .a = a.data<bool>(),
+                                      .b = b.data<bool>(),
+                                      .scalar = false,
+                                      .index = strided_index(y.shape(), y, a, b)});
   return y;
 }
 
@@ -54,7 +54,7 @@ Tensor predicate(kernels::PredicateOp op, const char* operation, const Tensor& x
     return full(x.shape(), op == kernels::PredicateOp::is_finite, bool_on(x));
   const Tensor y = empty(x.shape(), bool_on(x));
   visit_floating(x.dtype(), operation, [&]<class T>() {
-    HEED_DISPATCH_CPU(
+    HEED_DISPATCH(
         x.device(), predicate,
         kernels::Predicate<T>{
             .op = op, .y = y.data<bool>(), .x = x.data<T>(), .index = strided_index(x.shape(), y, x)});
@@ -87,11 +87,11 @@ Tensor logical_or(const Tensor& a, const Tensor& b) {
 Tensor logical_not(const Tensor& a) {
   check_bool(a, "the operand", "logical_not");
   const Tensor y = empty_like(a);
-  HEED_DISPATCH_CPU(a.device(), unary,
-                    kernels::Unary<bool>{.op = kernels::UnaryOp::logical_not,
-                                         .y = y.data<bool>(),
-                                         .x = a.data<bool>(),
-                                         .index = strided_index(a.shape(), y, a)});
+  HEED_DISPATCH(a.device(), unary,
+                kernels::Unary<bool>{.op = kernels::UnaryOp::logical_not,
+                                     .y = y.data<bool>(),
+                                     .x = a.data<bool>(),
+                                     .index = strided_index(a.shape(), y, a)});
   return y;
 }
 
@@ -114,12 +114,12 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
       broadcast_shapes(condition.shape(), broadcast_shapes(a.shape(), b.shape(), "where"), "where");
   const Tensor y = empty(shape, a.options());
   visit_dtype(a.dtype(), [&]<class T>() {
-    HEED_DISPATCH_CPU(a.device(), where,
-                      kernels::Where<T>{.y = y.data<T>(),
-                                        .condition = condition.data<bool>(),
-                                        .a = a.data<T>(),
-                                        .b = b.data<T>(),
-                                        .index = strided_index(shape, y, condition, a, b)});
+    HEED_DISPATCH(a.device(), where,
+                  kernels::Where<T>{.y = y.data<T>(),
+                                    .condition = condition.data<bool>(),
+                                    .a = a.data<T>(),
+                                    .b = b.data<T>(),
+                                    .index = strided_index(shape, y, condition, a, b)});
   });
   return record("where", {a, b}, y,
                 [condition = save(condition), sa = a.shape(), sb = b.shape()](const GradIn& gy, GradOut& gx) {

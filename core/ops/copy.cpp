@@ -20,11 +20,11 @@ void copy_elements(const Tensor& to, const Tensor& from, bool accumulate) {
   }
   visit_dtype(to.dtype(), [&]<class To>() {
     visit_dtype(from.dtype(), [&]<class From>() {
-      HEED_DISPATCH_CPU(to.device(), copy,
-                        kernels::Copy<To, From>{.y = to.data<To>(),
-                                                .x = from.data<From>(),
-                                                .index = strided_index(to.shape(), to, from),
-                                                .accumulate = accumulate});
+      HEED_DISPATCH(to.device(), copy,
+                    kernels::Copy<To, From>{.y = to.data<To>(),
+                                            .x = from.data<From>(),
+                                            .index = strided_index(to.shape(), to, from),
+                                            .accumulate = accumulate});
     });
   });
 }
@@ -118,7 +118,7 @@ const Tensor& Tensor::fill_(double value) const {
     fill_bytes(raw_data(), device(), 0, numel() * size_of(dtype()));
   } else {
     visit_dtype(dtype(), [&]<class T>() {
-      HEED_DISPATCH_CPU(
+      HEED_DISPATCH(
           device(), fill,
           kernels::Fill<T>{
               .y = data<T>(), .value = static_cast<T>(value), .index = strided_index(shape(), *this)});
@@ -167,13 +167,13 @@ const Tensor& Tensor::mul_(double factor) const {
   check_in_place(*this, "mul_");
   if (numel() == 0) return *this;
   visit_dtype(dtype(), [&]<class T>() {
-    HEED_DISPATCH_CPU(device(), binary,
-                      kernels::Binary<T>{.op = kernels::BinaryOp::multiply,
-                                         .y = data<T>(),
-                                         .a = data<T>(),
-                                         .b = nullptr,
-                                         .scalar = static_cast<T>(factor),
-                                         .index = strided_index(shape(), *this, *this, Tensor())});
+    HEED_DISPATCH(device(), binary,
+                  kernels::Binary<T>{.op = kernels::BinaryOp::multiply,
+                                     .y = data<T>(),
+                                     .a = data<T>(),
+                                     .b = nullptr,
+                                     .scalar = static_cast<T>(factor),
+                                     .index = strided_index(shape(), *this, *this, Tensor())});
   });
   bump_version();
   return *this;

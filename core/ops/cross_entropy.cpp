@@ -40,12 +40,12 @@ void backward(const Tensor& glogits, const Tensor& gloss, GradOut& gx) {
   if (gloss.device().is_cpu() && gloss.item<double>() == 1) return gx.add(0, glogits);
   const GradSlot slot = gx.into(0);
   visit_floating(glogits.dtype(), "cross_entropy", [&]<class T>() {
-    HEED_DISPATCH_CPU(glogits.device(), cross_entropy_backward,
-                      kernels::CrossEntropyBackward<T>{.glogits = glogits.data<T>(),
-                                                       .gloss = gloss.data<accumulator_t<T>>(),
-                                                       .gx = slot.tensor.data<T>(),
-                                                       .count = glogits.numel(),
-                                                       .accumulate = slot.accumulate});
+    HEED_DISPATCH(glogits.device(), cross_entropy_backward,
+                  kernels::CrossEntropyBackward<T>{.glogits = glogits.data<T>(),
+                                                   .gloss = gloss.data<accumulator_t<T>>(),
+                                                   .gx = slot.tensor.data<T>(),
+                                                   .count = glogits.numel(),
+                                                   .accumulate = slot.accumulate});
   });
 }
 
@@ -59,17 +59,17 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEnt
   const Tensor counted = empty({}, {DType::i64, logits.device()});
   const Tensor glogits = needs_grad({logits}) ? empty_like(input) : Tensor();
   visit_floating(logits.dtype(), "cross_entropy", [&]<class T>() {
-    HEED_DISPATCH_CPU(logits.device(), cross_entropy_forward,
-                      kernels::CrossEntropyForward<T>{.logits = input.data<T>(),
-                                                      .targets = ids.data<int64_t>(),
-                                                      .ignore = options.ignore,
-                                                      .label_smoothing = options.label_smoothing,
-                                                      .mean = options.mean,
-                                                      .loss = loss.data<accumulator_t<T>>(),
-                                                      .counted = counted.data<int64_t>(),
-                                                      .glogits = data_or_null<T>(glogits),
-                                                      .rows = rows,
-                                                      .classes = classes});
+    HEED_DISPATCH(logits.device(), cross_entropy_forward,
+                  kernels::CrossEntropyForward<T>{.logits = input.data<T>(),
+                                                  .targets = ids.data<int64_t>(),
+                                                  .ignore = options.ignore,
+                                                  .label_smoothing = options.label_smoothing,
+                                                  .mean = options.mean,
+                                                  .loss = loss.data<accumulator_t<T>>(),
+                                                  .counted = counted.data<int64_t>(),
+                                                  .glogits = data_or_null<T>(glogits),
+                                                  .rows = rows,
+                                                  .classes = classes});
   });
   check_counted(counted, targets, options);
   return record("cross_entropy", {logits}, loss,

@@ -12,12 +12,12 @@ Tensor forward(const Tensor& x, const Tensor& residual, const Dropout& dropout, 
   const Tensor input = x.contiguous(), base = contiguous_or_undefined(residual);
   const Tensor y = empty_like(input);
   visit_floating(x.dtype(), name, [&]<class T>() {
-    HEED_DISPATCH_CPU(x.device(), dropout_forward,
-                      kernels::DropoutForward<T>{.x = input.data<T>(),
-                                                 .residual = data_or_null<T>(base),
-                                                 .y = y.data<T>(),
-                                                 .count = y.numel(),
-                                                 .dropout = dropout});
+    HEED_DISPATCH(x.device(), dropout_forward,
+                  kernels::DropoutForward<T>{.x = input.data<T>(),
+                                             .residual = data_or_null<T>(base),
+                                             .y = y.data<T>(),
+                                             .count = y.numel(),
+                                             .dropout = dropout});
   });
   return y;
 }
@@ -28,12 +28,12 @@ void backward(const Tensor& gy, GradOut& gx, int input, const Dropout& dropout) 
   const Tensor g = gy.contiguous();
   const GradSlot slot = gx.into(input);
   visit_floating(g.dtype(), "dropout", [&]<class T>() {
-    HEED_DISPATCH_CPU(g.device(), dropout_backward,
-                      kernels::DropoutBackward<T>{.gy = g.data<T>(),
-                                                  .gx = slot.tensor.data<T>(),
-                                                  .count = g.numel(),
-                                                  .dropout = dropout,
-                                                  .accumulate = slot.accumulate});
+    HEED_DISPATCH(g.device(), dropout_backward,
+                  kernels::DropoutBackward<T>{.gy = g.data<T>(),
+                                              .gx = slot.tensor.data<T>(),
+                                              .count = g.numel(),
+                                              .dropout = dropout,
+                                              .accumulate = slot.accumulate});
   });
 }
 

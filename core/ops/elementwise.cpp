@@ -19,13 +19,13 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b, const Shape& shape,
   const Tensor& like = a.defined() ? a : b;
   const Tensor y = empty(shape, like.options());
   visit_dtype(like.dtype(), [&]<class T>() {
-    HEED_DISPATCH_CPU(like.device(), binary,
-                      kernels::Binary<T>{.op = op,
-                                         .y = y.data<T>(),
-                                         .a = data_or_null<T>(a),
-                                         .b = data_or_null<T>(b),
-                                         .scalar = static_cast<T>(scalar),
-                                         .index = strided_index(shape, y, a, b)});
+    HEED_DISPATCH(like.device(), binary,
+                  kernels::Binary<T>{.op = op,
+                                     .y = y.data<T>(),
+                                     .a = data_or_null<T>(a),
+                                     .b = data_or_null<T>(b),
+                                     .scalar = static_cast<T>(scalar),
+                                     .index = strided_index(shape, y, a, b)});
   });
   return y;
 }
@@ -56,10 +56,9 @@ Tensor binary(BinaryOp op, const char* operation, double a, const Tensor& b) {
 
 template <class T>
 void unary(UnaryOp op, const Tensor& x, const Tensor& y) {
-  HEED_DISPATCH_CPU(
-      x.device(), unary,
-      kernels::Unary<T>{
-          .op = op, .y = y.data<T>(), .x = x.data<T>(), .index = strided_index(x.shape(), y, x)});
+  HEED_DISPATCH(x.device(), unary,
+                kernels::Unary<T>{
+                    .op = op, .y = y.data<T>(), .x = x.data<T>(), .index = strided_index(x.shape(), y, x)});
 }
 
 // A function of real numbers.

@@ -65,21 +65,21 @@ void backward(const EmbeddingCall& call, const GradIn& gy, GradOut& gx) {
   using A = accumulator_t<T>;
   const Tensor g = gy[0].contiguous(), ids = *call.ids, position_ids = *call.position_ids;
   const GradSlot to_weight = accumulator_if_wanted(gx, 0), to_position = accumulator_if_wanted(gx, 1);
-  HEED_DISPATCH_CPU(g.device(), embedding_backward,
-                    kernels::EmbeddingBackward<T>{.gy = g.data<T>(),
-                                                  .ids = ids.data<int64_t>(),
-                                                  .position_ids = data_or_null<int64_t>(position_ids),
-                                                  .dropout = call.dropout,
-                                                  .scale = call.scale,
-                                                  .padding_id = call.padding_id,
-                                                  .gweight = data_or_null<A>(to_weight.tensor),
-                                                  .gposition = data_or_null<A>(to_position.tensor),
-                                                  .accumulate_weight = to_weight.accumulate,
-                                                  .accumulate_position = to_position.accumulate,
-                                                  .rows = ids.numel(),
-                                                  .cols = call.cols,
-                                                  .vocabulary = call.vocabulary,
-                                                  .positions = call.positions});
+  HEED_DISPATCH(g.device(), embedding_backward,
+                kernels::EmbeddingBackward<T>{.gy = g.data<T>(),
+                                              .ids = ids.data<int64_t>(),
+                                              .position_ids = data_or_null<int64_t>(position_ids),
+                                              .dropout = call.dropout,
+                                              .scale = call.scale,
+                                              .padding_id = call.padding_id,
+                                              .gweight = data_or_null<A>(to_weight.tensor),
+                                              .gposition = data_or_null<A>(to_position.tensor),
+                                              .accumulate_weight = to_weight.accumulate,
+                                              .accumulate_position = to_position.accumulate,
+                                              .rows = ids.numel(),
+                                              .cols = call.cols,
+                                              .vocabulary = call.vocabulary,
+                                              .positions = call.positions});
 }
 
 }  // namespace
@@ -96,18 +96,18 @@ Tensor embedding(const Tensor& ids, const Tensor& weight, const EmbeddingOptions
   shape.append(cols);
   const Tensor y = empty(shape, weight.options());
   visit_floating(weight.dtype(), "embedding", [&]<class T>() {
-    HEED_DISPATCH_CPU(y.device(), embedding_forward,
-                      kernels::EmbeddingForward<T>{.ids = rows.data<int64_t>(),
-                                                   .weight = table.data<T>(),
-                                                   .position = data_or_null<T>(position_table),
-                                                   .position_ids = data_or_null<int64_t>(position_rows),
-                                                   .dropout = dropout,
-                                                   .scale = options.scale,
-                                                   .y = y.data<T>(),
-                                                   .rows = rows.numel(),
-                                                   .cols = cols,
-                                                   .vocabulary = weight.shape()[0],
-                                                   .positions = positions});
+    HEED_DISPATCH(y.device(), embedding_forward,
+                  kernels::EmbeddingForward<T>{.ids = rows.data<int64_t>(),
+                                               .weight = table.data<T>(),
+                                               .position = data_or_null<T>(position_table),
+                                               .position_ids = data_or_null<int64_t>(position_rows),
+                                               .dropout = dropout,
+                                               .scale = options.scale,
+                                               .y = y.data<T>(),
+                                               .rows = rows.numel(),
+                                               .cols = cols,
+                                               .vocabulary = weight.shape()[0],
+                                               .positions = positions});
   });
   return record("embedding", {weight, position}, y,
                 [call = EmbeddingCall{.ids = save(rows),

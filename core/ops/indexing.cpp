@@ -61,16 +61,15 @@ void scatter_into(const Tensor& y, int axis, const Tensor& index, const Tensor& 
   const Tensor target = cut_to(y, index, axis);
   visit_dtype(source.dtype(), [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>)
-      HEED_DISPATCH_CPU(
-          y.device(), scatter_add,
-          kernels::ScatterAdd<T>{.y = target.data<kernels::scattered_t<T>>(),
-                                 .index = index.data<int64_t>(),
-                                 .source = source.data<T>(),
-                                 .lines = lines_along(axis, index.shape(), target, index, source),
-                                 .n = index.shape()[axis],
-                                 .stride_y = target.strides()[axis],
-                                 .stride_index = index.strides()[axis],
-                                 .stride_source = source.strides()[axis]});
+      HEED_DISPATCH(y.device(), scatter_add,
+                    kernels::ScatterAdd<T>{.y = target.data<kernels::scattered_t<T>>(),
+                                           .index = index.data<int64_t>(),
+                                           .source = source.data<T>(),
+                                           .lines = lines_along(axis, index.shape(), target, index, source),
+                                           .n = index.shape()[axis],
+                                           .stride_y = target.strides()[axis],
+                                           .stride_index = index.strides()[axis],
+                                           .stride_source = source.strides()[axis]});
   });
 }
 
@@ -88,12 +87,12 @@ Tensor gather(const Tensor& x, int64_t axis, const Tensor& index) {
   const Tensor y = empty(index.shape(), x.options());
   const Tensor lines = without_axis(cut_to(x, index, place), place).unsqueeze(place);
   visit_dtype(x.dtype(), [&]<class T>() {
-    HEED_DISPATCH_CPU(x.device(), gather,
-                      kernels::Gather<T>{.y = y.data<T>(),
-                                         .index = index.data<int64_t>(),
-                                         .x = x.data<T>(),
-                                         .space = strided_index(y.shape(), y, index, lines),
-                                         .stride_x = x.strides()[place]});
+    HEED_DISPATCH(x.device(), gather,
+                  kernels::Gather<T>{.y = y.data<T>(),
+                                     .index = index.data<int64_t>(),
+                                     .x = x.data<T>(),
+                                     .space = strided_index(y.shape(), y, index, lines),
+                                     .stride_x = x.strides()[place]});
   });
   return record("gather", x, y, [place, index = save(index)](const GradIn& gy, GradOut& gx) {
     scatter_gradient(gx, place, *index, gy[0]);
@@ -126,26 +125,29 @@ Tensor index_select(const Tensor& x, const Tensor& index) {
   const Tensor y = empty(shape, x.options());
   const int64_t count = index.numel(), width = count > 0 ? y.numel() / count : 0;
   visit_dtype(x.dtype(), [&]<class T>() {
-    HEED_DISPATCH_CPU(x.device(), index_select,
-                      kernels::IndexSelect<T>{.y = y.data<T>(),
-                                              .x = rows.data<T>(),
-                                              .index = places.data<int64_t>(),
-                                              .count = count,
-                                              .width = width});
+    HEED_DISPATCH(x.device(), index_select,
+                  kernels::IndexSelect<T>{.y = y.data<T>(),
+                                          .x = rows.data<T>(),
+                                          .index = places.data<int64_t>(),
+                                          .count = count,
+                                          .width = width});
   });
-  return record("index_select", x, y, [places = save(places), count, width](const GradIn& gy, GradOut& gx) {
-    const GradSlot slot = gx.into_accumulator(0);
-    if (!slot.accumulate) slot.tensor.zero_();
-    const Tensor g = gy[0].contiguous(), index = *places;
-    visit_floating(g.dtype(), "index_select", [&]<class T>() {
-      HEED_DISPATCH_CPU(g.device(), index_select_backward,
+  return record(
+      "index_select", x, y,
+      [places = save(places), count, width, table_rows = x.shape()[0]](const GradIn& gy, GradOut& gx) {
+        const GradSlot slot = gx.into_accumulator(0);
+        if (!slot.accumulate) slot.tensor.zero_();
+        const Tensor g = gy[0].contiguous(), index = *places;
+        visit_floating(g.dtype(), "index_select", [&]<class T>() {
+          HEED_DISPATCH(g.device(), index_select_backward,
                         kernels::IndexSelectBackward<T>{.gx = slot.tensor.data<kernels::scattered_t<T>>(),
                                                         .gy = g.data<T>(),
                                                         .index = index.data<int64_t>(),
                                                         .count = count,
-                                                        .width = width});
-    });
-  });
+                                                        .width = width,
+                                                        .rows = table_rows});
+        });
+      });
 }
 
 Tensor one_hot(const Tensor& ids, int64_t classes, DType dtype) {
@@ -156,7 +158,7 @@ Tensor one_hot(const Tensor& ids, int64_t classes, DType dtype) {
   shape.append(classes);
   const Tensor y = empty(shape, {dtype, ids.device()}), places = ids.contiguous();
   visit_dtype(dtype, [&]<class T>() {
-    HEED_DISPATCH_CPU(
+    HEED_DISPATCH(
         ids.device(), one_hot,
         kernels::OneHot<T>{
             .y = y.data<T>(), .ids = places.data<int64_t>(), .count = places.numel(), .classes = classes});
@@ -177,17 +179,17 @@ std::pair<Tensor, Tensor> first_in_order(const char* operation, const Tensor& x,
   const Tensor values = empty(shape, x.options()), indices = empty(shape, {DType::i64, x.device()});
   visit_dtype(x.dtype(), [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>)
-      HEED_DISPATCH_CPU(x.device(), sort,
-                        kernels::Sort<T>{.values = values.data<T>(),
-                                         .indices = indices.data<int64_t>(),
-                                         .x = x.data<T>(),
-                                         .lines = lines_along(axis, shape, values, indices, x),
-                                         .n = x.shape()[axis],
-                                         .k = k,
-                                         .stride_values = values.strides()[axis],
-                                         .stride_indices = indices.strides()[axis],
-                                         .stride_x = x.strides()[axis],
-                                         .descending = descending});
+      HEED_DISPATCH(x.device(), sort,
+                    kernels::Sort<T>{.values = values.data<T>(),
+                                     .indices = indices.data<int64_t>(),
+                                     .x = x.data<T>(),
+                                     .lines = lines_along(axis, shape, values, indices, x),
+                                     .n = x.shape()[axis],
+                                     .k = k,
+                                     .stride_values = values.strides()[axis],
+                                     .stride_indices = indices.strides()[axis],
+                                     .stride_x = x.strides()[axis],
+                                     .descending = descending});
   });
   record(operation, x, values, [axis, indices = save(indices)](const GradIn& gy, GradOut& gx) {
     scatter_gradient(gx, axis, *indices, gy[0]);
@@ -219,14 +221,14 @@ Tensor triangle(const char* operation, const Tensor& x, int64_t diagonal, bool l
   const Tensor input = x.detach().contiguous(), y = empty(x.shape(), x.options());
   const int64_t rows = x.size(-2), cols = x.size(-1);
   visit_dtype(x.dtype(), [&]<class T>() {
-    HEED_DISPATCH_CPU(x.device(), triangle,
-                      kernels::Triangle<T>{.y = y.data<T>(),
-                                           .x = input.data<T>(),
-                                           .matrices = x.numel() == 0 ? 0 : x.numel() / (rows * cols),
-                                           .rows = rows,
-                                           .cols = cols,
-                                           .diagonal = diagonal,
-                                           .lower = lower});
+    HEED_DISPATCH(x.device(), triangle,
+                  kernels::Triangle<T>{.y = y.data<T>(),
+                                       .x = input.data<T>(),
+                                       .matrices = x.numel() == 0 ? 0 : x.numel() / (rows * cols),
+                                       .rows = rows,
+                                       .cols = cols,
+                                       .diagonal = diagonal,
+                                       .lower = lower});
   });
   return record(operation, x, y, [operation, diagonal, lower](const GradIn& gy, GradOut& gx) {
     gx.add(0, triangle(operation, gy[0], diagonal, lower));

@@ -6,7 +6,7 @@
 namespace heed {
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  const auto [rows, cols] = rows_and_cols(x, "layer_norm");
+  const int64_t rows = rows_and_cols(x, "layer_norm").first, cols = x.size(-1);
   HEED_CHECK(cols > 0, ShapeError, "layer_norm: the last axis of ", x.shape(), " is empty");
   HEED_CHECK(eps > 0, ConfigError, "layer_norm: eps is ", eps, "; it must be positive");
   check_parameter(weight, "weight", {cols}, x, "layer_norm");
@@ -30,30 +30,30 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
                                                .eps = eps});
   });
 
-  return record("layer_norm", {x, weight, bias}, y,
-                [rows = rows, cols = cols, input = save(input), scale = save(scale), mean, rstd](
-                    const GradIn& gy, GradOut& gx) {
-                  const Tensor g = gy[0].contiguous(), x = *input, weight = *scale;
-                  const GradSlot to_x = slot_if_wanted(gx, 0), to_weight = accumulator_if_wanted(gx, 1),
-                                 to_bias = accumulator_if_wanted(gx, 2);
-                  visit_floating(g.dtype(), "layer_norm", [&]<class T>() {
-                    using A = accumulator_t<T>;
-                    HEED_DISPATCH(g.device(), layer_norm_backward,
-                                  kernels::LayerNormBackward<T>{.gy = g.data<T>(),
-                                                                .x = x.data<T>(),
-                                                                .weight = data_or_null<T>(weight),
-                                                                .mean = mean.data<A>(),
-                                                                .rstd = rstd.data<A>(),
-                                                                .gx = data_or_null<T>(to_x.tensor),
-                                                                .gweight = data_or_null<A>(to_weight.tensor),
-                                                                .gbias = data_or_null<A>(to_bias.tensor),
-                                                                .accumulate_x = to_x.accumulate,
-                                                                .accumulate_weight = to_weight.accumulate,
-                                                                .accumulate_bias = to_bias.accumulate,
-                                                                .rows = rows,
-                                                                .cols = cols});
-                  });
-                });
+  return record(
+      "layer_norm", {x, weight, bias}, y,
+      [rows, cols, input = save(input), scale = save(scale), mean, rstd](const GradIn& gy, GradOut& gx) {
+        const Tensor g = gy[0].contiguous(), x = *input, weight = *scale;
+        const GradSlot to_x = slot_if_wanted(gx, 0), to_weight = accumulator_if_wanted(gx, 1),
+                       to_bias = accumulator_if_wanted(gx, 2);
+        visit_floating(g.dtype(), "layer_norm", [&]<class T>() {
+          using A = accumulator_t<T>;
+          HEED_DISPATCH(g.device(), layer_norm_backward,
+                        kernels::LayerNormBackward<T>{.gy = g.data<T>(),
+                                                      .x = x.data<T>(),
+                                                      .weight = data_or_null<T>(weight),
+                                                      .mean = mean.data<A>(),
+                                                      .rstd = rstd.data<A>(),
+                                                      .gx = data_or_null<T>(to_x.tensor),
+                                                      .gweight = data_or_null<A>(to_weight.tensor),
+                                                      .gbias = data_or_null<A>(to_bias.tensor),
+                                                      .accumulate_x = to_x.accumulate,
+                                                      .accumulate_weight = to_weight.accumulate,
+                                                      .accumulate_bias = to_bias.accumulate,
+                                                      .rows = rows,
+                                                      .cols = cols});
+        });
+      });
 }
 
 }  // namespace heed

@@ -20,24 +20,24 @@ struct LinearCall {
 template <class T, class C>
 void product(Device device, const T* a, bool transpose_a, const T* b, C* c, int64_t m, int64_t n, int64_t k,
              bool accumulate) {
-  HEED_DISPATCH_CPU(device, gemm,
-                    kernels::Gemm<T, C>{.a = a,
-                                        .b = b,
-                                        .c = c,
-                                        .m = m,
-                                        .n = n,
-                                        .k = k,
-                                        .lda = transpose_a ? m : k,
-                                        .ldb = n,
-                                        .ldc = n,
-                                        .transpose_a = transpose_a,
-                                        .transpose_b = false,
-                                        .batch = 1,
-                                        .stride_a = 0,
-                                        .stride_b = 0,
-                                        .stride_c = 0,
-                                        .alpha = 1,
-                                        .accumulate = accumulate});
+  HEED_DISPATCH(device, gemm,
+                kernels::Gemm<T, C>{.a = a,
+                                    .b = b,
+                                    .c = c,
+                                    .m = m,
+                                    .n = n,
+                                    .k = k,
+                                    .lda = transpose_a ? m : k,
+                                    .ldb = n,
+                                    .ldc = n,
+                                    .transpose_a = transpose_a,
+                                    .transpose_b = false,
+                                    .batch = 1,
+                                    .stride_a = 0,
+                                    .stride_b = 0,
+                                    .stride_c = 0,
+                                    .alpha = 1,
+                                    .accumulate = accumulate});
 }
 
 template <class T>
@@ -48,16 +48,16 @@ void backward(const LinearCall& call, const GradIn& gy, GradOut& gx) {
   const Tensor gpre = plain ? g : empty_like(g);
   const GradSlot to_bias = accumulator_if_wanted(gx, 2);
   if (!plain || to_bias.tensor.defined())
-    HEED_DISPATCH_CPU(g.device(), linear_backward,
-                      kernels::LinearBackward<T>{.gy = g.data<T>(),
-                                                 .pre_activation = data_or_null<T>(call.pre_activation),
-                                                 .activation = call.activation,
-                                                 .dropout = call.dropout,
-                                                 .gpre = plain ? nullptr : gpre.data<T>(),
-                                                 .gbias = data_or_null<A>(to_bias.tensor),
-                                                 .accumulate_bias = to_bias.accumulate,
-                                                 .rows = call.rows,
-                                                 .out = call.out});
+    HEED_DISPATCH(g.device(), linear_backward,
+                  kernels::LinearBackward<T>{.gy = g.data<T>(),
+                                             .pre_activation = data_or_null<T>(call.pre_activation),
+                                             .activation = call.activation,
+                                             .dropout = call.dropout,
+                                             .gpre = plain ? nullptr : gpre.data<T>(),
+                                             .gbias = data_or_null<A>(to_bias.tensor),
+                                             .accumulate_bias = to_bias.accumulate,
+                                             .rows = call.rows,
+                                             .out = call.out});
   if (gx.wants(1)) {
     const GradSlot slot = gx.into_accumulator(1);
     product(g.device(), gpre.data<T>(), true, x.data<T>(), slot.tensor.data<A>(), call.out, call.in,
@@ -89,17 +89,17 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
   const bool keep = options.activation != Activation::none && needs_grad({x, weight, bias});
   const Tensor pre_activation = keep ? empty_like(y) : Tensor();
   visit_floating(x.dtype(), "linear", [&]<class T>() {
-    HEED_DISPATCH_CPU(x.device(), linear_forward,
-                      kernels::LinearForward<T>{.x = input.data<T>(),
-                                                .weight = matrix.data<T>(),
-                                                .bias = data_or_null<T>(shift),
-                                                .activation = options.activation,
-                                                .dropout = dropout,
-                                                .y = y.data<T>(),
-                                                .pre_activation = data_or_null<T>(pre_activation),
-                                                .rows = rows,
-                                                .in = in,
-                                                .out = out});
+    HEED_DISPATCH(x.device(), linear_forward,
+                  kernels::LinearForward<T>{.x = input.data<T>(),
+                                            .weight = matrix.data<T>(),
+                                            .bias = data_or_null<T>(shift),
+                                            .activation = options.activation,
+                                            .dropout = dropout,
+                                            .y = y.data<T>(),
+                                            .pre_activation = data_or_null<T>(pre_activation),
+                                            .rows = rows,
+                                            .in = in,
+                                            .out = out});
   });
 
   return record("linear", {x, weight, bias}, y,

@@ -49,24 +49,24 @@ void gemm_batch(const Tensor& c, const Matrices& a, const Matrices& b, const Str
       for (int k = 0; k < 3; ++k) at[k] += place[axis] * batch.strides[k][axis];
       again |= batch.strides[0][axis] == 0 && place[axis] > 0;
     }
-    HEED_DISPATCH_CPU(c.device(), gemm,
-                      kernels::Gemm<T, C>{.a = a.tensor.data<T>() + at[1],
-                                          .b = b.tensor.data<T>() + at[2],
-                                          .c = c.data<C>() + at[0],
-                                          .m = c.size(-2),
-                                          .n = c.size(-1),
-                                          .k = a.tensor.size(-1),
-                                          .lda = a.leading,
-                                          .ldb = b.leading,
-                                          .ldc = c.size(-1),
-                                          .transpose_a = a.transposed,
-                                          .transpose_b = b.transposed,
-                                          .batch = inner < 0 ? 1 : batch.sizes[inner],
-                                          .stride_a = inner < 0 ? 0 : batch.strides[1][inner],
-                                          .stride_b = inner < 0 ? 0 : batch.strides[2][inner],
-                                          .stride_c = inner < 0 ? 0 : batch.strides[0][inner],
-                                          .alpha = 1,
-                                          .accumulate = again});
+    HEED_DISPATCH(c.device(), gemm,
+                  kernels::Gemm<T, C>{.a = a.tensor.data<T>() + at[1],
+                                      .b = b.tensor.data<T>() + at[2],
+                                      .c = c.data<C>() + at[0],
+                                      .m = c.size(-2),
+                                      .n = c.size(-1),
+                                      .k = a.tensor.size(-1),
+                                      .lda = a.leading,
+                                      .ldb = b.leading,
+                                      .ldc = c.size(-1),
+                                      .transpose_a = a.transposed,
+                                      .transpose_b = b.transposed,
+                                      .batch = inner < 0 ? 1 : batch.sizes[inner],
+                                      .stride_a = inner < 0 ? 0 : batch.strides[1][inner],
+                                      .stride_b = inner < 0 ? 0 : batch.strides[2][inner],
+                                      .stride_c = inner < 0 ? 0 : batch.strides[0][inner],
+                                      .alpha = 1,
+                                      .accumulate = again});
     more = false;
     for (int axis = batch.rank - 1; axis >= 0 && !more; --axis) {
       if (axis == inner) continue;

@@ -53,14 +53,14 @@ Tensor reduce(ReduceOp op, const Tensor& x, const Axes& axes, double scale = 1, 
     using R = kernels::reduced_t<T>;
     const Tensor kept = make_view(x, axes.kept, axes.kept_strides, x.offset());
     const Tensor reduced = make_view(x, axes.reduced, axes.reduced_strides, x.offset());
-    HEED_DISPATCH_CPU(x.device(), reduce,
-                      kernels::Reduce<T>{.op = op,
-                                         .y = y.data<R>(),
-                                         .x = x.data<T>(),
-                                         .centre = data_or_null<R>(centre),
-                                         .scale = scale,
-                                         .kept = strided_index(axes.kept, y, kept),
-                                         .reduced = strided_index(axes.reduced, reduced)});
+    HEED_DISPATCH(x.device(), reduce,
+                  kernels::Reduce<T>{.op = op,
+                                     .y = y.data<R>(),
+                                     .x = x.data<T>(),
+                                     .centre = data_or_null<R>(centre),
+                                     .scale = scale,
+                                     .kept = strided_index(axes.kept, y, kept),
+                                     .reduced = strided_index(axes.reduced, reduced)});
   });
   return make_view(y, axes.with_ones, contiguous_strides(axes.with_ones), 0);
 }
@@ -206,13 +206,13 @@ Tensor arg_extremum(bool largest, const char* operation, const Tensor& x, int64_
   const Tensor y = empty(shape, {DType::i64, x.device()});
   visit_dtype(x.dtype(), [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>)
-      HEED_DISPATCH_CPU(x.device(), arg_reduce,
-                        kernels::ArgReduce<T>{.largest = largest,
-                                              .y = y.data<int64_t>(),
-                                              .x = x.data<T>(),
-                                              .lines = lines_along(place, shape, y, x),
-                                              .n = x.shape()[place],
-                                              .stride = x.strides()[place]});
+      HEED_DISPATCH(x.device(), arg_reduce,
+                    kernels::ArgReduce<T>{.largest = largest,
+                                          .y = y.data<int64_t>(),
+                                          .x = x.data<T>(),
+                                          .lines = lines_along(place, shape, y, x),
+                                          .n = x.shape()[place],
+                                          .stride = x.strides()[place]});
   });
   return keep ? y : y.squeeze(place);
 }
@@ -220,15 +220,15 @@ Tensor arg_extremum(bool largest, const char* operation, const Tensor& x, int64_
 void cumulative_sum(const Tensor& y, const Tensor& x, int axis, bool reverse, bool accumulate) {
   visit_dtype(x.dtype(), [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>)
-      HEED_DISPATCH_CPU(x.device(), cumulative_sum,
-                        kernels::CumulativeSum<T>{.y = y.data<T>(),
-                                                  .x = x.data<T>(),
-                                                  .lines = lines_along(axis, x.shape(), y, x),
-                                                  .n = x.shape()[axis],
-                                                  .stride_y = y.strides()[axis],
-                                                  .stride_x = x.strides()[axis],
-                                                  .reverse = reverse,
-                                                  .accumulate = accumulate});
+      HEED_DISPATCH(x.device(), cumulative_sum,
+                    kernels::CumulativeSum<T>{.y = y.data<T>(),
+                                              .x = x.data<T>(),
+                                              .lines = lines_along(axis, x.shape(), y, x),
+                                              .n = x.shape()[axis],
+                                              .stride_y = y.strides()[axis],
+                                              .stride_x = x.strides()[axis],
+                                              .reverse = reverse,
+                                              .accumulate = accumulate});
   });
 }
 

@@ -24,12 +24,12 @@ void backward_of_sum(const ResidualLayerNormCall& call, const Tensor& gsum, Grad
   if (!call.dropout.active()) return gx.add(1, gsum);
   const Tensor g = gsum.contiguous();
   const GradSlot slot = gx.into(1);
-  HEED_DISPATCH_CPU(g.device(), dropout_backward,
-                    kernels::DropoutBackward<T>{.gy = g.data<T>(),
-                                                .gx = slot.tensor.data<T>(),
-                                                .count = g.numel(),
-                                                .dropout = call.dropout,
-                                                .accumulate = slot.accumulate});
+  HEED_DISPATCH(g.device(), dropout_backward,
+                kernels::DropoutBackward<T>{.gy = g.data<T>(),
+                                            .gx = slot.tensor.data<T>(),
+                                            .count = g.numel(),
+                                            .dropout = call.dropout,
+                                            .accumulate = slot.accumulate});
 }
 
 template <class T>
@@ -40,24 +40,24 @@ void backward(const ResidualLayerNormCall& call, const GradIn& gy, GradOut& gx) 
   const Tensor sum = *call.sum, weight = *call.weight;
   const GradSlot to_residual = slot_if_wanted(gx, 0), to_x = slot_if_wanted(gx, 1),
                  to_weight = accumulator_if_wanted(gx, 2), to_bias = accumulator_if_wanted(gx, 3);
-  HEED_DISPATCH_CPU(g.device(), residual_layer_norm_backward,
-                    kernels::ResidualLayerNormBackward<T>{.gy = g.data<T>(),
-                                                          .gsum = data_or_null<T>(gsum),
-                                                          .sum = sum.data<T>(),
-                                                          .weight = data_or_null<T>(weight),
-                                                          .mean = call.mean.data<A>(),
-                                                          .rstd = call.rstd.data<A>(),
-                                                          .dropout = call.dropout,
-                                                          .gresidual = data_or_null<T>(to_residual.tensor),
-                                                          .gx = data_or_null<T>(to_x.tensor),
-                                                          .gweight = data_or_null<A>(to_weight.tensor),
-                                                          .gbias = data_or_null<A>(to_bias.tensor),
-                                                          .accumulate_residual = to_residual.accumulate,
-                                                          .accumulate_x = to_x.accumulate,
-                                                          .accumulate_weight = to_weight.accumulate,
-                                                          .accumulate_bias = to_bias.accumulate,
-                                                          .rows = call.rows,
-                                                          .cols = call.cols});
+  HEED_DISPATCH(g.device(), residual_layer_norm_backward,
+                kernels::ResidualLayerNormBackward<T>{.gy = g.data<T>(),
+                                                      .gsum = data_or_null<T>(gsum),
+                                                      .sum = sum.data<T>(),
+                                                      .weight = data_or_null<T>(weight),
+                                                      .mean = call.mean.data<A>(),
+                                                      .rstd = call.rstd.data<A>(),
+                                                      .dropout = call.dropout,
+                                                      .gresidual = data_or_null<T>(to_residual.tensor),
+                                                      .gx = data_or_null<T>(to_x.tensor),
+                                                      .gweight = data_or_null<A>(to_weight.tensor),
+                                                      .gbias = data_or_null<A>(to_bias.tensor),
+                                                      .accumulate_residual = to_residual.accumulate,
+                                                      .accumulate_x = to_x.accumulate,
+                                                      .accumulate_weight = to_weight.accumulate,
+                                                      .accumulate_bias = to_bias.accumulate,
+                                                      .rows = call.rows,
+                                                      .cols = call.cols});
 }
 
 }  // namespace
@@ -82,19 +82,19 @@ ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const 
   const Tensor mean = empty({rows}, accumulator_options(x)), rstd = empty({rows}, accumulator_options(x));
   visit_floating(x.dtype(), name, [&]<class T>() {
     using A = accumulator_t<T>;
-    HEED_DISPATCH_CPU(x.device(), residual_layer_norm_forward,
-                      kernels::ResidualLayerNormForward<T>{.residual = base.data<T>(),
-                                                           .x = input.data<T>(),
-                                                           .weight = data_or_null<T>(scale),
-                                                           .bias = data_or_null<T>(shift),
-                                                           .dropout = dropout,
-                                                           .sum = sum.data<T>(),
-                                                           .y = normed.data<T>(),
-                                                           .mean = mean.data<A>(),
-                                                           .rstd = rstd.data<A>(),
-                                                           .rows = rows,
-                                                           .cols = cols,
-                                                           .eps = eps});
+    HEED_DISPATCH(x.device(), residual_layer_norm_forward,
+                  kernels::ResidualLayerNormForward<T>{.residual = base.data<T>(),
+                                                       .x = input.data<T>(),
+                                                       .weight = data_or_null<T>(scale),
+                                                       .bias = data_or_null<T>(shift),
+                                                       .dropout = dropout,
+                                                       .sum = sum.data<T>(),
+                                                       .y = normed.data<T>(),
+                                                       .mean = mean.data<A>(),
+                                                       .rstd = rstd.data<A>(),
+                                                       .rows = rows,
+                                                       .cols = cols,
+                                                       .eps = eps});
   });
 
   const ResidualLayerNormCall call{save(sum), save(scale), mean, rstd, dropout, x.dtype(), rows, cols};

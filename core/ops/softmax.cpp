@@ -10,22 +10,22 @@ Tensor over_last_axis(const Tensor& x, bool log, const char* name) {
   const int64_t rows = rows_and_cols(x, name).first, cols = x.size(-1);
   const Tensor input = x.contiguous(), y = empty_like(input);
   visit_floating(x.dtype(), name, [&]<class T>() {
-    HEED_DISPATCH_CPU(x.device(), softmax_forward,
-                      kernels::SoftmaxForward<T>{
-                          .x = input.data<T>(), .y = y.data<T>(), .rows = rows, .cols = cols, .log = log});
+    HEED_DISPATCH(x.device(), softmax_forward,
+                  kernels::SoftmaxForward<T>{
+                      .x = input.data<T>(), .y = y.data<T>(), .rows = rows, .cols = cols, .log = log});
   });
   return record(name, {x}, y, [rows, cols, log, saved = save(y)](const GradIn& gy, GradOut& gx) {
     const Tensor g = gy[0].contiguous(), y = *saved;
     const GradSlot slot = gx.into(0);
     visit_floating(g.dtype(), "softmax", [&]<class T>() {
-      HEED_DISPATCH_CPU(g.device(), softmax_backward,
-                        kernels::SoftmaxBackward<T>{.y = y.data<T>(),
-                                                    .gy = g.data<T>(),
-                                                    .gx = slot.tensor.data<T>(),
-                                                    .rows = rows,
-                                                    .cols = cols,
-                                                    .log = log,
-                                                    .accumulate = slot.accumulate});
+      HEED_DISPATCH(g.device(), softmax_backward,
+                    kernels::SoftmaxBackward<T>{.y = y.data<T>(),
+                                                .gy = g.data<T>(),
+                                                .gx = slot.tensor.data<T>(),
+                                                .rows = rows,
+                                                .cols = cols,
+                                                .log = log,
+                                                .accumulate = slot.accumulate});
     });
   });
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -19,9 +20,9 @@ Isa allowed() {
 }
 
 Isa apply() {
-  const Isa limit = allowed();
 #if HWY_ARCH_X86
   constexpr int64_t kAvx512 = HWY_AVX3 | HWY_AVX3_DL;
+  const Isa limit = std::min(allowed(), HWY_TARGETS & kAvx512 ? Isa::avx512 : Isa::avx2);
   if (limit < Isa::avx512) hwy::DisableTargets(kAvx512 | (limit < Isa::avx2 ? HWY_AVX2 : 0));
   const int64_t targets = hwy::SupportedTargets();
   hwy::GetChosenTarget().Update(targets);  // SupportedTargets() has set it to all the machine has
@@ -29,7 +30,7 @@ Isa apply() {
              "heed needs an x86-64-v2 processor (SSE4.2), which this one is not");
   return targets & kAvx512 ? Isa::avx512 : targets & HWY_AVX2 ? Isa::avx2 : Isa::baseline;
 #else
-  static_cast<void>(limit);
+  static_cast<void>(allowed());
   return Isa::baseline;
 #endif
 }

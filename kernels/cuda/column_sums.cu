@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <heed/kernels/cuda/column_sums.cuh>
 #include <heed/kernels/cuda/device.cuh>
 
@@ -15,6 +17,7 @@ struct Arguments {
   PartialSums sums[2];
 };
 
+// Budget: 32 registers, 2048 bytes shared.
 __global__ void __launch_bounds__(kCols* kSlices)
     add_partials_kernel(Arguments args, int64_t count, int64_t cols) {
   auto& slices = simt::shared<SliceSums>();
@@ -35,7 +38,7 @@ __global__ void __launch_bounds__(kCols* kSlices)
 
 void add_partials(const char* what, const PartialSums (&sums)[2], int64_t count, int64_t cols) {
   const dim3 grid(static_cast<unsigned>(simt::ceil_div<int64_t>(cols, kCols)), 2);
-  const dim3 block(kCols, static_cast<unsigned>(count < kSlices ? count : kSlices));
+  const dim3 block(kCols, static_cast<unsigned>(std::clamp<int64_t>(count, 1, kSlices)));
   launch(what, add_partials_kernel, grid, block, 0, Arguments{{sums[0], sums[1]}}, count, cols);
 }
 

@@ -1,280 +1,44 @@
-#include <algorithm>
-
-#include <heed/kernels/cuda/column_sums.cuh>
-#include <heed/kernels/cuda/device.cuh>
-#include <heed/kernels/cuda/rows.cuh>
+#include <heed/kernels/cuda/layer_norm.cuh>
 #include <heed/kernels/layer_norm.h>
 
 namespace heed::cuda {
-namespace {
-
-using kernels::LayerNormBackward;
-using kernels::LayerNormForward;
-
-// Blocks of the backward: a constant, so that the bits depend on the shape and not on the device.
-constexpr int64_t kMaxBlocks = 256;
-
-// The kWidth values from column `col` on, or `absent` for each where there are none.
-template <int kWidth, class T>
-__device__ __forceinline__ void load_or(float (&out)[kWidth], const T* from, int64_t col, float absent) {
-  if (from != nullptr) return load(out, from + col);
-#pragma unroll
-  for (int j = 0; j < kWidth; ++j) out[j] = absent;
-}
-
-template <class T, int kThreads, int kWidth, bool kKeep>
-__global__ void __launch_bounds__(kThreadsPerBlock<kThreads>) forward_kernel(LayerNormForward<T> args) {
-  const int64_t row = int64_t{blockIdx.x} * kGroupsPerBlock<kThreads> + threadIdx.x / kThreads;
-  if (row >= args.rows) return;
-  const RowLayout<kThreads, kWidth, kKeep> layout(args.cols, threadIdx.x % kThreads);
-  const RowPart<T, kThreads, kWidth, kKeep> x(layout, args.x + row * args.cols);
-  const float cols = static_cast<float>(args.cols);
-
-  float sum = 0.0f;
-  layout.each([&](int piece, auto col) {
-    float v[kWidth];
-    x.read(v, piece, col);
-    for (int j = 0; j < kWidth; ++j) sum += v[j];
-  });
-  const float mean = group_sum<kThreads>(sum) / cols;
-  float squares = 0.0f;
-  layout.each([&](int piece, auto col) {
-    float v[kWidth];
-    x.read(v, piece, col);
-    for (int j = 0; j < kWidth; ++j) squares += (v[j] - mean) * (v[j] - mean);
-  });
-  const float rstd = 1.0f / sqrtf(group_sum<kThreads>(squares) / cols + static_cast<float>(args.eps));
-
-  T* y = args.y + row * args.cols;
-  layout.each([&](int piece, auto col) {
-    float v[kWidth], weight[kWidth], bias[kWidth];
-    x.read(v, piece, col);
-    load_or(weight, args.weight, col, 1.0f);
-    load_or(bias, args.bias, col, 0.0f);
-    for (int j = 0; j < kWidth; ++j) v[j] = (v[j] - mean) * rstd * weight[j] + bias[j];
-    store(y + col, v);
-  });
-  if (layout.thread == 0) {
-    args.mean[row] = mean;
-    args.rstd[row] = rstd;
-  }
-}
-
-// A thread's share of the sums over rows, [gweight, gbias], in registers.
-template <int kPieces, int kWidth>
-struct ColumnSums {
-  float weight[kPieces][kWidth] = {};
-  float bias[kPieces][kWidth] = {};
-};
-
-// One row: its gradient (g - mean(g) - n mean(g n)) rstd, with g = gy * weight and n the normalised x, and
-// what it adds to the sums over rows. x and gy are read once if kKeep.
-template <int kThreads, int kWidth, bool kKeep, class T, class Sums>
-__device__ __forceinline__ void backward_row(const LayerNormBackward<T>& args, int64_t row,
-                                             const RowLayout<kThreads, kWidth, kKeep>& layout,
-                                             Sums& columns) {
-  const RowPart<T, kThreads, kWidth, kKeep> x_part(layout, args.x + row * args.cols);
-  const RowPart<T, kThreads, kWidth, kKeep> gy_part(layout, args.gy + row * args.cols);
-  const float mean = args.mean[row], rstd = args.rstd[row], cols = static_cast<float>(args.cols);
-
-  float2 sums{0.0f, 0.0f};
-  layout.each([&](int piece, auto col) {
-    float x[kWidth], gy[kWidth], weight[kWidth];
-    x_part.read(x, piece, col);
-    gy_part.read(gy, piece, col);
-    load_or(weight, args.weight, col, 1.0f);
-    for (int j = 0; j < kWidth; ++j) {
-      const float n = (x[j] - mean) * rstd, g = gy[j] * weight[j];
-      sums.x += g;
-      sums.y += g * n;
-      if constexpr (kKeep) {
-        columns.weight[piece][j] += gy[j] * n;
-        columns.bias[piece][j] += gy[j];
-      }
-    }
-  });
-  if (args.gx == nullptr) return;
-  sums = group_sum<kThreads>(sums);
-  const float mean_g = sums.x / cols, mean_gn = sums.y / cols;
-  T* gx = args.gx + row * args.cols;
-  layout.each([&](int piece, auto col) {
-    float x[kWidth], gy[kWidth], weight[kWidth], out[kWidth];
-    x_part.read(x, piece, col);
-    gy_part.read(gy, piece, col);
-    load_or(weight, args.weight, col, 1.0f);
-    load_or(out, args.accumulate_x ? gx : nullptr, col, 0.0f);
-    for (int j = 0; j < kWidth; ++j) {
-      const float n = (x[j] - mean) * rstd, g = gy[j] * weight[j];
-      out[j] += (g - mean_g - n * mean_gn) * rstd;
-    }
-    store(gx + col, out);
-  });
-}
-
-// Bytes in which the groups of a block add up their column sums.
-template <int kThreads>
-size_t column_sum_bytes(int64_t cols) {
-  if (kGroupsPerBlock<kThreads> == 1) return 0;
-  return simt::SharedLayout()
-      .add<float>(static_cast<size_t>(cols))
-      .template add<float>(static_cast<size_t>(cols))
-      .bytes;
-}
-
-// Writes a block's column sums as its partials: [0, cols) of `to_weight` and `to_bias`.
-template <int kThreads, int kWidth, class Sums>
-__device__ __forceinline__ void write_partials(float* to_weight, float* to_bias,
-                                               const RowLayout<kThreads, kWidth, true>& layout,
-                                               const Sums& columns) {
-  if constexpr (kGroupsPerBlock<kThreads> == 1) {
-    layout.each([&](int piece, int col) {
-      store(to_weight + col, columns.weight[piece]);
-      store(to_bias + col, columns.bias[piece]);
-    });
-    return;
-  }
-  // The groups add theirs in order.
-  simt::Arena<> arena;
-  float* weight = arena.take<float>(static_cast<size_t>(layout.cols));
-  float* bias = arena.take<float>(static_cast<size_t>(layout.cols));
-  for (int group = 0; group < kGroupsPerBlock<kThreads>; ++group) {
-    if (static_cast<int>(threadIdx.x) / kThreads == group)
-      layout.each([&](int piece, int col) {
-        for (int j = 0; j < kWidth; ++j) {
-          weight[col + j] = columns.weight[piece][j] + (group > 0 ? weight[col + j] : 0.0f);
-          bias[col + j] = columns.bias[piece][j] + (group > 0 ? bias[col + j] : 0.0f);
-        }
-      });
-    __syncthreads();
-  }
-  for (int col = threadIdx.x; col < layout.cols; col += kThreadsPerBlock<kThreads>) {
-    to_weight[col] = weight[col];
-    to_bias[col] = bias[col];
-  }
-}
-
-// partials: [gweight, gbias][blocks][cols], or null if neither is wanted or the row is too long to be kept.
-template <class T, int kThreads, int kWidth, bool kKeep>
-__global__ void __launch_bounds__(kThreadsPerBlock<kThreads>)
-    backward_kernel(LayerNormBackward<T> args, float* partials) {
-  using Layout = RowLayout<kThreads, kWidth, kKeep>;
-  const Layout layout(args.cols, threadIdx.x % kThreads);
-  ColumnSums<Layout::kPieces, kWidth> columns;
-  const int64_t groups = int64_t{gridDim.x} * kGroupsPerBlock<kThreads>;
-  for (int64_t row = int64_t{blockIdx.x} * kGroupsPerBlock<kThreads> + threadIdx.x / kThreads;
-       row < args.rows; row += groups)
-    backward_row<kThreads, kWidth, kKeep>(args, row, layout, columns);
-  if constexpr (kKeep)
-    if (partials != nullptr)
-      write_partials(partials + int64_t{blockIdx.x} * args.cols,
-                     partials + (int64_t{gridDim.x} + blockIdx.x) * args.cols, layout, columns);
-}
-
-constexpr int kColumnTile = 32;  // columns of a block of the next kernel
-constexpr int kColumnRows = 8;   // rows it works on at a time
-
-struct ColumnTile {
-  float weight[kColumnRows][kColumnTile], bias[kColumnRows][kColumnTile];
-};
-
-// The sums over rows where a row is too long to be kept: a block takes kColumnTile columns of every
-// gridDim.y-th stretch of kColumnRows rows.
-template <class T>
-__global__ void __launch_bounds__(kColumnTile* kColumnRows)
-    column_kernel(LayerNormBackward<T> args, float* partials) {
-  auto& tile = simt::shared<ColumnTile>();
-  const int64_t col = int64_t{blockIdx.x} * kColumnTile + threadIdx.x;
-  float weight = 0.0f, bias = 0.0f;
-  if (col < args.cols)
-    for (int64_t row = int64_t{blockIdx.y} * kColumnRows + threadIdx.y; row < args.rows;
-         row += int64_t{gridDim.y} * kColumnRows) {
-      const float gy = args.gy[row * args.cols + col], x = args.x[row * args.cols + col];
-      weight += gy * ((x - args.mean[row]) * args.rstd[row]);
-      bias += gy;
-    }
-  tile.weight[threadIdx.y][threadIdx.x] = weight;
-  tile.bias[threadIdx.y][threadIdx.x] = bias;
-  __syncthreads();
-  if (threadIdx.y != 0 || col >= args.cols) return;
-  for (int row = 1; row < kColumnRows; ++row) {
-    weight += tile.weight[row][threadIdx.x];
-    bias += tile.bias[row][threadIdx.x];
-  }
-  partials[int64_t{blockIdx.y} * args.cols + col] = weight;
-  partials[(int64_t{gridDim.y} + blockIdx.y) * args.cols + col] = bias;
-}
-
-// Calls run.operator()<kThreads, kWidth, kKeep>() with what suits rows of `cols` elements of T.
-template <class T, class F>
-void with_row_layout(int64_t cols, bool vectors, F run) {
-  constexpr int kWide = kVectorWidth<T>;
-  if (cols <= kKeptCols<kWarpThreads>) {
-    vectors ? run.template operator()<kWarpThreads, kWide, true>()
-            : run.template operator()<kWarpThreads, 1, true>();
-  } else if (cols <= kKeptCols<kBlockThreads>) {
-    vectors ? run.template operator()<kBlockThreads, kWide, true>()
-            : run.template operator()<kBlockThreads, 1, true>();
-  } else {
-    vectors ? run.template operator()<kBlockThreads, kWide, false>()
-            : run.template operator()<kBlockThreads, 1, false>();
-  }
-}
-
-constexpr const char* kForward = "layer_norm_forward";
-constexpr const char* kBackward = "layer_norm_backward";
-
-// No rows: the sums over them are zero.
-template <class T>
-void clear_sums(const LayerNormBackward<T>& args) {
-  const size_t bytes = static_cast<size_t>(args.cols) * sizeof(float);
-  if (args.gweight && !args.accumulate_weight)
-    check(cudaMemsetAsync(args.gweight, 0, bytes, current_stream()), kBackward);
-  if (args.gbias && !args.accumulate_bias)
-    check(cudaMemsetAsync(args.gbias, 0, bytes, current_stream()), kBackward);
-}
-
-}  // namespace
 
 template <class T>
-void layer_norm_forward(const LayerNormForward<T>& args) {
-  if (args.rows == 0) return;
-  with_row_layout<T>(args.cols, vectorizable<T>(args.cols, args.x, args.weight, args.bias, args.y),
-                     [&]<int kThreads, int kWidth, bool kKeep>() {
-                       const int64_t blocks = simt::ceil_div<int64_t>(args.rows, kGroupsPerBlock<kThreads>);
-                       launch(kForward, forward_kernel<T, kThreads, kWidth, kKeep>,
-                              dim3(static_cast<unsigned>(blocks)), dim3(kThreadsPerBlock<kThreads>), 0, args);
-                     });
+void layer_norm_forward(const kernels::LayerNormForward<T>& args) {
+  normalize_rows("layer_norm_forward", kernels::ResidualLayerNormForward<T>{.residual = nullptr,
+                                                                            .x = args.x,
+                                                                            .weight = args.weight,
+                                                                            .bias = args.bias,
+                                                                            .dropout = {},
+                                                                            .sum = nullptr,
+                                                                            .y = args.y,
+                                                                            .mean = args.mean,
+                                                                            .rstd = args.rstd,
+                                                                            .rows = args.rows,
+                                                                            .cols = args.cols,
+                                                                            .eps = args.eps});
 }
 
 template <class T>
-void layer_norm_backward(const LayerNormBackward<T>& args) {
-  if (args.rows == 0) return clear_sums(args);
-  const bool wants_sums = args.gweight != nullptr || args.gbias != nullptr;
-  with_row_layout<T>(
-      args.cols, vectorizable<T>(args.cols, args.gy, args.x, args.weight, args.gx),
-      [&]<int kThreads, int kWidth, bool kKeep>() {
-        const int64_t groups = kGroupsPerBlock<kThreads>;
-        const int64_t blocks = std::min(simt::ceil_div<int64_t>(args.rows, groups), kMaxBlocks);
-        const int64_t splits =
-            kKeep ? blocks : std::min<int64_t>(simt::ceil_div<int64_t>(args.rows, kColumnRows), 64);
-        const size_t cols = static_cast<size_t>(args.cols);
-        const Scratch scratch(wants_sums ? 2 * static_cast<size_t>(splits) * cols * sizeof(float) : 0);
-        float* partials = wants_sums ? scratch.as<float>() : nullptr;
-        if (args.gx != nullptr || (kKeep && wants_sums))
-          launch(kBackward, backward_kernel<T, kThreads, kWidth, kKeep>, dim3(static_cast<unsigned>(blocks)),
-                 dim3(kThreadsPerBlock<kThreads>),
-                 kKeep && wants_sums ? column_sum_bytes<kThreads>(args.cols) : 0, args, partials);
-        if (!wants_sums) return;
-        if (!kKeep)
-          launch(kBackward, column_kernel<T>,
-                 dim3(static_cast<unsigned>(simt::ceil_div<int64_t>(args.cols, kColumnTile)),
-                      static_cast<unsigned>(splits)),
-                 dim3(kColumnTile, kColumnRows), 0, args, partials);
-        add_partials(kBackward,
-                     {{partials, args.gweight, args.accumulate_weight},
-                      {partials + splits * args.cols, args.gbias, args.accumulate_bias}},
-                     splits, args.cols);
-      });
+void layer_norm_backward(const kernels::LayerNormBackward<T>& args) {
+  normalize_rows_backward("layer_norm_backward",
+                          kernels::ResidualLayerNormBackward<T>{.gy = args.gy,
+                                                                .gsum = nullptr,
+                                                                .sum = args.x,
+                                                                .weight = args.weight,
+                                                                .mean = args.mean,
+                                                                .rstd = args.rstd,
+                                                                .dropout = {},
+                                                                .gresidual = nullptr,
+                                                                .gx = args.gx,
+                                                                .gweight = args.gweight,
+                                                                .gbias = args.gbias,
+                                                                .accumulate_residual = false,
+                                                                .accumulate_x = args.accumulate_x,
+                                                                .accumulate_weight = args.accumulate_weight,
+                                                                .accumulate_bias = args.accumulate_bias,
+                                                                .rows = args.rows,
+                                                                .cols = args.cols});
 }
 
 #define HEED_INSTANTIATE(T)                                                 \

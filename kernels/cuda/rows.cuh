@@ -52,6 +52,26 @@ __device__ __forceinline__ float group_sum(float v) {
   return group_sum<kThreads>(float2{v, 0.0f}).x;
 }
 
+template <int kThreads>
+struct GroupMaxima {
+  float warp[kThreads / 32];
+};
+
+/// The largest of the group's values; NaN may be passed over.
+template <int kThreads>
+__device__ __forceinline__ float group_max(float v) {
+  v = simt::warp_max(v);
+  if constexpr (kThreads > 32) {
+    auto& maxima = simt::shared<GroupMaxima<kThreads>>();
+    if (threadIdx.x % 32 == 0) maxima.warp[threadIdx.x / 32] = v;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kThreads / 32; ++i) v = fmaxf(v, maxima.warp[i]);
+    __syncthreads();  // before the next call writes
+  }
+  return v;
+}
+
 /// Which elements of a row one thread of a group has: pieces of kWidth, kThreads * kWidth apart. With kKeep
 /// they are read once and stay in registers, which takes a row of at most kKeptCols<kThreads>; without, each
 /// use reads again.
@@ -100,9 +120,54 @@ class RowPart {
     }
   }
 
+  /// Applies f(values, first column) to every piece. f stores what it makes in `row`, from where values that
+  /// are not kept are read afterwards.
+  template <class F>
+  __device__ __forceinline__ void transform(const Layout& layout, const T* row, F f) {
+    layout.each([&](int piece, auto col) {
+      float v[kWidth];
+      read(v, piece, col);
+      f(v, col);
+      if constexpr (kKeep)
+#pragma unroll
+        for (int j = 0; j < kWidth; ++j) kept_[piece][j] = v[j];
+    });
+    row_ = row;
+  }
+
  private:
   const T* row_;
   float kept_[Layout::kPieces][kWidth];
 };
+
+/// The grid in which each row has its group.
+template <int kThreads>
+dim3 blocks_of_rows(int64_t rows) {
+  return dim3(static_cast<unsigned>(simt::ceil_div<int64_t>(rows, kGroupsPerBlock<kThreads>)));
+}
+
+/// Calls run.operator()<kThreads, kWidth, kKeep>() with what suits rows of `cols` elements of T.
+template <class T, class F>
+void with_row_layout(int64_t cols, bool vectors, F run) {
+  constexpr int kWide = kVectorWidth<T>;
+  if (cols <= kKeptCols<kWarpThreads>) {
+    vectors ? run.template operator()<kWarpThreads, kWide, true>()
+            : run.template operator()<kWarpThreads, 1, true>();
+  } else if (cols <= kKeptCols<kBlockThreads>) {
+    vectors ? run.template operator()<kBlockThreads, kWide, true>()
+            : run.template operator()<kBlockThreads, 1, true>();
+  } else {
+    vectors ? run.template operator()<kBlockThreads, kWide, false>()
+            : run.template operator()<kBlockThreads, 1, false>();
+  }
+}
+
+/// The kWidth values from column `col` on, or `absent` for each where there are none.
+template <int kWidth, class T>
+__device__ __forceinline__ void load_or(float (&out)[kWidth], const T* from, int64_t col, float absent) {
+  if (from != nullptr) return load(out, from + col);
+#pragma unroll
+  for (int j = 0; j < kWidth; ++j) out[j] = absent;
+}
 
 }  // namespace heed::cuda

@@ -1,13 +1,18 @@
-// Loads and stores of several neighbouring elements at once, converted to and from float.
+// Loads and stores of several neighbouring elements at once.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 
 #include <heed/core/base/bfloat16.h>
 #include <heed/kernels/simt/simt.h>
 
 namespace heed::cuda {
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 /// Elements of T in one 16-byte access.
 template <class T>
@@ -20,59 +25,81 @@ bool vectorizable(int64_t cols, const Pointers*... pointers) {
   return cols % kVectorWidth<T> == 0 && ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
 }
 
-/// One element, or kVectorWidth<T> of them at a 16-byte boundary (floats may be stored by any multiple of
-/// four).
-template <int kWidth>
-__device__ __forceinline__ void load(float (&out)[kWidth], const float* from) {
-  if constexpr (kWidth == 1) {
-    out[0] = *from;
-  } else {
-    static_assert(kWidth == 4);
-    const float4 v = simt::load_as<float4>(from);
-    out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w;
+/// Whether kWidth elements of T can be accessed at once from `pointer` on; null can.
+template <int kWidth, class T>
+bool aligned_for(const T* pointer) {
+  constexpr size_t kBytes = kWidth * sizeof(T) < 16 ? kWidth * sizeof(T) : 16;
+  return reinterpret_cast<uintptr_t>(pointer) % kBytes == 0;
+}
+
+/// The type in which elements of T are computed: bf16 in float, the others in their own.
+template <class T>
+using math_t = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
+
+/// Elements whose value does not matter: the unsigned type of their size.
+template <size_t kBytes>
+using unsigned_of_size = std::conditional_t<
+    kBytes == 8, uint64_t,
+    std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 2, uint16_t, uint8_t>>>;
+
+/// The unit in which kBytes bytes are accessed.
+template <int kBytes>
+using Word = std::conditional_t<
+    kBytes % 16 == 0, uint4,
+    std::conditional_t<
+        kBytes == 8, uint2,
+        std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 2, uint16_t, uint8_t>>>>;
+
+/// kWidth neighbouring elements as they are, at an address aligned to their size or to 16 bytes.
+template <int kWidth, class T>
+__device__ __forceinline__ void load_raw(T (&out)[kWidth], const T* from) {
+  using W = Word<kWidth* static_cast<int>(sizeof(T))>;
+  constexpr int kStep = static_cast<int>(sizeof(W) / sizeof(T));
+#pragma unroll
+  for (int i = 0; i < kWidth; i += kStep) {
+    const W word = simt::load_as<W>(from + i);
+    memcpy(static_cast<void*>(out + i), &word, sizeof word);
   }
 }
 
-template <int kWidth>
-__device__ __forceinline__ void load(float (&out)[kWidth], const bfloat16* from) {
-  if constexpr (kWidth == 1) {
-    out[0] = *from;
-  } else {
-    static_assert(kWidth == 8);
-    const uint4 v = simt::load_as<uint4>(from);
-    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+template <int kWidth, class T>
+__device__ __forceinline__ void store_raw(T* to, const T (&values)[kWidth]) {
+  using W = Word<kWidth* static_cast<int>(sizeof(T))>;
+  constexpr int kStep = static_cast<int>(sizeof(W) / sizeof(T));
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      out[2 * i] = __uint_as_float(words[i] << 16);
-      out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+  for (int i = 0; i < kWidth; i += kStep) {
+    W word;
+    memcpy(&word, values + i, sizeof word);
+    simt::store_as(to + i, word);
+  }
+}
+
+/// The same, converted to and from the type of computation.
+template <int kWidth, class T>
+__device__ __forceinline__ void load(math_t<T> (&out)[kWidth], const T* from) {
+  if constexpr (std::is_same_v<T, math_t<T>>) {
+    load_raw(out, from);
+  } else {
+    T raw[kWidth];
+    load_raw(raw, from);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) out[i] = raw[i];
+  }
+}
+
+template <int kWidth, class T>
+__device__ __forceinline__ void store(T* to, const math_t<T> (&values)[kWidth]) {
+  if constexpr (std::is_same_v<T, math_t<T>>) {
+    store_raw(to, values);
+  } else {
+    T raw[kWidth];
+    if constexpr (kWidth == 1) raw[0] = T(values[0]);
+#pragma unroll
+    for (int i = 0; i + 1 < kWidth; i += 2) {
+      const __nv_bfloat162 pair = __floats2bfloat162_rn(values[i], values[i + 1]);
+      memcpy(static_cast<void*>(raw + i), &pair, sizeof pair);
     }
-  }
-}
-
-template <int kWidth>
-__device__ __forceinline__ void store(float* to, const float (&values)[kWidth]) {
-  if constexpr (kWidth == 1) {
-    *to = values[0];
-  } else {
-    static_assert(kWidth % 4 == 0);
-#pragma unroll
-    for (int i = 0; i < kWidth; i += 4)
-      simt::store_as(to + i, float4{values[i], values[i + 1], values[i + 2], values[i + 3]});
-  }
-}
-
-template <int kWidth>
-__device__ __forceinline__ void store(bfloat16* to, const float (&values)[kWidth]) {
-  if constexpr (kWidth == 1) {
-    *to = bfloat16(values[0]);
-  } else {
-    uint32_t words[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const __nv_bfloat162 pair = __floats2bfloat162_rn(values[2 * i], values[2 * i + 1]);
-      memcpy(&words[i], &pair, sizeof pair);
-    }
-    simt::store_as(to, uint4{words[0], words[1], words[2], words[3]});
+    store_raw(to, raw);
   }
 }
 

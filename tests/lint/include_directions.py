@@ -16,7 +16,7 @@ ALLOWED = {
     "data": {"data", "core", "core/io", "core/base"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"](?:heed/)?([^>"]+)[>"]')
-CUDA_FOLDERS = ("kernels/cuda/", "kernels/simt/", "tests/simt/")
+CUDA_FOLDERS = ("kernels/cuda/", "kernels/simt/", "tests/simt/", "tests/gpu_check/", "bench/cuda/")
 
 
 def folder_of(path):

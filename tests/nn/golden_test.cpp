@@ -15,30 +15,7 @@
 namespace heed::test {
 namespace {
 
-void expect_golden(double got, double want, const std::string& what) {
-  EXPECT_NEAR(got, want, golden_tolerance(want)) << what;
-}
-
-void expect_first(const Tensor& got, const std::vector<double>& want, const std::string& what) {
-  const std::vector<double> values = got.detach().reshape({got.numel()}).to_vector<double>();
-  for (size_t i = 0; i < want.size(); ++i) expect_golden(values[i], want[i], concat(what, " [", i, "]"));
-}
-
-void expect_sums(const Tensor& y, double total, double squares) {
-  expect_golden(sum(y).item<double>(), total, "sum");
-  expect_golden(sum(square(y)).item<double>(), squares, "sum of squares");
-}
-
 double norm_of(const Tensor& x) { return norm(x).item<double>(); }
-
-nn::LayerConfig plain_layer(int64_t d_model, int64_t heads, int64_t d_ff) {
-  nn::LayerConfig config;
-  config.d_model = d_model;
-  config.heads = heads;
-  config.d_ff = d_ff;
-  config.attention_dropout = config.activation_dropout = config.residual_dropout = 0;
-  return config;
-}
 
 // ---- one encoder layer, post-norm
 // ----------------------------------------------------------------------------------

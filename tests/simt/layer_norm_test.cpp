@@ -118,11 +118,7 @@ struct Shifted {
 
   Shifted(size_t count, size_t shift) : buffer(count + shift), offset(shift) {}
   T* data() const { return buffer.size() == offset ? nullptr : buffer.data() + offset; }
-  void set(const std::vector<T>& values) {
-    if (values.empty()) return;
-    EXPECT_EQ(cudaMemcpy(data(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
-              cudaSuccess);
-  }
+  void set(const std::vector<T>& values) { buffer.set(values, offset); }
   std::vector<T> get() const {
     std::vector<T> all = buffer.get();
     all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(offset));

@@ -22,18 +22,22 @@ std::string message_of(F f) {
   return "nothing thrown";
 }
 
+bool emulated() { return device_name(0).rfind("emulated", 0) == 0; }
+
 TEST(CudaRuntime, TheDeviceSaysThatItIsEmulated) {
+  if (!emulated()) GTEST_SKIP() << "a real device";
   EXPECT_EQ(device_count(), 1);
   EXPECT_EQ(device_name(0), "emulated CUDA device (sm_80)");
 }
 
 TEST(CudaRuntime, AMissingDeviceIsADeviceError) {
-  const std::string expected = "cuda:3: no such device; this machine has cuda:0 to cuda:0";
-  EXPECT_EQ(message_of<DeviceError>([] { allocator(3); }), expected);
-  EXPECT_EQ(message_of<DeviceError>([] { device_name(3); }), expected);
-  EXPECT_EQ(message_of<DeviceError>([] { set_device(3); }), expected);
+  const std::string last = std::to_string(device_count() - 1);
+  const std::string expected = "cuda:99: no such device; this machine has cuda:0 to cuda:" + last;
+  EXPECT_EQ(message_of<DeviceError>([] { allocator(99); }), expected);
+  EXPECT_EQ(message_of<DeviceError>([] { device_name(99); }), expected);
+  EXPECT_EQ(message_of<DeviceError>([] { set_device(99); }), expected);
   EXPECT_EQ(message_of<DeviceError>([] { allocator(-1); }),
-            "cuda:-1: no such device; this machine has cuda:0 to cuda:0");
+            "cuda:-1: no such device; this machine has cuda:0 to cuda:" + last);
 }
 
 TEST(CudaRuntime, CopiesAndFillsRoundTrip) {
@@ -58,6 +62,7 @@ TEST(CudaRuntime, CopiesAndFillsRoundTrip) {
 }
 
 TEST(CudaRuntime, AHostPointerInPlaceOfADevicePointerIsRefused) {
+  if (!emulated()) GTEST_SKIP() << "some GPUs can reach host memory";
   float host[4] = {};
   EXPECT_EQ(message_of<DeviceError>([&] { copy_to_device(0, host, host, sizeof host); }),
             "copy_to_device: cudaErrorInvalidValue: invalid argument");
@@ -66,6 +71,7 @@ TEST(CudaRuntime, AHostPointerInPlaceOfADevicePointerIsRefused) {
 }
 
 TEST(CudaRuntime, OutOfMemoryCanBeRepeatedAfterFreeing) {
+  if (!emulated()) GTEST_SKIP() << "the memory of a real device is not ours to limit";
   const emulator::Config saved = emulator::config();
   emulator::config().device_memory = 1 << 20;
   Allocator& memory = allocator(0);

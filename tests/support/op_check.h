@@ -27,7 +27,7 @@ struct OpCheck {
   /// A composition of simple operations that also runs in f32 and bf16; its error sets the tolerance there.
   std::function<Tensors(const Tensors&)> plain = {};
   bool differentiable = true;
-  std::vector<DType> cuda = {};  // dtypes that have a CUDA kernel
+  std::vector<DType> cuda = {DType::f32, DType::bf16};  // dtypes that have a CUDA kernel
   std::vector<DType> dtypes = {DType::f64, DType::f32, DType::bf16};
   /// Ulps of the largest term that are allowed besides the error of `plain`: forward and gradient.
   double ulps = 2;

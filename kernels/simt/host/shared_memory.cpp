@@ -16,7 +16,9 @@ namespace heed::emulator {
 namespace {
 
 constexpr size_t kRedzone = 32;
+#ifndef HEED_EMULATOR_ASAN
 constexpr unsigned char kRedzoneByte = 0xfb;
+#endif
 
 struct Piece {
   const void* key;  // a type's key for static pieces, kDynamic for Arena::take, kWhole for dynamic_shared

@@ -54,7 +54,7 @@ struct AttentionCase {
             .scale = scale,
             .visibility = visibility,
             .mask = in[3].defined()  ? Mask::added(in[3])
-                    : mask.defined() ? Mask::allowed(mask)
+                    : mask.defined() ? Mask::allowed(mask.to(in[0].device()))
                                      : Mask(),
             .alibi_slopes = slopes,
             .relative = in[4],

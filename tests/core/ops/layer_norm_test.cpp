@@ -46,8 +46,6 @@ void check(const Shape& shape, bool weight, bool bias, double eps = 1e-5) {
             .function = [=](const Tensors& in) { return Tensors{layer_norm(in[0], in[1], in[2], eps)}; },
             .reference = [=](const Tensors& in) { return Tensors{reference(in[0], in[1], in[2], eps)}; },
             .plain = [=](const Tensors& in) { return composed(in, eps); },
-            .cuda = {DType::f32},  // bf16 parameters need a converting copy besides
-
             .magnitude = 4});  // the gradient is a difference of terms of this size
 }
 

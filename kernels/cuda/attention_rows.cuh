@@ -1,0 +1,85 @@
+// How the attention kernels are cut: a warp for each query (or key) of each sequence and head.
+#pragma once
+
+#include <cstdint>
+
+#include <heed/core/base/check.h>
+#include <heed/kernels/cuda/device.cuh>
+#include <heed/kernels/cuda/elementwise.cuh>
+
+namespace heed::cuda {
+
+inline constexpr int kAttentionWarps = 4;
+inline constexpr int kAttentionThreads = kAttentionWarps * 32;
+
+/// The warp's sequence and its place there. `blocks` blocks along x take a sequence; blockIdx.y is the head.
+struct WarpTask {
+  int64_t sequence, place;
+  int lane;
+
+  __device__ __forceinline__ explicit WarpTask(int64_t blocks)
+      : sequence(blockIdx.x / blocks),
+        place(blockIdx.x % blocks * kAttentionWarps + threadIdx.x / 32),
+        lane(static_cast<int>(threadIdx.x) % 32) {}
+};
+
+inline dim3 attention_grid(int64_t blocks, int64_t heads) {
+  HEED_CHECK(heads < 65536, ShapeError, "attention: ", heads, " heads; on CUDA at most 65535");
+  return {static_cast<unsigned>(blocks), static_cast<unsigned>(heads)};
+}
+
+/// A warp's part of shared memory: `count` rows of `width` floats, and as many sets of a float for each lane.
+class WarpRows {
+ public:
+  __device__ __forceinline__ WarpRows(simt::Arena<>& arena, int64_t width, int count) : width_(width) {
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    rows_ = arena.take<float>(static_cast<size_t>(kAttentionWarps * count * width)) + warp * count * width;
+    values_ = arena.take<float>(static_cast<size_t>(kAttentionWarps * count * 32)) + warp * count * 32;
+  }
+
+  __device__ __forceinline__ float* row(int i) const { return rows_ + i * width_; }
+  __device__ __forceinline__ float* value(int i) const { return values_ + i * 32; }
+
+ private:
+  int64_t width_;
+  float *rows_, *values_;
+};
+
+inline size_t warp_rows_bytes(int64_t width, int count) {
+  return simt::SharedLayout()
+      .add<float>(static_cast<size_t>(kAttentionWarps * count * width))
+      .add<float>(static_cast<size_t>(kAttentionWarps * count * 32))
+      .bytes;
+}
+
+template <class T>
+struct ClearOp {  // of [rows, heads, width]; operand 1 is head * rows + row, 2 the column
+  static constexpr int kOperands = 3, kWidth = 1;
+  T* data;
+  float* lse;  // or null
+
+  template <int kWidth>
+  __device__ __forceinline__ void run(const int64_t (&at)[3], unsigned) const {
+    data[at[0]] = T(0.0f);
+    if (lse != nullptr && at[2] == 0) lse[at[1]] = -kInfinity;
+  }
+};
+
+/// Zeros in all rows of a view, and -inf in the log-sum-exp that belongs to them.
+template <class T>
+void clear_rows(const char* what, const kernels::HeadsView<T>& view, float* lse, int64_t rows, int64_t heads,
+                int64_t width) {
+  Strided<3> index{};
+  index.rank = 3;
+  const int64_t sizes[] = {rows, heads, width}, strides[] = {view.row_stride, view.head_stride, 1},
+                places[] = {1, rows, 0};
+  for (int axis = 0; axis < 3; ++axis) {
+    index.sizes[axis] = sizes[axis];
+    index.strides[0][axis] = strides[axis];
+    index.strides[1][axis] = places[axis];
+    index.strides[2][axis] = axis == 2;
+  }
+  elementwise(what, ClearOp<T>{view.data, lse}, index);
+}
+
+}  // namespace heed::cuda

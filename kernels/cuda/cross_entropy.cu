@@ -1,0 +1,167 @@
+#include <heed/kernels/cross_entropy.h>
+#include <heed/kernels/cuda/device.cuh>
+#include <heed/kernels/cuda/elementwise.cuh>
+#include <heed/kernels/cuda/rows.cuh>
+
+namespace heed::cuda {
+namespace {
+
+using kernels::CrossEntropyBackward;
+using kernels::CrossEntropyForward;
+
+constexpr int kSumThreads = 256;
+
+template <class A>
+struct ThreadValues {
+  A value[kSumThreads];
+};
+
+/// The sum over a block's threads, in thread 0.
+template <class A>
+__device__ __forceinline__ A sum_of_threads(A value) {
+  auto& shared = simt::shared<ThreadValues<A>>();
+  shared.value[threadIdx.x] = value;
+  for (unsigned half = kSumThreads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) shared.value[threadIdx.x] = value += shared.value[threadIdx.x + half];
+  }
+  return value;
+}
+
+// One block counts, since every row needs the number before it can write its gradient.
+__global__ void __launch_bounds__(kSumThreads)
+    count_kernel(const int64_t* targets, int64_t ignore, int64_t rows, int64_t* counted) {
+  int64_t count = 0;
+  for (int64_t row = threadIdx.x; row < rows; row += kSumThreads) count += targets[row] != ignore;
+  count = sum_of_threads(count);
+  if (threadIdx.x == 0) *counted = count;
+}
+
+// 1 / counted, or 1.
+template <class T>
+__device__ __forceinline__ double row_weight(const CrossEntropyForward<T>& args) {
+  const int64_t counted = *args.counted;
+  return args.mean && counted > 0 ? 1.0 / static_cast<double>(counted) : 1.0;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kSumThreads) loss_kernel(CrossEntropyForward<T> args, const float* losses) {
+  double sum = 0;
+  for (int64_t row = threadIdx.x; row < args.rows; row += kSumThreads) sum += losses[row];
+  sum = sum_of_threads(sum);
+  if (threadIdx.x == 0) *args.loss = static_cast<float>(sum * row_weight(args));
+}
+
+template <int kThreads, int kWidth, bool kKeep, class T>
+__device__ __forceinline__ void fill_row(const RowLayout<kThreads, kWidth, kKeep>& layout, T* row,
+                                         float value) {
+  float v[kWidth];
+  for (int j = 0; j < kWidth; ++j) v[j] = value;
+  if (row != nullptr) layout.each([&](int, auto col) { store(row + col, v); });
+}
+
+// Losses of single rows, not yet weighted, and the gradient.
+template <class T, int kThreads, int kWidth, bool kKeep>
+__global__ void __launch_bounds__(kThreadsPerBlock<kThreads>)
+    rows_kernel(CrossEntropyForward<T> args, float* losses) {
+  const int64_t row = int64_t{blockIdx.x} * kGroupsPerBlock<kThreads> + threadIdx.x / kThreads;
+  if (row >= args.rows) return;
+  const RowLayout<kThreads, kWidth, kKeep> layout(args.classes, threadIdx.x % kThreads);
+  const int64_t target = args.targets[row];
+  T* g = args.glogits == nullptr ? nullptr : args.glogits + row * args.classes;
+  const bool ignored = target == args.ignore;
+  if (ignored || target < 0 || target >= args.classes) {
+    const float value = ignored ? 0.0f : kNan;
+    fill_row(layout, g, value);
+    if (layout.thread == 0) losses[row] = value;
+    return;
+  }
+  const T* logits = args.logits + row * args.classes;
+  const RowPart<T, kThreads, kWidth, kKeep> x(layout, logits);
+  float most = -kInfinity;
+  layout.each([&](int piece, auto col) {
+    float v[kWidth];
+    x.read(v, piece, col);
+    for (int j = 0; j < kWidth; ++j) most = fmaxf(most, v[j]);
+  });
+  most = group_max<kThreads>(most);
+  float2 sums{0.0f, 0.0f};  // Σ exp(x - most), Σ (x - most)
+  layout.each([&](int piece, auto col) {
+    float v[kWidth];
+    x.read(v, piece, col);
+    for (int j = 0; j < kWidth; ++j) {
+      sums.x += expf(v[j] - most);
+      sums.y += v[j] - most;
+    }
+  });
+  sums = group_sum<kThreads>(sums);
+
+  const float smoothing = static_cast<float>(args.label_smoothing);
+  const float uniform = static_cast<float>(args.label_smoothing / static_cast<double>(args.classes));
+  if (layout.thread == 0) {
+    const float own = static_cast<float>(logits[target]) - most;
+    const float loss = logf(sums.x) - (1.0f - smoothing) * own;
+    losses[row] = smoothing == 0.0f ? loss : loss - uniform * sums.y;
+  }
+  if (g == nullptr) return;
+  const float weight = static_cast<float>(row_weight(args)), scale = weight / sums.x;
+  layout.each([&](int piece, auto col) {
+    float v[kWidth];
+    x.read(v, piece, col);
+    for (int j = 0; j < kWidth; ++j) {
+      const float right = col + j == target ? 1.0f - smoothing : 0.0f;
+      v[j] = expf(v[j] - most) * scale - weight * (uniform + right);
+    }
+    store(g + col, v);
+  });
+}
+
+template <class T>
+struct ScaleOp {
+  static constexpr int kOperands = 1, kWidth = kVectorWidth<T>;
+  CrossEntropyBackward<T> args;
+
+  bool aligned() const { return aligned_for<kWidth>(args.glogits) && aligned_for<kWidth>(args.gx); }
+
+  template <int kWidth>
+  __device__ __forceinline__ void run(const int64_t (&at)[1], unsigned) const {
+    float g[kWidth], gx[kWidth] = {};
+    load(g, args.glogits + at[0]);
+    if (args.accumulate) load(gx, args.gx + at[0]);
+    const float gloss = *args.gloss;
+    for (int j = 0; j < kWidth; ++j) gx[j] += g[j] * gloss;
+    store(args.gx + at[0], gx);
+  }
+};
+
+}  // namespace
+
+template <class T>
+void cross_entropy_forward(const CrossEntropyForward<T>& args) {
+  constexpr const char* kWhat = "cross_entropy_forward";
+  const Scratch losses(static_cast<size_t>(args.rows) * sizeof(float));
+  launch(kWhat, count_kernel, dim3(1), dim3(kSumThreads), 0, args.targets, args.ignore, args.rows,
+         args.counted);
+  if (args.rows > 0)
+    with_row_layout<T>(args.classes, vectorizable<T>(args.classes, args.logits, args.glogits),
+                       [&]<int kThreads, int kWidth, bool kKeep>() {
+                         launch(kWhat, rows_kernel<T, kThreads, kWidth, kKeep>,
+                                blocks_of_rows<kThreads>(args.rows), dim3(kThreadsPerBlock<kThreads>), 0,
+                                args, losses.as<float>());
+                       });
+  launch(kWhat, loss_kernel<T>, dim3(1), dim3(kSumThreads), 0, args, losses.as<float>());
+}
+
+template <class T>
+void cross_entropy_backward(const CrossEntropyBackward<T>& args) {
+  elementwise("cross_entropy_backward", ScaleOp<T>{args}, single_run<1>(args.count));
+}
+
+#define HEED_INSTANTIATE(T)                                              \
+  template void cross_entropy_forward<T>(const CrossEntropyForward<T>&); \
+  template void cross_entropy_backward<T>(const CrossEntropyBackward<T>&);
+HEED_INSTANTIATE(float)
+HEED_INSTANTIATE(bfloat16)
+#undef HEED_INSTANTIATE
+
+}  // namespace heed::cuda

@@ -1,0 +1,209 @@
+// cuBLASLt behind gemm.h. Its matrices are stored column after column: a row-major product C = A B is asked
+// for as the column-major Cᵀ = Bᵀ Aᵀ.
+#include <algorithm>
+#include <cstring>
+#include <cublasLt.h>
+#include <mutex>
+#include <string_view>
+#include <unordered_map>
+
+#include <heed/core/base/check.h>
+#include <heed/kernels/cuda/device.cuh>
+#include <heed/kernels/cuda/gemm.h>
+
+namespace heed::cuda {
+namespace {
+
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+
+void check(cublasStatus_t status, const char* what) {
+  HEED_CHECK(status == CUBLAS_STATUS_SUCCESS, DeviceError, what,
+             ": cuBLASLt: ", cublasLtGetStatusString(status));
+}
+
+template <class T>
+constexpr cudaDataType_t kDataType = sizeof(T) == 2 ? CUDA_R_16BF : CUDA_R_32F;
+
+// All that decides which algorithm fits; no padding, since keys are compared as bytes.
+struct Key {
+  int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
+  uint32_t alignment_a, alignment_b, alignment_c, alignment_bias;  // bytes; alignment_bias 0: no bias
+  int32_t transpose_a, transpose_b, accumulate, type, type_c, device;
+
+  friend bool operator==(const Key& a, const Key& b) { return memcmp(&a, &b, sizeof a) == 0; }
+};
+static_assert(sizeof(Key) == 10 * sizeof(int64_t) + 10 * sizeof(int32_t));
+
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    return std::hash<std::string_view>()({reinterpret_cast<const char*>(&key), sizeof key});
+  }
+};
+
+struct Plan {
+  cublasLtMatmulDesc_t operation;
+  cublasLtMatrixLayout_t a, b, c;
+  cublasLtMatmulAlgo_t algorithm;
+};
+
+uint32_t alignment_of(const void* pointer) {
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  return static_cast<uint32_t>(std::min<uintptr_t>(address & (~address + 1), 256));
+}
+
+template <class Value>
+void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const Value& value,
+         const char* what) {
+  check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value), what);
+}
+
+template <class Value>
+void set(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute, const Value& value,
+         const char* what) {
+  check(cublasLtMatrixLayoutSetAttribute(layout, attribute, &value, sizeof value), what);
+}
+
+template <class Value>
+void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
+         const Value& value, const char* what) {
+  check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value), what);
+}
+
+cublasLtMatrixLayout_t make_layout(cudaDataType_t type, int64_t rows, int64_t cols, int64_t ld, int64_t batch,
+                                   int64_t stride, const char* what) {
+  cublasLtMatrixLayout_t layout;
+  check(
+      cublasLtMatrixLayoutCreate(&layout, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), ld),
+      what);
+  set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(batch), what);
+  set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride, what);
+  return layout;
+}
+
+// Bits must not depend on the order in which blocks finish: of the ways to split the sum over k only those
+// that add up partial results in f32 in a second pass are allowed.
+cublasLtMatmulAlgo_t choose_algorithm(cublasLtHandle_t handle, const Plan& plan, const Key& key,
+                                      const char* what) {
+  cublasLtMatmulPreference_t preference;
+  check(cublasLtMatmulPreferenceCreate(&preference), what);
+  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes, what);
+  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE), what);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.alignment_b, what);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.alignment_a, what);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.alignment_c, what);
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.alignment_c, what);
+  cublasLtMatmulHeuristicResult_t result;
+  int found = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, plan.operation, plan.a, plan.b, plan.c,
+                                                               plan.c, preference, 1, &result, &found);
+  cublasLtMatmulPreferenceDestroy(preference);
+  check(status, what);
+  HEED_CHECK(found > 0, DeviceError, what, ": cuBLASLt has no algorithm for a product of [", key.m, ", ",
+             key.k, "] and [", key.k, ", ", key.n, "]");
+  return result.algo;
+}
+
+Plan make_plan(cublasLtHandle_t handle, const Key& key, const char* what) {
+  const auto type = static_cast<cudaDataType_t>(key.type), type_c = static_cast<cudaDataType_t>(key.type_c);
+  Plan plan{};
+  check(cublasLtMatmulDescCreate(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), what);
+  set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, what);
+  set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, what);
+  if (key.alignment_bias > 0)
+    set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS, what);
+  const auto layout = [&](bool transposed, int64_t rows, int64_t cols, int64_t ld, int64_t stride) {
+    return make_layout(type, transposed ? cols : rows, transposed ? rows : cols, ld, key.batch, stride, what);
+  };
+  plan.a = layout(key.transpose_b, key.n, key.k, key.ldb, key.stride_b);
+  plan.b = layout(key.transpose_a, key.k, key.m, key.lda, key.stride_a);
+  plan.c = make_layout(type_c, key.n, key.m, key.ldc, key.batch, key.stride_c, what);
+  plan.algorithm = choose_algorithm(handle, plan, key, what);
+  return plan;
+}
+
+// The handle and the plans of a device, for as long as the process lives.
+class Library {
+ public:
+  static Library& get() {
+    static auto* const library = new Library;
+    return *library;
+  }
+
+  std::mutex mutex;  // descriptors are changed (the bias) and used by one thread at a time
+
+  cublasLtHandle_t handle(int device, const char* what) {
+    cublasLtHandle_t& handle = handles_[device];
+    if (handle == nullptr) check(cublasLtCreate(&handle), what);
+    return handle;
+  }
+
+  const Plan& plan(const Key& key, const char* what) {
+    const auto found = plans_.find(key);
+    if (found != plans_.end()) return found->second;
+    return plans_.emplace(key, make_plan(handle(key.device, what), key, what)).first->second;
+  }
+
+ private:
+  std::unordered_map<int, cublasLtHandle_t> handles_;
+  std::unordered_map<Key, Plan, KeyHash> plans_;
+};
+
+template <class C>
+void clear(const char* what, C* c, int64_t rows, int64_t cols, int64_t ld) {
+  cuda::check(
+      cudaMemset2DAsync(c, static_cast<size_t>(ld) * sizeof(C), 0, static_cast<size_t>(cols) * sizeof(C),
+                        static_cast<size_t>(rows), current_stream()),
+      what);
+}
+
+}  // namespace
+
+template <class T, class C>
+void multiply(const char* what, const FusedGemm<T, C>& args) {
+  const kernels::Gemm<T, C>& p = args.product;
+  HEED_ASSERT(args.bias == nullptr || (p.batch == 1 && sizeof(T) == sizeof(C)), what,
+              ": a bias does not fit");
+  if (p.k == 0 && args.bias == nullptr) {
+    for (int64_t i = 0; i < p.batch && !p.accumulate; ++i) clear(what, p.c + i * p.stride_c, p.m, p.n, p.ldc);
+    return;
+  }
+  const int device = current_device();
+  const Key key{p.m,
+                p.n,
+                p.k,
+                p.lda,
+                p.ldb,
+                p.ldc,
+                p.batch,
+                p.stride_a,
+                p.stride_b,
+                p.stride_c,
+                alignment_of(p.a),
+                alignment_of(p.b),
+                alignment_of(p.c),
+                args.bias ? alignment_of(args.bias) : 0,
+                p.transpose_a,
+                p.transpose_b,
+                p.accumulate,
+                kDataType<T>,
+                kDataType<C>,
+                device};
+  const Scratch workspace(kWorkspaceBytes);
+  const float beta = p.accumulate ? 1.0f : 0.0f;
+  Library& library = Library::get();
+  const std::lock_guard lock(library.mutex);
+  const Plan& plan = library.plan(key, what);
+  if (args.bias != nullptr)
+    set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(args.bias), what);
+  check(cublasLtMatmul(library.handle(device, what), plan.operation, &p.alpha, p.b, plan.a, p.a, plan.b,
+                       &beta, p.c, plan.c, p.c, plan.c, &plan.algorithm, workspace.as<void>(),
+                       kWorkspaceBytes, current_stream()),
+        what);
+}
+
+template void multiply<float, float>(const char*, const FusedGemm<float>&);
+template void multiply<bfloat16, bfloat16>(const char*, const FusedGemm<bfloat16>&);
+template void multiply<bfloat16, float>(const char*, const FusedGemm<bfloat16, float>&);
+
+}  // namespace heed::cuda

@@ -1,0 +1,173 @@
+#include <heed/kernels/cuda/convert.cuh>
+#include <heed/kernels/cuda/elementwise.cuh>
+#include <heed/kernels/cuda/sorted_rows.cuh>
+#include <heed/kernels/embedding.h>
+#include <heed/kernels/indexing.h>
+
+namespace heed::cuda {
+namespace {
+
+using kernels::scattered_t;
+
+template <class Bits>
+struct GatherOp {
+  static constexpr int kOperands = 3, kWidth = 1;
+  Bits* y;
+  const int64_t* index;
+  const Bits* x;
+  int64_t stride;
+
+  template <int kWidth>
+  __device__ __forceinline__ void run(const int64_t (&at)[3], unsigned) const {
+    y[at[0]] = x[at[2] + index[at[1]] * stride];
+  }
+};
+
+// A thread a line: the order of the index, and nobody else writes there.
+template <class T>
+struct ScatterOp {
+  static constexpr int kOperands = 3, kWidth = 1;
+  kernels::ScatterAdd<T> args;
+
+  template <int kWidth>
+  __device__ __forceinline__ void run(const int64_t (&at)[3], unsigned) const {
+    using A = scattered_t<T>;
+    for (int64_t i = 0; i < args.n; ++i) {
+      A& to = args.y[at[0] + args.index[at[1] + i * args.stride_index] * args.stride_y];
+      const A value = static_cast<A>(args.source[at[2] + i * args.stride_source]);
+      if constexpr (std::is_integral_v<A>)
+        to = wrapping(to, value, [](auto a, auto b) { return a + b; });
+      else
+        to += value;
+    }
+  }
+};
+
+template <class Bits>
+struct SelectOp {
+  static constexpr int kOperands = 3, kWidth = kVectorWidth<Bits>;
+  Bits* y;
+  const Bits* x;
+  const int64_t* index;
+  int64_t width;
+
+  bool aligned() const { return aligned_for<kWidth>(y) && aligned_for<kWidth>(x); }
+
+  template <int kWidth>
+  __device__ __forceinline__ void run(const int64_t (&at)[3], unsigned) const {
+    const int64_t from = index[at[1]];
+    Bits v[kWidth] = {};
+    if (from != kNoToken) load_raw(v, x + from * width + at[2]);
+    store_raw(y + at[0], v);
+  }
+};
+
+template <class Bits>
+struct TriangleOp {
+  static constexpr int kOperands = 3, kWidth = kVectorWidth<Bits>;
+  Bits* y;
+  const Bits* x;
+  int64_t rows, diagonal;
+  bool lower;
+
+  bool aligned() const { return aligned_for<kWidth>(y) && aligned_for<kWidth>(x); }
+
+  template <int kWidth>
+  __device__ __forceinline__ void run(const int64_t (&at)[3], unsigned) const {
+    Bits v[kWidth];
+    load_raw(v, x + at[0]);
+    const int64_t row = at[1] % rows;
+    for (int j = 0; j < kWidth; ++j) {
+      const int64_t above = at[2] + j - row;  // the column's distance from the main diagonal
+      if (lower ? above > diagonal : above < diagonal) v[j] = 0;
+    }
+    store_raw(y + at[0], v);
+  }
+};
+
+template <class T>
+struct OneHotOp {
+  static constexpr int kOperands = 3, kWidth = kVectorWidth<T>;
+  T* y;
+  const int64_t* ids;
+
+  bool aligned() const { return aligned_for<kWidth>(y); }
+
+  template <int kWidth>
+  __device__ __forceinline__ void run(const int64_t (&at)[3], unsigned) const {
+    const int64_t id = ids[at[1]];
+    math_t<T> v[kWidth];
+    for (int j = 0; j < kWidth; ++j) v[j] = static_cast<math_t<T>>(at[2] + j == id ? 1 : 0);
+    store(y + at[0], v);
+  }
+};
+
+}  // namespace
+
+template <class T>
+void gather(const kernels::Gather<T>& args) {
+  using Bits = unsigned_of_size<sizeof(T)>;
+  elementwise("gather",
+              GatherOp<Bits>{reinterpret_cast<Bits*>(args.y), args.index,
+                             reinterpret_cast<const Bits*>(args.x), args.stride_x},
+              args.space);
+}
+
+template <class T>
+void scatter_add(const kernels::ScatterAdd<T>& args) {
+  elementwise("scatter_add", ScatterOp<T>{args}, args.lines);
+}
+
+template <class T>
+void index_select(const kernels::IndexSelect<T>& args) {
+  using Bits = unsigned_of_size<sizeof(T)>;
+  elementwise("index_select",
+              SelectOp<Bits>{reinterpret_cast<Bits*>(args.y), reinterpret_cast<const Bits*>(args.x),
+                             args.index, args.width},
+              rows_and_columns(args.count, args.width));
+}
+
+template <class T>
+void index_select_backward(const kernels::IndexSelectBackward<T>& args) {
+  sum_rows("index_select_backward", RowSums<T>{.rows = {args.index, nullptr, kNoToken, args.count, args.rows},
+                                               .from = args.gy,
+                                               .to = args.gx,
+                                               .cols = args.width,
+                                               .dropout = {},
+                                               .scale = 1.0f,
+                                               .accumulate = true});
+}
+
+template <class T>
+void triangle(const kernels::Triangle<T>& args) {
+  using Bits = unsigned_of_size<sizeof(T)>;
+  elementwise("triangle",
+              TriangleOp<Bits>{reinterpret_cast<Bits*>(args.y), reinterpret_cast<const Bits*>(args.x),
+                               args.rows, args.diagonal, args.lower},
+              rows_and_columns(args.matrices * args.rows, args.cols));
+}
+
+template <class T>
+void one_hot(const kernels::OneHot<T>& args) {
+  elementwise("one_hot", OneHotOp<T>{args.y, args.ids}, rows_and_columns(args.count, args.classes));
+}
+
+#define HEED_INSTANTIATE(T)                                      \
+  template void gather<T>(const kernels::Gather<T>&);            \
+  template void index_select<T>(const kernels::IndexSelect<T>&); \
+  template void triangle<T>(const kernels::Triangle<T>&);        \
+  template void one_hot<T>(const kernels::OneHot<T>&);
+#define HEED_INSTANTIATE_NUMBER(T) \
+  HEED_INSTANTIATE(T)              \
+  template void scatter_add<T>(const kernels::ScatterAdd<T>&);
+HEED_INSTANTIATE_NUMBER(float)
+HEED_INSTANTIATE_NUMBER(bfloat16)
+HEED_INSTANTIATE_NUMBER(int64_t)
+HEED_INSTANTIATE_NUMBER(int32_t)
+HEED_INSTANTIATE(bool)
+template void index_select_backward<float>(const kernels::IndexSelectBackward<float>&);
+template void index_select_backward<bfloat16>(const kernels::IndexSelectBackward<bfloat16>&);
+#undef HEED_INSTANTIATE_NUMBER
+#undef HEED_INSTANTIATE
+
+}  // namespace heed::cuda

@@ -1,0 +1,227 @@
+#include <algorithm>
+
+#include <heed/kernels/cuda/device.cuh>
+#include <heed/kernels/cuda/vector.cuh>
+#include <heed/kernels/optimizer.h>
+
+namespace heed::cuda {
+namespace {
+
+using kernels::AdamStep;
+using kernels::SgdStep;
+using kernels::StepSlice;
+
+constexpr int kThreads = 256;
+constexpr int64_t kMostBlocks = 1024;  // enough to keep a GPU busy; a block works out the factors once
+constexpr int64_t kNormElements = 16;  // of a thread, at least
+
+unsigned blocks_for(int64_t items) {
+  return static_cast<unsigned>(std::min(simt::ceil_div<int64_t>(items, kThreads), kMostBlocks));
+}
+
+// ---- the norm
+
+struct ThreadSums {
+  double value[kThreads];
+};
+
+__device__ __forceinline__ double sum_of_threads(double value) {
+  auto& shared = simt::shared<ThreadSums>();
+  shared.value[threadIdx.x] = value;
+  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) shared.value[threadIdx.x] = value += shared.value[threadIdx.x + half];
+  }
+  return value;
+}
+
+template <int kWidth>
+__global__ void __launch_bounds__(kThreads) norm_kernel(const float* g, int64_t items, double* partials) {
+  double sum = 0;
+#pragma unroll 4
+  for (int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x; item < items;
+       item += int64_t{gridDim.x} * kThreads) {
+    float v[kWidth];
+    load(v, g + item * kWidth);
+    for (int j = 0; j < kWidth; ++j) sum += double(v[j]) * double(v[j]);
+  }
+  sum = sum_of_threads(sum);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    join_norm_kernel(const double* partials, int count, double* result) {
+  double sum = 0;
+  for (int i = threadIdx.x; i < count; i += kThreads) sum += partials[i];
+  sum = sum_of_threads(sum);
+  if (threadIdx.x == 0) *result = sum;
+}
+
+// ---- steps
+// Every product and sum is rounded on its own, as on the CPU: nvcc may not fuse these.
+
+__device__ __forceinline__ float times(float a, float b) { return __fmul_rn(a, b); }
+__device__ __forceinline__ float plus(float a, float b) { return __fadd_rn(a, b); }
+
+// The numbers of a step, computed in double and rounded.
+struct Factors {
+  float clip, shrink, decay;  // of the gradient; of the value, decoupled; of the value into the gradient
+  int has_decay;
+  float beta2, one_minus_beta1, one_minus_beta2, root, eps, step_size;  // Adam
+  int lerp_from_gradient;
+  float momentum, one_minus_dampening;  // SGD
+};
+
+template <class T>
+__device__ void set_common(Factors& f, const StepSlice<T>& slice, bool decoupled) {
+  double clip = 1;
+  if (slice.gradient_norm != nullptr) {
+    clip = slice.clip / (*slice.gradient_norm + 1e-6);
+    if (clip > 1) clip = 1;  // a NaN norm stays one, and shows in every value
+  }
+  f.clip = static_cast<float>(clip);
+  f.shrink = static_cast<float>(decoupled ? 1 - slice.rate * slice.weight_decay : 1);
+  f.decay = static_cast<float>(slice.weight_decay);
+  f.has_decay = !decoupled && slice.weight_decay != 0;
+}
+
+template <class T>
+__device__ void set_factors(Factors& f, const AdamStep<T>& args) {
+  set_common(f, args.slice, args.decoupled);
+  const double step = static_cast<double>(*args.step);
+  f.beta2 = static_cast<float>(args.beta2);
+  f.one_minus_beta1 = static_cast<float>(1 - args.beta1);
+  f.one_minus_beta2 = static_cast<float>(1 - args.beta2);
+  f.root = static_cast<float>(sqrt(1 - pow(args.beta2, step)));
+  f.eps = static_cast<float>(args.eps);
+  f.step_size = static_cast<float>(args.slice.rate / (1 - pow(args.beta1, step)));
+  f.lerp_from_gradient = 1 - args.beta1 >= 0.5;
+}
+
+template <class T>
+__device__ void set_factors(Factors& f, const SgdStep<T>& args) {
+  set_common(f, args.slice, false);
+  f.momentum = static_cast<float>(args.momentum);
+  f.one_minus_dampening = static_cast<float>(1 - args.dampening);
+  f.step_size = static_cast<float>(args.slice.rate);
+}
+
+// The gradient as the step sees it: clipped, and with weight decay added to it.
+template <class T, int kWidth>
+__device__ __forceinline__ void take_gradient(const StepSlice<T>& slice, const Factors& f, int64_t i,
+                                              const float (&value)[kWidth], float (&g)[kWidth]) {
+  load(g, slice.gradient + i);
+  for (int j = 0; j < kWidth; ++j) {
+    g[j] = times(g[j], f.clip);
+    if (f.has_decay) g[j] = plus(g[j], times(value[j], f.decay));
+  }
+  const float zeros[kWidth] = {};
+  if (slice.zero_gradient) store(slice.gradient + i, zeros);
+}
+
+template <int kWidth, class T>
+__device__ __forceinline__ void step(const AdamStep<T>& args, const Factors& f, int64_t i,
+                                     float (&value)[kWidth]) {
+  float g[kWidth], m[kWidth], v[kWidth];
+  take_gradient(args.slice, f, i, value, g);
+  load(m, args.m + i);
+  load(v, args.v + i);
+  for (int j = 0; j < kWidth; ++j) {
+    const float difference = plus(g[j], -m[j]);
+    m[j] = f.lerp_from_gradient ? plus(g[j], -times(difference, plus(1.0f, -f.one_minus_beta1)))
+                                : plus(m[j], times(f.one_minus_beta1, difference));
+    v[j] = plus(times(v[j], f.beta2), times(times(f.one_minus_beta2, g[j]), g[j]));
+    const float denominator = plus(sqrtf(v[j]) / f.root, f.eps);
+    value[j] = plus(times(value[j], f.shrink), times(-f.step_size, m[j]) / denominator);
+  }
+  store(args.m + i, m);
+  store(args.v + i, v);
+}
+
+template <int kWidth, class T>
+__device__ __forceinline__ void step(const SgdStep<T>& args, const Factors& f, int64_t i,
+                                     float (&value)[kWidth]) {
+  float g[kWidth];
+  take_gradient(args.slice, f, i, value, g);
+  if (args.momentum_buffer != nullptr) {
+    float b[kWidth];
+    load(b, args.momentum_buffer + i);
+    for (int j = 0; j < kWidth; ++j) {
+      b[j] = args.first ? g[j] : plus(times(b[j], f.momentum), times(g[j], f.one_minus_dampening));
+      g[j] = args.nesterov ? plus(g[j], times(b[j], f.momentum)) : b[j];
+    }
+    store(args.momentum_buffer + i, b);
+  }
+  for (int j = 0; j < kWidth; ++j) value[j] = plus(value[j], times(g[j], -f.step_size));
+}
+
+template <template <class> class Args, class T, int kWidth>
+__global__ void __launch_bounds__(kThreads) step_kernel(Args<T> args, int64_t items) {
+  auto& factors = simt::shared<Factors>();
+  if (threadIdx.x == 0) {
+    factors = Factors{};
+    set_factors(factors, args);
+  }
+  __syncthreads();
+  const Factors f = factors;
+  const StepSlice<T>& slice = args.slice;
+  for (int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x; item < items;
+       item += int64_t{gridDim.x} * kThreads) {
+    const int64_t i = item * kWidth;
+    float value[kWidth];
+    if (slice.master != nullptr)
+      load(value, slice.master + i);
+    else
+      load(value, slice.value + i);
+    step<kWidth>(args, f, i, value);
+    if (slice.master != nullptr) store(slice.master + i, value);
+    store(slice.value + i, value);
+  }
+}
+
+template <template <class> class Args, class T>
+void run_steps(const char* what, const Args<T>& args, bool aligned) {
+  constexpr int kWidth = 4;
+  const int64_t count = args.slice.count;
+  if (count == 0) return;
+  const bool vectors = aligned && count % kWidth == 0 && aligned_for<kWidth>(args.slice.value) &&
+                       aligned_for<kWidth>(args.slice.master) && aligned_for<kWidth>(args.slice.gradient);
+  const int64_t items = vectors ? count / kWidth : count;
+  launch(what, vectors ? step_kernel<Args, T, kWidth> : step_kernel<Args, T, 1>, dim3(blocks_for(items)),
+         dim3(kThreads), 0, args, items);
+}
+
+}  // namespace
+
+template <class A>
+void squared_norm(const kernels::SquaredNorm<A>& args) {
+  constexpr int kWidth = 4;
+  const bool vectors = args.count % kWidth == 0 && aligned_for<kWidth>(args.g);
+  const int64_t items = vectors ? args.count / kWidth : args.count;
+  const unsigned blocks = std::max(1u, blocks_for(simt::ceil_div(items, kNormElements)));
+  const Scratch partials(blocks * sizeof(double));
+  launch("squared_norm", vectors ? norm_kernel<kWidth> : norm_kernel<1>, dim3(blocks), dim3(kThreads), 0,
+         args.g, items, partials.as<double>());
+  launch("squared_norm", join_norm_kernel, dim3(1), dim3(kThreads), 0, partials.as<double>(),
+         static_cast<int>(blocks), args.result);
+}
+
+template <class T>
+void adam_step(const AdamStep<T>& args) {
+  run_steps("adam_step", args, aligned_for<4>(args.m) && aligned_for<4>(args.v));
+}
+
+template <class T>
+void sgd_step(const SgdStep<T>& args) {
+  run_steps("sgd_step", args, aligned_for<4>(args.momentum_buffer));
+}
+
+template void squared_norm<float>(const kernels::SquaredNorm<float>&);
+#define HEED_INSTANTIATE(T)                       \
+  template void adam_step<T>(const AdamStep<T>&); \
+  template void sgd_step<T>(const SgdStep<T>&);
+HEED_INSTANTIATE(float)
+HEED_INSTANTIATE(bfloat16)
+#undef HEED_INSTANTIATE
+
+}  // namespace heed::cuda

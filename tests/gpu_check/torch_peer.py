@@ -1,0 +1,134 @@
+"""Times work in PyTorch: a question in JSON a line on standard input, an answer a line on standard output.
+
+A function of WORK takes (device, number of the set, question, compiled) and gives a call to be timed. Calls are captured
+in a CUDA graph, so that Python's own time is not counted; sets of buffers take turns, so that none is found in the cache.
+"""
+import json
+import os
+import statistics
+import sys
+import time
+
+try:
+    import torch
+    from torch.nn import functional as F
+except ImportError as error:
+    print(json.dumps(dict(error=f"PyTorch cannot be imported: {error}")), flush=True)
+    sys.exit(0)
+
+DTYPES = dict(f32=torch.float32, bf16=torch.bfloat16)
+
+
+def layer_norm_inputs(device, seed, question):
+    torch.manual_seed(seed)
+    shape, dtype = (question["rows"], question["cols"]), DTYPES[question["dtype"]]
+    x, gy = (torch.randn(shape, device=device).to(dtype) for _ in range(2))
+    weight, bias = (torch.randn(shape[1], device=device).to(dtype) for _ in range(2))
+    return x, gy, weight, bias
+
+
+def layer_norm_forward(device, seed, question, wrap):
+    x, _, weight, bias = layer_norm_inputs(device, seed, question)
+    function = wrap(lambda x, weight, bias: F.layer_norm(x, weight.shape, weight, bias))
+    return lambda: function(x, weight, bias)
+
+
+def layer_norm_backward(device, seed, question, wrap):
+    x, gy, weight, bias = (t.requires_grad_() for t in layer_norm_inputs(device, seed, question))
+    y = wrap(lambda x, weight, bias: F.layer_norm(x, weight.shape, weight, bias))(x, weight, bias)
+    return lambda: torch.autograd.grad(y, (x, weight, bias), gy.detach(), retain_graph=True)
+
+
+WORK = dict(layer_norm_forward=layer_norm_forward, layer_norm_backward=layer_norm_backward)
+
+
+class Timer:
+    def __init__(self, device):
+        self.cuda = device == "cuda"
+
+    def seconds(self, run):
+        if not self.cuda:
+            begin = time.perf_counter()
+            run()
+            return time.perf_counter() - begin
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        run()
+        end.record()
+        end.synchronize()
+        return 1e-3 * start.elapsed_time(end)
+
+    def captured(self, calls):
+        """Something that does all the calls at once, and how: by a graph, or one after the other."""
+        def one_by_one():
+            for call in calls:
+                call()
+
+        for _ in range(3):  # warms up, and compiles
+            one_by_one()
+        if not self.cuda:
+            return one_by_one, "calls"
+        try:
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                one_by_one()
+            graph.replay()
+            torch.cuda.synchronize()
+            return graph.replay, "graph"
+        except RuntimeError:
+            torch.cuda.synchronize()
+            return one_by_one, "calls"
+
+
+def prepare(device, question):
+    """How many calls are timed at once, what does them, and how."""
+    compiled = question["variant"] == "compiled"
+    wrap = (lambda f: torch.compile(f, dynamic=False)) if compiled else (lambda f: f)
+    bytes_moved = 2 * question["rows"] * question["cols"] * DTYPES[question["dtype"]].itemsize
+    l2 = torch.cuda.get_device_properties(0).L2_cache_size if device == "cuda" else 0
+    calls = [WORK[question["work"]](device, seed, question, wrap) for seed in range(4 * l2 // bytes_moved + 1)]
+    return (len(calls), *Timer(device).captured(calls))
+
+
+def measure(device, question, kept):
+    variant = question["variant"]
+    work = {key: value for key, value in question.items() if key != "variant"}
+    if kept.get("work") != work:  # the buffers of one row only
+        kept.clear()
+        kept["work"] = work
+        torch.compiler.reset()
+    if variant not in kept:
+        kept[variant] = prepare(device, question)
+    count, run, how = kept[variant]
+    timer = Timer(device)
+    once = timer.seconds(run)
+    repeats = max(1, int(2e-3 / max(once, 1e-7)))
+
+    def batch():
+        for _ in range(repeats):
+            run()
+
+    times = [timer.seconds(batch) / (repeats * count) for _ in range(20)]
+    return dict(microseconds=1e6 * statistics.median(times), least=1e6 * min(times), most=1e6 * max(times), how=how)
+
+
+def main():
+    device = sys.argv[1] if len(sys.argv) > 1 else "cuda"
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what compilers print does not belong among the answers
+    if device == "cuda" and not torch.cuda.is_available():
+        print(json.dumps(dict(error=f"PyTorch {torch.__version__} sees no CUDA device")), file=answers, flush=True)
+        return
+    print(json.dumps(dict(version=f"PyTorch {torch.__version__}")), file=answers, flush=True)
+    kept = {}
+    for line in sys.stdin:
+        try:
+            answer = measure(device, json.loads(line), kept)
+        except Exception as error:  # an answer in any case: the other rows may work
+            answer = dict(error=f"{type(error).__name__}: {error}".splitlines()[0])
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

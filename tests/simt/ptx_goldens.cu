@@ -1,0 +1,199 @@
+#include <heed/kernels/simt/simt.h>
+
+#include "ptx_goldens.h"
+
+namespace heed::testing {
+namespace {
+
+constexpr int kGroupThreads = 64;  // two warps
+
+__device__ int small(int i, int salt) { return (i * 37 + salt * 11) % 9 - 4; }
+
+__device__ uint16_t encode(int value, bool is_bf16) {
+  const float f = static_cast<float>(value);
+  if (is_bf16) return static_cast<uint16_t>(__float_as_uint(f) >> 16);  // exact for small integers
+  const __half h = __float2half_rn(f);
+  uint16_t bits;
+  memcpy(&bits, &h, sizeof bits);
+  return bits;
+}
+
+__device__ uint32_t pair(uint16_t low, uint16_t high) { return low | static_cast<uint32_t>(high) << 16; }
+
+struct alignas(16) Rows {
+  uint16_t value[32][8];
+};
+
+template <int kCount, bool kTransposed>
+__global__ void ldmatrix_case(const uint32_t*, uint32_t* out) {
+  auto& rows = simt::shared<Rows>();
+  const int lane = threadIdx.x;
+  for (int i = 0; i < 8; ++i) rows.value[lane][i] = static_cast<uint16_t>(1000 + lane * 8 + i);
+  __syncwarp();
+  const void* row = rows.value[lane % (8 * kCount)];
+  uint32_t matrix[kCount];
+  if constexpr (kCount == 1)
+    kTransposed ? simt::ldmatrix_x1_trans(matrix, row) : simt::ldmatrix_x1(matrix, row);
+  if constexpr (kCount == 2)
+    kTransposed ? simt::ldmatrix_x2_trans(matrix, row) : simt::ldmatrix_x2(matrix, row);
+  if constexpr (kCount == 4)
+    kTransposed ? simt::ldmatrix_x4_trans(matrix, row) : simt::ldmatrix_x4(matrix, row);
+  for (int i = 0; i < kCount; ++i) out[lane * kCount + i] = matrix[i];
+}
+
+// Arbitrary fragments: which lane holds what is part of what is compared.
+template <bool kBf16>
+__global__ void mma_case(const uint32_t*, uint32_t* out) {
+  const int lane = threadIdx.x;
+  uint32_t a[4];
+  for (int i = 0; i < 4; ++i)
+    a[i] = pair(encode(small(lane * 8 + 2 * i, 1), kBf16), encode(small(lane * 8 + 2 * i + 1, 1), kBf16));
+  const uint32_t b0 = pair(encode(small(lane * 4, 2), kBf16), encode(small(lane * 4 + 1, 2), kBf16));
+  const uint32_t b1 = pair(encode(small(lane * 4 + 2, 2), kBf16), encode(small(lane * 4 + 3, 2), kBf16));
+  float d[4];
+  for (int i = 0; i < 4; ++i) d[i] = static_cast<float>(small(lane * 4 + i, 3));
+  for (int repeat = 0; repeat < 3; ++repeat)
+    kBf16 ? simt::mma_m16n8k16_bf16(d, a, b0, b1) : simt::mma_m16n8k16_f16(d, a, b0, b1);
+  for (int i = 0; i < 4; ++i) out[lane * 4 + i] = __float_as_uint(d[i]);
+}
+
+struct alignas(16) Pieces {
+  uint32_t word[2][32 * 4];
+};
+
+template <int kBytes>
+__global__ void cp_async_case(const uint32_t* in, uint32_t* out) {
+  constexpr int kWords = kBytes / 4;
+  auto& pieces = simt::shared<Pieces>();
+  const int first = threadIdx.x * kWords;
+  simt::cp_async<kBytes>(&pieces.word[0][first], in + first);
+  simt::cp_async_commit();
+  simt::cp_async<kBytes>(&pieces.word[1][first], in + 128 + first, threadIdx.x % 3 != 0);
+  simt::cp_async_commit();
+  simt::cp_async_wait<1>();
+  for (int i = 0; i < kWords; ++i) out[first + i] = pieces.word[0][first + i];
+  simt::cp_async_wait<0>();
+  for (int i = 0; i < kWords; ++i) out[32 * kWords + first + i] = pieces.word[1][first + i];
+}
+
+__global__ void exp2_case(const uint32_t*, uint32_t* out) {
+  const int exponent = static_cast<int>(threadIdx.x) * 8 - 126;  // 2^-126 is the smallest normal number
+  out[threadIdx.x] = __float_as_uint(simt::exp2_approx(static_cast<float>(exponent)));
+}
+
+struct Handover {
+  uint32_t value[2][32];
+};
+
+// The first warp hands over without waiting, the second waits.
+__global__ void barrier_case(const uint32_t* in, uint32_t* out) {
+  auto& handover = simt::shared<Handover>();
+  const int lane = threadIdx.x % 32;
+  uint32_t sum = 0;
+  for (int i = 0; i < 4; ++i) {
+    if (threadIdx.x < 32) {
+      if (i >= 2) simt::barrier_sync(3 + i % 2, kGroupThreads);  // the place is free again
+      handover.value[i % 2][lane] = in[i * 32 + lane];
+      simt::barrier_arrive(1 + i % 2, kGroupThreads);
+    } else {
+      simt::barrier_sync(1 + i % 2, kGroupThreads);
+      sum = sum * 3 + handover.value[i % 2][31 - lane];
+      if (i < 2) simt::barrier_arrive(3 + i % 2, kGroupThreads);
+    }
+  }
+  if (threadIdx.x >= 32) out[lane] = sum;
+}
+
+struct Signal {
+  uint32_t value[32];
+  unsigned ready;
+};
+
+__global__ void spin_case(const uint32_t* in, uint32_t* out) {
+  auto& signal = simt::shared<Signal>();
+  const int lane = threadIdx.x % 32;
+  if (threadIdx.x == 0) signal.ready = 0;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    signal.value[lane] = in[lane] + 1;
+    __threadfence_block();
+    atomicAdd(&signal.ready, 1u);
+  } else {
+    while (atomicAdd(&signal.ready, 0u) != 32u) simt::spin_pause();
+    __threadfence_block();
+    out[lane] = signal.value[31 - lane];
+  }
+}
+
+__global__ void vectors_case(const uint32_t* in, uint32_t* out) {
+  const int t = threadIdx.x;
+  const uint4 four = simt::load_as<uint4>(in + 4 * t);
+  simt::store_as(out + 4 * t, uint4{four.w, four.x, four.z, four.y});
+  const uint2 two = simt::load_as<uint2>(in + 128 + 2 * t);
+  simt::store_as(out + 128 + 2 * t, uint2{two.y, two.x});
+}
+
+// Pieces of an arena lie where SharedLayout says, each aligned as asked.
+__global__ void arena_case(const uint32_t* in, uint32_t* out) {
+  simt::Arena<1024> arena;
+  auto* bytes = arena.take<unsigned char>(33);
+  auto* words = arena.take<uint32_t>(32);
+  auto* far = arena.take<uint32_t>(16 * 1024, 1024);  // past the 48 KiB that need no permission
+  const int t = threadIdx.x;
+  bytes[t] = static_cast<unsigned char>(in[t]);
+  words[t] = in[32 + t];
+  for (int i = t; i < 16 * 1024; i += 32) far[i] = in[64] + static_cast<uint32_t>(i);
+  __syncwarp();
+  const uint32_t start = simt::shared_address(simt::dynamic_shared<1024>());
+  out[t] = bytes[31 - t] + words[31 - t] + far[16 * 1024 - 1 - t];
+  if (t == 0) {
+    out[32] = start % 1024;
+    out[33] = simt::shared_address(bytes) - start;
+    out[34] = simt::shared_address(words) - start;
+    out[35] = simt::shared_address(far) - start;
+  }
+}
+
+__global__ void reduce_case(const uint32_t*, uint32_t* out) {
+  const int lane = threadIdx.x;
+  out[lane] = __float_as_uint(simt::warp_sum(static_cast<float>(small(lane, 1) + lane)));
+  out[32 + lane] = static_cast<uint32_t>(simt::warp_sum(small(lane, 2)));
+  out[64 + lane] = __float_as_uint(simt::warp_max(static_cast<float>(small(lane, 4) - 100)));
+}
+
+using Kernel = void (*)(const uint32_t*, uint32_t*);
+
+template <Kernel kKernel, int kThreads, size_t kSharedBytes = 0>
+void launch_case(const uint32_t* in, uint32_t* out) {
+  static_cast<void>(simt::launch(kKernel, dim3(1), dim3(kThreads), kSharedBytes, nullptr, in, out));
+}
+
+constexpr size_t kArenaBytes =
+    simt::SharedLayout().add<unsigned char>(33).add<uint32_t>(32).add<uint32_t>(16 * 1024, 1024).bytes;
+
+}  // namespace
+
+const std::vector<GoldenCase>& golden_cases() {
+  static const std::vector<GoldenCase> cases{
+      {"ldmatrix_x1", "ldmatrix_x1 shared", 32, launch_case<ldmatrix_case<1, false>, 32>},
+      {"ldmatrix_x2", "ldmatrix_x2", 64, launch_case<ldmatrix_case<2, false>, 32>},
+      {"ldmatrix_x4", "ldmatrix_x4", 128, launch_case<ldmatrix_case<4, false>, 32>},
+      {"ldmatrix_x1_trans", "ldmatrix_x1_trans", 32, launch_case<ldmatrix_case<1, true>, 32>},
+      {"ldmatrix_x2_trans", "ldmatrix_x2_trans", 64, launch_case<ldmatrix_case<2, true>, 32>},
+      {"ldmatrix_x4_trans", "ldmatrix_x4_trans", 128, launch_case<ldmatrix_case<4, true>, 32>},
+      {"mma_m16n8k16_bf16", "mma_m16n8k16_bf16", 128, launch_case<mma_case<true>, 32>},
+      {"mma_m16n8k16_f16", "mma_m16n8k16_f16", 128, launch_case<mma_case<false>, 32>},
+      {"cp_async_4", "cp_async cp_async_commit cp_async_wait", 64, launch_case<cp_async_case<4>, 32>},
+      {"cp_async_8", "cp_async", 128, launch_case<cp_async_case<8>, 32>},
+      {"cp_async_16", "cp_async", 256, launch_case<cp_async_case<16>, 32>},
+      {"exp2_approx", "exp2_approx", 32, launch_case<exp2_case, 32>},
+      {"barriers", "barrier_sync barrier_arrive", 32, launch_case<barrier_case, kGroupThreads>},
+      {"spin", "spin_pause", 32, launch_case<spin_case, kGroupThreads>},
+      {"vectors", "load_as store_as", 192, launch_case<vectors_case, 32>},
+      {"arena", "Arena dynamic_shared shared_address launch", 36, launch_case<arena_case, 32, kArenaBytes>},
+      {"reductions", "", 96, launch_case<reduce_case, 32>},
+  };
+  return cases;
+}
+
+}  // namespace heed::testing

@@ -1,0 +1,21 @@
+// What stands in for the emulator's controls where the tests of kernels run on a GPU: each of its schedules
+// is a repetition, whose bits must be the same, and nothing is counted.
+#include <heed/kernels/simt/host/emulator.h>
+
+namespace heed::emulator {
+
+Config& config() {
+  static Config config;
+  return config;
+}
+
+Stats& stats() {
+  static Stats stats{};
+  return stats;
+}
+
+void each_schedule(const std::function<void(const std::string& schedule)>& run, int randoms) {
+  for (int i = 0; i <= randoms; ++i) run("repetition " + std::to_string(i));
+}
+
+}  // namespace heed::emulator

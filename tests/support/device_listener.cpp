@@ -1,0 +1,34 @@
+// Marks each test that took memory of a CUDA device with the property "device" in GoogleTest's reports, so
+// that
+// `./heed gpu-check` can tell tests of a device from those that only share a program with them.
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include <heed/kernels/runtime.h>
+
+namespace heed::test {
+namespace {
+
+int64_t device_requests() {
+#if HEED_CUDA_AVAILABLE
+  return cuda::device_count() > 0 ? cuda::allocator(0).stats().requests : 0;
+#else
+  return 0;
+#endif
+}
+
+class DeviceListener : public ::testing::EmptyTestEventListener {
+  void OnTestStart(const ::testing::TestInfo&) override { before_ = device_requests(); }
+  void OnTestEnd(const ::testing::TestInfo&) override {
+    if (device_requests() > before_) ::testing::Test::RecordProperty("device", "cuda");
+  }
+
+  int64_t before_ = 0;
+};
+
+[[maybe_unused]] const bool installed =
+    (::testing::UnitTest::GetInstance()->listeners().Append(new DeviceListener), true);
+
+}  // namespace
+}  // namespace heed::test
