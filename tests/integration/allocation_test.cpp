@@ -130,9 +130,6 @@ class Training {
 class Allocations : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "a sanitizer has an allocator of its own";
-#endif
     if (default_allocator_kind() == AllocatorKind::plain) GTEST_SKIP() << "the plain allocator keeps nothing";
     void* frames[1];
     backtrace(frames, 1);  // loads what it needs
