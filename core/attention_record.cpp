@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include <heed/core/attention.h>
 #include <heed/core/creation.h>
@@ -101,6 +102,19 @@ int64_t AttentionRecord::heads(const std::string& name) const { return find(call
 
 int64_t AttentionRecord::sequences(const std::string& name) const {
   return find(calls_, name).call.segments.count();
+}
+
+int64_t AttentionRecord::blind_rows(const std::string& name) const {
+  const Call& recorded = find(calls_, name);
+  const Segments& segments = recorded.call.segments;
+  const std::vector<double> lse = recorded.lse.to(kCpu).to(DType::f64).to_vector<double>();
+  int64_t count = 0;
+  for (int64_t head = 0; head < recorded.call.heads; ++head)
+    for (int64_t sequence = 0; sequence < segments.count(); ++sequence) {
+      const auto first = lse.begin() + head * recorded.call.query_rows + segments.query_first(sequence);
+      count += std::count(first, first + segments.query_length(sequence), -HUGE_VAL);
+    }
+  return count;
 }
 
 Tensor AttentionRecord::weights(const std::string& name, int64_t sequence, int64_t head) const {

@@ -31,8 +31,8 @@ Tensor tensor(std::span<const T> values, const Shape& shape, Device device = kCp
   std::copy(values.begin(), values.end(), host.data<T>());
   return host.to(device);
 }
-template <class T>
-Tensor tensor(const std::vector<T>& values, const Shape& shape, Device device = kCpu) {
+template <class T, class Memory>
+Tensor tensor(const std::vector<T, Memory>& values, const Shape& shape, Device device = kCpu) {
   return tensor(std::span<const T>(values), shape, device);
 }
 /// One axis.

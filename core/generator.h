@@ -32,8 +32,22 @@ class Generator {
   std::atomic<uint64_t> offset_;
 };
 
-/// The generator that operations use when they are given none.
+/// The generator that operations use when they are given none: this thread's GeneratorScope's, else one for
+/// the whole process.
 Generator& default_generator();
+
+/// While one lives on a thread, `generator` is the default there: models that train on several threads each
+/// draw from their own, and repeat whatever the others do.
+class GeneratorScope {
+ public:
+  explicit GeneratorScope(Generator& generator);
+  ~GeneratorScope();
+  GeneratorScope(const GeneratorScope&) = delete;
+  GeneratorScope& operator=(const GeneratorScope&) = delete;
+
+ private:
+  Generator* previous_;
+};
 
 /// default_generator().reset(seed).
 void manual_seed(uint64_t seed);

@@ -188,8 +188,10 @@ struct CrossEntropyOptions {
   int64_t ignore = -100;       // targets that do not count
   double label_smoothing = 0;  // in [0, 1)
   bool mean = true;            // over the targets that count; false: the sum
+  bool need_target = false;    // DataError where no target counts
 };
-/// Cross-entropy of logits [.., classes] against i64 targets [..]: a scalar. All targets ignored: 0.
+/// Cross-entropy of logits [.., classes] against i64 targets [..]: a scalar. All targets ignored: 0 with zero
+/// gradients, and (on the CPU) a warning the first time.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options = {});
 
 struct EmbeddingOptions {

@@ -188,11 +188,15 @@ Segments::Segments() : Segments(State::make({}, {}, {}, {})) {}
 
 Segments::Segments(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-Segments::Segments(std::vector<int64_t> query_first, std::vector<int32_t> query_length,
-                   std::vector<int64_t> key_first, std::vector<int32_t> key_length)
+Segments::Segments(std::span<const int64_t> query_first, std::span<const int32_t> query_length,
+                   std::span<const int64_t> key_first, std::span<const int32_t> key_length)
     : Segments(State::make({query_first.begin(), query_first.end()},
                            {query_length.begin(), query_length.end()}, {key_first.begin(), key_first.end()},
                            {key_length.begin(), key_length.end()})) {}
+
+Segments::Segments(std::initializer_list<int64_t> query_first, std::initializer_list<int32_t> query_length,
+                   std::initializer_list<int64_t> key_first, std::initializer_list<int32_t> key_length)
+    : Segments(State::make(query_first, query_length, key_first, key_length)) {}
 
 Segments Segments::packed(std::span<const int32_t> lengths) { return packed(lengths, lengths); }
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include <heed/core/base/device.h>
 #include <heed/core/base/segments.h>
@@ -31,8 +31,10 @@ class Segments {
   /// Any layout. ShapeError where the arrays differ in size, a number is negative, or a query row belongs to
   /// two sequences. Key rows may be shared, as by the hypotheses of a beam; keys and values then get no
   /// gradient.
-  Segments(std::vector<int64_t> query_first, std::vector<int32_t> query_length,
-           std::vector<int64_t> key_first, std::vector<int32_t> key_length);
+  Segments(std::span<const int64_t> query_first, std::span<const int32_t> query_length,
+           std::span<const int64_t> key_first, std::span<const int32_t> key_length);
+  Segments(std::initializer_list<int64_t> query_first, std::initializer_list<int32_t> query_length,
+           std::initializer_list<int64_t> key_first, std::initializer_list<int32_t> key_length);
   /// Cross-attention: the queries of one batch with the keys of another. ShapeError if the counts differ.
   static Segments cross(const Segments& queries, const Segments& keys);
 

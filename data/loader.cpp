@@ -5,8 +5,8 @@
 #include <mutex>
 #include <numeric>
 #include <thread>
+#include <tuple>
 #include <utility>
-#include <vector>
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/philox.h>
@@ -20,7 +20,7 @@ constexpr uint64_t kKey =
 
 /// Permutes `items` uniformly; `stream` and `epoch` pick the permutation.
 template <class T>
-void shuffle(std::vector<T>& items, uint64_t seed, int64_t epoch, uint32_t stream) {
+void shuffle(PooledVector<T>& items, uint64_t seed, int64_t epoch, uint32_t stream) {
   const uint64_t key = seed ^ kKey;
   for (size_t i = items.size(); i-- > 1;) {
     const Philox4 random =
@@ -100,8 +100,8 @@ class PairLoader::Planner {
   }
 
   PairBatch ordered_batch(const LoaderState& state) const {
-    std::vector<Pair> pairs;
-    std::vector<int64_t> numbers;
+    PooledVector<Pair> pairs;
+    PooledVector<int64_t> numbers;
     int64_t used = 0;
     for (int64_t i = state.position; i < size(); ++i) {
       Pair pair = dataset_->get(state.epoch, i);
@@ -143,20 +143,17 @@ class PairLoader::Planner {
     }
     const int64_t begin = window * window_;
     const int64_t end = std::min(begin + window_, size());
-    std::vector<std::pair<Pair, int64_t>> drawn;
+    drawn_.clear();
     for (int64_t i = begin; i < end; ++i) {
       const int64_t number = permutation_[static_cast<size_t>(i)];
-      drawn.emplace_back(dataset_->get(epoch, number), number);
+      drawn_.push_back({dataset_->get(epoch, number), number, i});
     }
-    std::stable_sort(drawn.begin(), drawn.end(), [](const auto& a, const auto& b) {
-      return std::pair(a.first.target.size(), a.first.source.size()) <
-             std::pair(b.first.target.size(), b.first.source.size());
-    });
+    std::sort(drawn_.begin(), drawn_.end());
     pairs_.clear();
     numbers_.clear();
-    for (auto& item : drawn) {
-      pairs_.push_back(std::move(item.first));
-      numbers_.push_back(item.second);
+    for (Drawn& item : drawn_) {
+      pairs_.push_back(std::move(item.pair));
+      numbers_.push_back(item.number);
     }
     cut_batches();
     shuffle(batches_, options_.seed, epoch, static_cast<uint32_t>(window) + 1);
@@ -179,17 +176,29 @@ class PairLoader::Planner {
     batches_.emplace_back(begin, static_cast<int64_t>(pairs_.size()));
   }
 
+  /// Pairs of like length come together; those of equal length as they were drawn.
+  struct Drawn {
+    Pair pair;
+    int64_t number, order;
+
+    friend bool operator<(const Drawn& a, const Drawn& b) {
+      return std::tuple(a.pair.target.size(), a.pair.source.size(), a.order) <
+             std::tuple(b.pair.target.size(), b.pair.source.size(), b.order);
+    }
+  };
+
   std::shared_ptr<const PairDataset> dataset_;
   LoaderOptions options_;
   int64_t batch_size_ = 0;  // no more than there are pairs
   int64_t window_ = 0;      // pairs in a window
 
   int64_t permuted_ = -1;  // the epoch of permutation_
-  std::vector<uint32_t> permutation_;
-  std::pair<int64_t, int64_t> loaded_{-1, -1};        // epoch and number of the window held below
-  std::vector<Pair> pairs_;                           // by rising length
-  std::vector<int64_t> numbers_;                      // of those pairs in the data set
-  std::vector<std::pair<int64_t, int64_t>> batches_;  // ranges of pairs_, in the order they are handed out
+  PooledVector<uint32_t> permutation_;
+  std::pair<int64_t, int64_t> loaded_{-1, -1};         // epoch and number of the window held below
+  PooledVector<Drawn> drawn_;                          // where the window is sorted
+  PooledVector<Pair> pairs_;                           // by rising length
+  PooledVector<int64_t> numbers_;                      // of those pairs in the data set
+  PooledVector<std::pair<int64_t, int64_t>> batches_;  // ranges of pairs_, in the order they are handed out
 };
 
 /// Prepares one batch ahead on a thread of its own.

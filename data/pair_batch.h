@@ -3,7 +3,8 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
+
+#include <heed/core/base/pooled_vector.h>
 
 namespace heed::data {
 
@@ -13,18 +14,21 @@ inline constexpr int64_t kStart = 1;
 inline constexpr int64_t kEnd = 2;
 inline constexpr int64_t kFirstSymbol = 3;
 
+/// Symbols in order. Pooled, as all that a batch is made of: a training step asks the system for no memory.
+using Symbols = PooledVector<int64_t>;
+
 /// A source and its target, bare: without start and end marks.
 struct Pair {
-  std::vector<int64_t> source;
-  std::vector<int64_t> target;
+  Symbols source;
+  Symbols target;
 
   friend bool operator==(const Pair&, const Pair&) = default;
 };
 
 /// One side of a batch: the rows of sequence i are [first[i], first[i] + length[i]).
 struct Sequences {
-  std::vector<int64_t> first;
-  std::vector<int32_t> length;
+  PooledVector<int64_t> first;
+  PooledVector<int32_t> length;
   int64_t rows = 0;        // of the whole side, pad rows included
   int32_t max_length = 0;  // the longest length
 };
@@ -34,10 +38,10 @@ struct Sequences {
 struct PairBatch {
   Sequences source;
   Sequences target;
-  std::vector<int64_t> source_ids;  // [source.rows]: `1 s… 2`, or bare `s…`
-  std::vector<int64_t> target_ids;  // [target.rows]: what the decoder is fed, `1 t…`
-  std::vector<int64_t> labels;      // [target.rows]: what it should answer, `t… 2`
-  std::vector<int64_t> pairs;       // [B]: which pair of the data set each one is
+  Symbols source_ids;           // [source.rows]: `1 s… 2`, or bare `s…`
+  Symbols target_ids;           // [target.rows]: what the decoder is fed, `1 t…`
+  Symbols labels;               // [target.rows]: what it should answer, `t… 2`
+  PooledVector<int64_t> pairs;  // [B]: which pair of the data set each one is
 
   int64_t size() const { return static_cast<int64_t>(source.length.size()); }
   /// Labels that count for the loss: those of no pad row.

@@ -51,14 +51,14 @@ class Draw {
   int used_ = 4;
 };
 
-void append_number(std::vector<int64_t>& source, int64_t digits, Draw& draw) {
+void append_number(Symbols& source, int64_t digits, Draw& draw) {
   for (int64_t i = 0; i < digits; ++i)
     source.push_back(kFirstSymbol + (i == 0 && digits > 1 ? 1 + draw.below(9) : draw.below(10)));
 }
 
-std::vector<int64_t> draw_source(const TaskOptions& options, Draw draw) {
+Symbols draw_source(const TaskOptions& options, Draw draw) {
   const int64_t lengths = options.max_length - options.min_length + 1;
-  std::vector<int64_t> source;
+  Symbols source;
   if (options.task == Task::add) {
     append_number(source, options.min_length + draw.below(lengths), draw);
     source.push_back(kPlus);
@@ -71,7 +71,7 @@ std::vector<int64_t> draw_source(const TaskOptions& options, Draw draw) {
 }
 
 /// One source in eight is for validation, by a hash (FNV-1a with a final mix) that depends on nothing else.
-bool is_validation(const std::vector<int64_t>& source) {
+bool is_validation(const Symbols& source) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const int64_t symbol : source) hash = (hash ^ static_cast<uint64_t>(symbol)) * 0x100000001b3u;
   hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccdu;
@@ -79,13 +79,13 @@ bool is_validation(const std::vector<int64_t>& source) {
   return hash >> 61 == 0;
 }
 
-std::vector<int64_t> add(const std::vector<int64_t>& source) {
+Symbols add(const Symbols& source) {
   const auto plus = std::find(source.begin(), source.end(), kPlus);
   const auto is_digit = [](int64_t symbol) { return symbol >= kFirstSymbol && symbol < kFirstSymbol + 10; };
   HEED_CHECK(plus != source.begin() && plus != source.end() && plus + 1 != source.end() &&
                  std::all_of(source.begin(), plus, is_digit) && std::all_of(plus + 1, source.end(), is_digit),
              DataError, "task add: a source is digits (3 to 12), plus (13) and digits");
-  std::vector<int64_t> sum;
+  Symbols sum;
   auto a = std::make_reverse_iterator(plus);
   auto b = source.rbegin();
   const auto a_end = source.rend();
@@ -150,8 +150,8 @@ Task parse_task(std::string_view text) {
   throw ConfigError(concat("unknown task '", text, "'; expected copy_reverse, copy, reverse, sort or add"));
 }
 
-std::vector<int64_t> solve(Task task, const std::vector<int64_t>& source) {
-  std::vector<int64_t> target = source;
+Symbols solve(Task task, const Symbols& source) {
+  Symbols target = source;
   switch (task) {
     case Task::copy:
       break;
@@ -179,16 +179,16 @@ TaskDataset::TaskDataset(const TaskOptions& options, Split split) : options_(opt
   }
 }
 
-bool TaskDataset::belongs(const std::vector<int64_t>& source) const {
+bool TaskDataset::belongs(const Symbols& source) const {
   return options_.valid_pairs == 0 || is_validation(source) == (split_ == Split::valid);
 }
 
 void TaskDataset::choose_validation_draws() {
   const int64_t wanted = options_.valid_pairs;
   const int64_t most = 64 * wanted + 10'000;  // eight draws a source where there are plenty
-  std::set<std::vector<int64_t>> seen;
+  std::set<Symbols> seen;
   for (int64_t draw = 0; draw < most && size_t(wanted) > draws_.size(); ++draw) {
-    std::vector<int64_t> source = draw_source(options_, Draw(options_.seed, Split::valid, 0, draw, 0));
+    Symbols source = draw_source(options_, Draw(options_.seed, Split::valid, 0, draw, 0));
     if (belongs(source) && seen.insert(std::move(source)).second) draws_.push_back(draw);
   }
   HEED_CHECK(static_cast<int64_t>(draws_.size()) == wanted, ConfigError,
@@ -198,11 +198,10 @@ void TaskDataset::choose_validation_draws() {
              " sources, an eighth of them for validation; ask for fewer, or for longer sources");
 }
 
-std::vector<int64_t> TaskDataset::training_source(int64_t epoch, int64_t index) const {
+Symbols TaskDataset::training_source(int64_t epoch, int64_t index) const {
   const int64_t stream = options_.fresh ? epoch : 0;
   for (uint32_t attempt = 0; attempt < kAttempts; ++attempt) {
-    std::vector<int64_t> source =
-        draw_source(options_, Draw(options_.seed, Split::train, stream, index, attempt));
+    Symbols source = draw_source(options_, Draw(options_.seed, Split::train, stream, index, attempt));
     if (belongs(source)) return source;
   }
   throw ConfigError(concat("too few different sources: none is left for training; task ", name(options_.task),

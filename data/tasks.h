@@ -52,9 +52,9 @@ class TaskDataset final : public PairDataset {
   std::string fingerprint() const override;
 
  private:
-  bool belongs(const std::vector<int64_t>& source) const;
+  bool belongs(const Symbols& source) const;
   void choose_validation_draws();
-  std::vector<int64_t> training_source(int64_t epoch, int64_t index) const;
+  Symbols training_source(int64_t epoch, int64_t index) const;
 
   TaskOptions options_;
   Split split_;
@@ -63,6 +63,6 @@ class TaskDataset final : public PairDataset {
 
 /// The target that belongs to a source. DataError if it is no source of the task (add: not two numbers and a
 /// plus).
-std::vector<int64_t> solve(Task task, const std::vector<int64_t>& source);
+Symbols solve(Task task, const Symbols& source);
 
 }  // namespace heed::data

@@ -11,28 +11,26 @@ constexpr int64_t kFirstCapacity = 32;
 
 // One query for each hypothesis; its keys are the first `length` of the `capacity` rows it has in the cache.
 Segments past_segments(int64_t rows, int64_t capacity, int64_t length) {
-  std::vector<int64_t> query_first, key_first;
+  PooledVector<int64_t> query_first, key_first;
   for (int64_t i = 0; i < rows; ++i) {
     query_first.push_back(i);
     key_first.push_back(i * capacity);
   }
   const auto count = static_cast<size_t>(rows);
-  return Segments(std::move(query_first), std::vector<int32_t>(count, 1), std::move(key_first),
-                  std::vector<int32_t>(count, static_cast<int32_t>(length)));
+  return Segments(query_first, PooledVector<int32_t>(count, 1), key_first,
+                  PooledVector<int32_t>(count, static_cast<int32_t>(length)));
 }
 
 // One query for each hypothesis; its keys are its source's rows, which several hypotheses share.
-Segments source_segments(const Segments& source, const std::vector<int64_t>& source_of) {
-  std::vector<int64_t> query_first, key_first;
-  std::vector<int32_t> key_length;
+Segments source_segments(const Segments& source, const PooledVector<int64_t>& source_of) {
+  PooledVector<int64_t> query_first, key_first;
+  PooledVector<int32_t> key_length;
   for (const int64_t sequence : source_of) {
     query_first.push_back(static_cast<int64_t>(query_first.size()));
     key_first.push_back(source.key_first(sequence));
     key_length.push_back(source.key_length(sequence));
   }
-  std::vector<int32_t> query_length(source_of.size(), 1);
-  return Segments(std::move(query_first), std::move(query_length), std::move(key_first),
-                  std::move(key_length));
+  return Segments(query_first, PooledVector<int32_t>(source_of.size(), 1), key_first, key_length);
 }
 
 }  // namespace
@@ -85,7 +83,7 @@ Tensor DecoderCache::step(const Tensor& ids) {
 
 void DecoderCache::select(std::span<const int64_t> parents) {
   bool same = static_cast<int64_t>(parents.size()) == rows();
-  std::vector<int64_t> sources;
+  PooledVector<int64_t> sources;
   for (size_t i = 0; i < parents.size(); ++i) {
     HEED_CHECK(parents[i] >= 0 && parents[i] < rows(), IndexError, "DecoderCache::select: parent ",
                parents[i], " is not in [0, ", rows(), ")");

@@ -37,9 +37,9 @@ class DecoderCache {
 
   const Transformer& model_;
   Segments source_;
-  std::vector<int64_t> source_of_;  // the source sequence of each hypothesis
-  PooledVector<Memory> memory_;     // of each layer
-  PooledVector<Tensor> past_;       // of each layer: keys and values, [rows, capacity, 2 d_model]
+  PooledVector<int64_t> source_of_;  // the source sequence of each hypothesis
+  PooledVector<Memory> memory_;      // of each layer
+  PooledVector<Tensor> past_;        // of each layer: keys and values, [rows, capacity, 2 d_model]
   int64_t length_ = 0;
   int64_t capacity_ = 0;
 };

@@ -29,6 +29,8 @@ class TrainSwitch final : public Visitor {
 }  // namespace
 
 std::string Visitor::full_name(std::string_view name) const {
+  HEED_CHECK(!name.empty(), ConfigError, "Module: a part of '", prefix_,
+             "' has an empty name; Visitor::unnamed is for a child without one");
   return prefix_.empty() ? std::string(name) : concat(prefix_, '.', name);
 }
 

@@ -9,8 +9,8 @@
 namespace heed::nn {
 
 Tokens Tokens::packed(const std::vector<std::vector<int64_t>>& sequences, Device device) {
-  std::vector<int64_t> ids;
-  std::vector<int32_t> lengths;
+  PooledVector<int64_t> ids;
+  PooledVector<int32_t> lengths;
   for (const std::vector<int64_t>& sequence : sequences) {
     ids.insert(ids.end(), sequence.begin(), sequence.end());
     lengths.push_back(static_cast<int32_t>(sequence.size()));

@@ -8,7 +8,8 @@ namespace heed::optim {
 Adam::Adam(Parameters parameters, const AdamOptions& options) : Adam(std::move(parameters), options, false) {}
 
 Adam::Adam(Parameters list, const AdamOptions& options, bool decoupled)
-    : Optimizer(std::move(list), options.rate, options.weight_decay, options.groups),
+    : Optimizer(std::move(list), options.rate, options.weight_decay.value_or(decoupled ? 0.01 : 0),
+                options.groups),
       options_(options),
       decoupled_(decoupled) {
   for (const double beta : {options.beta1, options.beta2})

@@ -1,6 +1,8 @@
 // Adam and AdamW.
 #pragma once
 
+#include <optional>
+
 #include <heed/optim/optimizer.h>
 
 namespace heed::optim {
@@ -10,8 +12,8 @@ struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
-  double weight_decay = 0;         // of the default group
-  std::vector<Group> groups = {};  // tried before the default group, which takes the rest
+  std::optional<double> weight_decay = {};  // of the default group; unset: 0 for Adam, 0.01 for AdamW
+  std::vector<Group> groups = {};           // tried before the default group, which takes the rest
 };
 
 /// Adam (Kingma and Ba, arXiv 1412.6980); weight decay is added to the gradient. Agrees with PyTorch step by
@@ -36,7 +38,7 @@ class Adam : public Optimizer {
 /// Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101).
 class AdamW : public Adam {
  public:
-  explicit AdamW(Parameters parameters, const AdamOptions& options = {.weight_decay = 0.01})
+  explicit AdamW(Parameters parameters, const AdamOptions& options = {})
       : Adam(std::move(parameters), options, true) {}
 };
 

@@ -5,6 +5,7 @@
 #include <heed/core/autograd.h>
 #include <heed/core/base/pattern.h>
 #include <heed/core/creation.h>
+#include <heed/core/ops.h>
 #include <heed/optim/optimizer.h>
 
 namespace heed::optim {
@@ -15,6 +16,14 @@ int32_t find_group(const std::vector<Group>& groups, const std::string& name) {
     for (const std::string& pattern : groups[g].patterns)
       if (matches(pattern, name)) return static_cast<int32_t>(g);
   throw InternalError(concat("optimizer: no group takes the parameter '", name, "'"));
+}
+
+// For messages: which gradient made the norm what it is.
+std::string first_bad_gradient(const Parameters& parameters) {
+  for (const Parameter& parameter : parameters)
+    if (const Tensor gradient = parameter.tensor.grad(); gradient.defined() && !all_finite(gradient))
+      return concat(", and the first bad gradient that of '", parameter.name, "'");
+  return ", though each gradient is finite";
 }
 
 }  // namespace
@@ -65,7 +74,8 @@ StepResult Optimizer::step(const StepOptions& options) {
     result.gradient_norm = measure_norm();
     if (!std::isfinite(result.gradient_norm)) {
       HEED_CHECK(options.non_finite == NonFinite::skip, NumericError, "step ", steps_ + 1,
-                 ": the gradient norm is ", result.gradient_norm, "; lower the rate, or skip such steps");
+                 ": the gradient norm is ", result.gradient_norm, first_bad_gradient(parameters_),
+                 "; lower the rate, or skip such steps");
       parameters_.zero_grad();
       result.skipped = true;
       return result;
@@ -133,7 +143,8 @@ double clip_gradient_norm(const Parameters& parameters, double max_norm) {
   HEED_CHECK(max_norm > 0, ConfigError, "clip_gradient_norm: max_norm must be positive, got ", max_norm);
   NoGrad no_grad;
   const double norm = parameters.gradient_norm();
-  HEED_CHECK(std::isfinite(norm), NumericError, "clip_gradient_norm: the gradient norm is ", norm);
+  HEED_CHECK(std::isfinite(norm), NumericError, "clip_gradient_norm: the gradient norm is ", norm,
+             first_bad_gradient(parameters));
   const double scale = max_norm / (norm + 1e-6);
   if (scale < 1) parameters.gradients().mul_(scale);
   return norm;

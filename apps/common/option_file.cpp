@@ -22,13 +22,16 @@ std::string where(const std::string& name, size_t line, size_t column) {
   return fmt::format("{}:{}:{}", printable(name), line, column);
 }
 
-// toml++ recurses once per bracket and once per part of a dotted key, so both are counted before it runs.
-// Walks the text as TOML's lexer does; past a mistake it may miscount, but toml++ stops at that mistake too.
-class DepthCheck {
+// What toml++ has to be kept from: it recurses once per bracket and once per part of a dotted key, and
+// outside quotes its tables of letters are undefined for some characters that are not ASCII, which TOML has
+// no use for there. Walks the text as TOML's lexer does; past a mistake it may miscount, but toml++ stops at
+// that mistake too.
+class Precheck {
  public:
-  DepthCheck(std::string_view text, const std::string& name) : text_(text), name_(name) {}
+  Precheck(std::string_view text, const std::string& name) : text_(text), name_(name) {}
 
   void run() {
+    if (text_.starts_with("\xef\xbb\xbf")) at_ = 3;
     while (at_ < text_.size()) {
       const char c = text_[at_];
       if (c == '"' || c == '\'') {
@@ -39,6 +42,8 @@ class DepthCheck {
         while (at_ < text_.size() && text_[at_] != '\n') step();
         continue;
       }
+      HEED_CHECK(static_cast<unsigned char>(c) < 0x80, ConfigError, where(name_, line_, column_),
+                 ": a character that is not ASCII stands outside quotes");
       if (c == '[' || c == '{') limit(++brackets_);
       if ((c == ']' || c == '}') && brackets_ > 0) --brackets_;
       if (c == '.') limit(++dots_);
@@ -174,7 +179,7 @@ std::string read_settings_file(const std::filesystem::path& file) {
 OptionTable::Settings OptionTable::from_toml(std::string_view text, const std::string& name) {
   HEED_CHECK(text.size() <= kLargestFile, ConfigError, printable(name),
              " is larger than 1 MiB: not a file of settings");
-  DepthCheck(text, name).run();
+  Precheck(text, name).run();
   toml::table table;
   try {
     table = toml::parse(text, name);

@@ -11,6 +11,7 @@
 #include <ios>
 #include <memory>
 #include <new>
+#include <optional>
 #include <signal.h>
 #include <typeinfo>
 #include <unistd.h>
@@ -80,6 +81,14 @@ void print_error(const std::exception& error, bool debug, int depth = 0) {
   }
 }
 
+bool debug_from_environment() {
+  const char* text = std::getenv("HEED_DEBUG");
+  if (!text || !*text) return false;
+  const std::optional<bool> value = parse_flag(text);
+  HEED_CHECK(value, ConfigError, "HEED_DEBUG: '", text, "' is not true or false");
+  return *value;
+}
+
 template <class... Errors>
 bool is_any(const std::exception& error) {
   return (dynamic_cast<const Errors*>(&error) || ...);
@@ -105,8 +114,7 @@ int run_program(int argc, char** argv, const std::function<void(const std::vecto
   set_handler(SIGINT, on_stop_signal);
   set_handler(SIGTERM, on_stop_signal);
   set_handler(SIGPIPE, SIG_IGN);
-  const char* variable = std::getenv("HEED_DEBUG");
-  bool debug = variable && parse_flag(variable).value_or(false);
+  bool debug = false;
   int code = static_cast<int>(ExitCode::ok);
   try {
     std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
@@ -116,6 +124,7 @@ int run_program(int argc, char** argv, const std::function<void(const std::vecto
       debug = true;
       arguments.erase(wanted);
     }
+    debug |= debug_from_environment();
     f(arguments);
     errno = 0;
     const bool flushed = std::fflush(stdout) == 0 && !std::ferror(stdout);

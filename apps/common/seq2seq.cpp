@@ -7,7 +7,7 @@
 namespace heed::apps {
 namespace {
 
-nn::Tokens tokens_of(const std::vector<int64_t>& ids, const data::Sequences& rows, Device device) {
+nn::Tokens tokens_of(const data::Symbols& ids, const data::Sequences& rows, Device device) {
   return {tensor(ids, {static_cast<int64_t>(ids.size())}, device),
           Segments(rows.first, rows.length, rows.first, rows.length)};
 }
@@ -67,7 +67,7 @@ Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
     right_tokens += count_equal(argmax(logits, -1), batch.labels);
     const std::vector<nn::Hypothesis> outputs = nn::greedy_search(model, batch.source, decode);
     for (size_t i = 0; i < pairs.size(); ++i)
-      right_sequences += outputs[i].finished && outputs[i].tokens == pairs[i].target;
+      right_sequences += outputs[i].finished && std::ranges::equal(outputs[i].tokens, pairs[i].target);
   }
   result.pairs = dataset.size();
   result.loss /= static_cast<double>(std::max<int64_t>(tokens, 1));
@@ -86,7 +86,7 @@ std::vector<nn::Hypothesis> predict(nn::Transformer& model, const std::vector<da
   return nn::greedy_search(model, to_tensors(batch, model.parameters().device()).source, options);
 }
 
-std::string to_text(const std::vector<int64_t>& symbols) {
+std::string to_text(std::span<const int64_t> symbols) {
   std::string text;
   for (const int64_t symbol : symbols) text += concat(text.empty() ? "" : " ", symbol);
   return text;

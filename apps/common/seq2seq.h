@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <heed/data/loader.h>
@@ -42,6 +43,6 @@ std::vector<nn::Hypothesis> predict(nn::Transformer& model, const std::vector<da
                                     bool source_marks, const nn::DecodeOptions& options);
 
 /// "3 4 5"
-std::string to_text(const std::vector<int64_t>& symbols);
+std::string to_text(std::span<const int64_t> symbols);
 
 }  // namespace heed::apps

@@ -45,6 +45,6 @@ void attention(const AttentionSettings& settings);
 void info(const InfoSettings& settings, const Settings& fresh);
 
 /// "3 4 5" → {3, 4, 5}; DataError naming the text and the first symbol that is none of the vocabulary.
-std::vector<int64_t> parse_symbols(const std::string& text, int64_t vocab);
+data::Symbols parse_symbols(const std::string& text, int64_t vocab);
 
 }  // namespace heed::apps

@@ -23,7 +23,7 @@ std::string token_name(int64_t symbol) {
   }
 }
 
-std::vector<std::string> token_names(const std::vector<int64_t>& symbols) {
+std::vector<std::string> token_names(const data::Symbols& symbols) {
   std::vector<std::string> names;
   for (const int64_t symbol : symbols) names.push_back(token_name(symbol));
   return names;
@@ -64,13 +64,13 @@ const Tensor& AttentionMaps::at(const std::string& name) const {
   throw IndexError(concat("there is no attention called '", name, "'"));
 }
 
-AttentionMaps attention_maps(nn::Transformer& model, const std::vector<int64_t>& source,
-                             const std::vector<int64_t>& target, bool source_marks) {
+AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> source,
+                             std::span<const int64_t> target, bool source_marks) {
   const NoGrad no_grad;
   const AttentionRecord record;
   const bool was_training = model.training();
   model.eval();
-  const std::vector<data::Pair> pairs{{source, target}};
+  const std::vector<data::Pair> pairs{{{source.begin(), source.end()}, {target.begin(), target.end()}}};
   const std::vector<int64_t> numbers{0};
   const data::PairBatch packed = data::pack(pairs, numbers, source_marks);
   const Seq2SeqBatch batch = to_tensors(packed, model.parameters().device());
@@ -84,8 +84,8 @@ AttentionMaps attention_maps(nn::Transformer& model, const std::vector<int64_t>&
 
 Heatmap attention_heatmap(const AttentionMaps& maps, const std::string& name, int64_t head) {
   const Tensor& weights = maps.at(name);
-  HEED_CHECK(head >= 0 && head < weights.size(0), IndexError, "head ", head, " is not in [0, ",
-             weights.size(0), ")");
+  HEED_CHECK(head >= 0 && head < weights.size(0), ConfigError, "--head ", head, ": the model has heads 0 to ",
+             weights.size(0) - 1);
   Heatmap heatmap = blank_heatmap(maps, name);
   heatmap.values = to_matrix(weights.select(0, head));
   return heatmap;
@@ -99,8 +99,8 @@ std::vector<Figure> save_attention_figures(const AttentionMaps& maps, const nn::
   const int64_t encoder_layer =
       std::min(layer.value_or(config.encoder_layers - 1), config.encoder_layers - 1);
   const int64_t decoder_layer = layer.value_or(config.decoder_layers - 1);
-  HEED_CHECK(decoder_layer >= 0 && decoder_layer < config.decoder_layers, IndexError, "layer ", decoder_layer,
-             " is not in [0, ", config.decoder_layers, ")");
+  HEED_CHECK(decoder_layer >= 0 && decoder_layer < config.decoder_layers, ConfigError, "--layer ",
+             decoder_layer, ": the decoder has layers 0 to ", config.decoder_layers - 1);
   const std::string encoder = layer_name("encoder", encoder_layer, "self_attn");
   const std::string decoder = layer_name("decoder", decoder_layer, "self_attn");
   const std::string cross = layer_name("decoder", decoder_layer, "multihead_attn");

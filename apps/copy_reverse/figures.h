@@ -1,7 +1,9 @@
 // The figures of a trained model.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,8 +27,8 @@ struct AttentionMaps {
 };
 
 /// The maps of `source` → `target` (symbols without marks).
-AttentionMaps attention_maps(nn::Transformer& model, const std::vector<int64_t>& source,
-                             const std::vector<int64_t>& target, bool source_marks);
+AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> source,
+                             std::span<const int64_t> target, bool source_marks);
 
 /// One head of one map as a heatmap with token labels.
 Heatmap attention_heatmap(const AttentionMaps& maps, const std::string& name, int64_t head);

@@ -254,7 +254,11 @@ Device apply(const CommonSettings& settings) {
   manual_seed(static_cast<uint64_t>(settings.seed));
   if (settings.device == "auto") return kCpu;  // CUDA has too few kernels yet to train on
   const Device device = parse_device(settings.device);
-  device_name(device);  // fails here if there is no such device
+  try {
+    device_name(device);
+  } catch (const DeviceError& error) {
+    throw DeviceError(concat("--device ", settings.device, ": ", error.what()));
+  }
   return device;
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -124,7 +125,7 @@ void print_predictions(const Console& console, nn::Transformer& model, const dat
   for (int64_t i = 0; i < std::min<int64_t>(5, dataset.size()); ++i) pairs.push_back(dataset.get(0, i));
   const auto outputs = predict(model, pairs, marks, {.max_length = dataset.longest_target() + 2});
   for (size_t i = 0; i < pairs.size(); ++i) {
-    const bool right = outputs[i].finished && outputs[i].tokens == pairs[i].target;
+    const bool right = outputs[i].finished && std::ranges::equal(outputs[i].tokens, pairs[i].target);
     console.line("  Input   ", to_text(pairs[i].source));
     console.line("  Target  ", to_text(pairs[i].target));
     console.line("  Output  ", to_text(outputs[i].tokens), right ? "  \u2713" : "  \u2717");

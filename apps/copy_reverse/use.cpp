@@ -53,8 +53,8 @@ std::string percent(double share) {
 
 }  // namespace
 
-std::vector<int64_t> parse_symbols(const std::string& text, int64_t vocab) {
-  std::vector<int64_t> symbols;
+data::Symbols parse_symbols(const std::string& text, int64_t vocab) {
+  data::Symbols symbols;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find(' ', at), text.size());
     if (end > at) {
@@ -141,15 +141,15 @@ void logits(const LogitsSettings& s) {
 void attention(const AttentionSettings& s) {
   const Trained trained = open_model(s);
   const int64_t vocab = trained.settings.vocab;
-  const std::vector<int64_t> source = parse_symbols(s.input, vocab);
-  std::vector<int64_t> target;
-  if (s.target.empty())
-    target = predict(*trained.model, {{source, {}}}, trained.marks(),
-                     {.max_length = 2 * static_cast<int64_t>(source.size()) + 10})
-                 .front()
-                 .tokens;
-  else
+  const data::Symbols source = parse_symbols(s.input, vocab);
+  data::Symbols target;
+  if (s.target.empty()) {
+    const nn::DecodeOptions decode{.max_length = 2 * static_cast<int64_t>(source.size()) + 10};
+    const nn::Hypothesis output = predict(*trained.model, {{source, {}}}, trained.marks(), decode).front();
+    target.assign(output.tokens.begin(), output.tokens.end());
+  } else {
     target = parse_symbols(s.target, vocab);
+  }
   const std::filesystem::path out = s.out.empty() ? s.model : s.out;
   const AttentionMaps maps = attention_maps(*trained.model, source, target, trained.marks());
   const std::vector<Figure> figures =

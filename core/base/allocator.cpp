@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <pthread.h>
 #include <string_view>
 #include <vector>
 
@@ -51,6 +52,40 @@ MemorySource heap() {
           [](void*, void* pointer, size_t bytes) { std::memset(pointer, 0xff, bytes); }, nullptr};
 }
 
+// The locks of all allocators. A fork takes them, or the child might find one held by a thread that it does
+// not have.
+class ForkLocks {
+ public:
+  static ForkLocks& all() {
+    static ForkLocks* const instance = [] {
+      pthread_atfork([] { all().lock(); }, [] { all().unlock(); }, [] { all().unlock(); });
+      return new ForkLocks;
+    }();
+    return *instance;
+  }
+  void add(std::mutex& lock) {
+    const std::lock_guard guard(mutex_);
+    locks_.push_back(&lock);
+  }
+  void remove(std::mutex& lock) {
+    const std::lock_guard guard(mutex_);
+    locks_.erase(std::find(locks_.begin(), locks_.end(), &lock));
+  }
+
+ private:
+  void lock() {
+    mutex_.lock();
+    for (std::mutex* lock : locks_) lock->lock();
+  }
+  void unlock() {
+    for (std::mutex* lock : locks_) lock->unlock();
+    mutex_.unlock();
+  }
+
+  std::mutex mutex_;
+  std::vector<std::mutex*> locks_;
+};
+
 }  // namespace
 
 AllocatorKind default_allocator_kind() {
@@ -68,6 +103,11 @@ struct Allocator::State {
   FreeList free_lists[kClasses];
   MemoryStats stats;
   int64_t limit = 0;
+
+  State(const MemorySource& memory, AllocatorKind how) : source(memory), kind(how) {
+    ForkLocks::all().add(mutex);
+  }
+  ~State() { ForkLocks::all().remove(mutex); }
 
   size_t block_bytes(size_t bytes) const {
     return kind == AllocatorKind::plain
@@ -88,10 +128,7 @@ struct Allocator::State {
   }
 };
 
-Allocator::Allocator(const MemorySource& source, AllocatorKind kind) : state_(new State) {
-  state_->source = source;
-  state_->kind = kind;
-}
+Allocator::Allocator(const MemorySource& source, AllocatorKind kind) : state_(new State(source, kind)) {}
 
 Allocator::~Allocator() { state_->release_all(); }
 

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include <heed/core/base/allocator.h>
 #include <heed/core/base/check.h>
 #include <heed/core/base/parallel_for.h>
 
@@ -206,6 +207,8 @@ void after_fork_in_child() { current_pool.store(new Pool(current_pool.load()->kn
 /// Never destroyed, so that threads and static objects may outlive main.
 Pool& pool() {
   static const bool created = [] {
+    cpu_allocator();  // its fork handlers come first, so that a fork locks it last: work on the pool may need
+                      // it
     current_pool.store(new Pool(0));
     return pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
   }();

@@ -1,3 +1,4 @@
+#include <heed/core/base/warning.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
@@ -20,6 +21,18 @@ void check(const Tensor& logits, const Tensor& targets, const CrossEntropyOption
   check_floating(logits, "cross_entropy");
   HEED_CHECK(options.label_smoothing >= 0 && options.label_smoothing < 1, ConfigError,
              "cross_entropy: label_smoothing is ", options.label_smoothing, "; it must be in [0, 1)");
+}
+
+// Where no target counts. Not looked at on a device unless that is asked for: it would wait for the kernel.
+void check_counted(const Tensor& counted, const Tensor& targets, const CrossEntropyOptions& options) {
+  static WarningCause ignored;
+  if (targets.numel() == 0 && !options.need_target) return;
+  if (!counted.device().is_cpu() && !options.need_target) return;
+  if (counted.item<int64_t>() > 0) return;
+  HEED_CHECK(!options.need_target, DataError, "cross_entropy: none of the ", targets.numel(),
+             " targets counts: each is the ignored id ", options.ignore);
+  ignored.warn(concat("cross_entropy: all ", targets.numel(), " targets are the ignored id ", options.ignore,
+                      "; the loss is 0 and so are its gradients"));
 }
 
 void backward(const Tensor& glogits, const Tensor& gloss, GradOut& gx) {
@@ -58,6 +71,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEnt
                                                   .rows = rows,
                                                   .classes = classes});
   });
+  check_counted(counted, targets, options);
   return record("cross_entropy", {logits}, loss,
                 [glogits = save(glogits)](const GradIn& gy, GradOut& gx) { backward(*glogits, gy[0], gx); });
 }

@@ -104,6 +104,17 @@ TEST(Program, DebugNamesTypesAndCauses) {
   EXPECT_NE(err.find("heed: debug: caused by: the cause\n"), std::string::npos) << err;
 }
 
+TEST(Program, DebugInTheEnvironmentIsTrueOrFalse) {
+  const auto with = [](const char* value) {
+    return Probe({"end", "--how", "data"}, [value] { ::setenv("HEED_DEBUG", value, 1); }).end();
+  };
+  EXPECT_NE(with("1").err.find("heed::DataError"), std::string::npos);
+  for (const char* off : {"0", ""}) EXPECT_EQ(with(off).err.find("heed: debug"), std::string::npos);
+  const Ended ended = with("2");
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_EQ(ended.err, "heed: error: HEED_DEBUG: '2' is not true or false\n");
+}
+
 TEST(Program, UsageErrorsExitWithTwo) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> rows{
       {{"edn"}, "unknown command 'edn', did you mean end?; the commands are end, other"},

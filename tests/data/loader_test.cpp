@@ -16,7 +16,7 @@
 namespace heed::data {
 namespace {
 
-using Ids = std::vector<int64_t>;
+using Ids = Symbols;
 using test::expect_error;
 
 std::shared_ptr<const PairDataset> task_pairs(int64_t pairs, bool fresh = false) {

@@ -8,7 +8,7 @@
 namespace heed::data {
 namespace {
 
-using Ids = std::vector<int64_t>;
+using Ids = Symbols;
 
 const Pair kPairs[] = {{{7, 8}, {9}}, {{5}, {4, 3, 6}}, {{6, 6, 6}, {}}};
 const int64_t kNumbers[] = {40, 2, 11};
@@ -20,9 +20,9 @@ TEST(PairBatch, PackedRowsFollowOneAnother) {
   EXPECT_EQ(batch.target_ids, (Ids{1, 9, 1, 4, 3, 6, 1}));
   EXPECT_EQ(batch.labels, (Ids{9, 2, 4, 3, 6, 2, 2}));
   EXPECT_EQ(batch.source.first, (Ids{0, 4, 7}));
-  EXPECT_EQ(batch.source.length, (std::vector<int32_t>{4, 3, 5}));
+  EXPECT_EQ(batch.source.length, (PooledVector<int32_t>{4, 3, 5}));
   EXPECT_EQ(batch.target.first, (Ids{0, 2, 6}));
-  EXPECT_EQ(batch.target.length, (std::vector<int32_t>{2, 4, 1}));
+  EXPECT_EQ(batch.target.length, (PooledVector<int32_t>{2, 4, 1}));
   EXPECT_EQ(batch.source.rows, 12);
   EXPECT_EQ(batch.source.max_length, 5);
   EXPECT_EQ(batch.target_tokens(), 7);
@@ -32,7 +32,7 @@ TEST(PairBatch, PackedRowsFollowOneAnother) {
 TEST(PairBatch, SourcesCanBeBare) {
   const PairBatch batch = pack(kPairs, kNumbers, false);
   EXPECT_EQ(batch.source_ids, (Ids{7, 8, 5, 6, 6, 6}));
-  EXPECT_EQ(batch.source.length, (std::vector<int32_t>{2, 1, 3}));
+  EXPECT_EQ(batch.source.length, (PooledVector<int32_t>{2, 1, 3}));
   EXPECT_EQ(batch.target_ids, (Ids{1, 9, 1, 4, 3, 6, 1}));
   EXPECT_EQ(source_rows(kPairs[0], true), 4);
   EXPECT_EQ(source_rows(kPairs[0], false), 2);
@@ -47,7 +47,7 @@ TEST(PairBatch, PaddedRowsAreDense) {
   EXPECT_EQ(dense.target.rows, 12);
   EXPECT_EQ(dense.target_ids, (Ids{1, 9, 0, 0, 1, 4, 3, 6, 1, 0, 0, 0}));
   EXPECT_EQ(dense.labels, (Ids{9, 2, 0, 0, 4, 3, 6, 2, 2, 0, 0, 0}));
-  EXPECT_EQ(dense.target.length, (std::vector<int32_t>{2, 4, 1}));
+  EXPECT_EQ(dense.target.length, (PooledVector<int32_t>{2, 4, 1}));
   EXPECT_EQ(dense.target_tokens(), 7);
   EXPECT_EQ(padded(dense).source_ids, dense.source_ids);
 }

@@ -12,7 +12,7 @@
 namespace heed::data {
 namespace {
 
-using Ids = std::vector<int64_t>;
+using Ids = Symbols;
 using test::expect_error;
 
 constexpr Task kTasks[] = {Task::copy_reverse, Task::copy, Task::reverse, Task::sort, Task::add};

@@ -12,7 +12,7 @@
 namespace heed::data {
 namespace {
 
-using Ids = std::vector<int64_t>;
+using Ids = Symbols;
 using test::expect_error;
 
 TEST(Tsv, ReadsPairsInOrder) {

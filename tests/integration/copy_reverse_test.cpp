@@ -179,6 +179,34 @@ TEST_F(CopyReverse, LearnsToCopy) {
   }
 }
 
+TEST_F(CopyReverse, LearnsInBFloat16) {
+  std::vector<std::string> words{"--dtype", "bf16",    "--lr", "3e-3",         "--warmup",
+                                 "20",      "--steps", "500",  "--save-every", "250"};
+  std::vector<std::string> arguments = small("m", {});
+  arguments.resize(arguments.size() - 2);  // without the warm-up of small()
+  arguments.insert(arguments.end(), words.begin(), words.end());
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (arguments[i] == "--d-model") arguments[i + 1] = "64";
+  const Result r = run(arguments);
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_GE(r.last().at("sequence_accuracy").get<double>(), 0.95);
+
+  // The file holds f32, and what it holds evaluates alike.
+  for (const auto& entry : load_tensors((dir_ / "m" / "model.safetensors").string()))
+    EXPECT_EQ(entry.second.dtype(), DType::f32) << entry.first;
+  const Result eval = run({"eval", "--model", (dir_ / "m").string(), "--json"});
+  ASSERT_EQ(eval.code, 0) << eval.err;
+  EXPECT_GE(eval.last().at("sequence_accuracy").get<double>(), 0.95);  // in f32
+
+  // Masters, moments and gradients are f32: a resumed run goes on bit by bit.
+  const std::string whole = read_file(dir_ / "m" / "model.safetensors");
+  fs::remove(dir_ / "m" / "checkpoint-500.safetensors");
+  arguments.push_back("--resume");
+  const Result again = run(arguments);
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(read_file(dir_ / "m" / "model.safetensors"), whole);
+}
+
 TEST_F(CopyReverse, TheThreadCountChangesNoBit) {
   std::vector<std::string> models;
   for (const char* threads : {"1", "2", "4"}) {
@@ -273,6 +301,93 @@ TEST_F(CopyReverse, RefusesWithTheRightCode) {
   ASSERT_EQ(run(small("m", {"--steps", "0"})).code, 0);
   expect(small("m", {"--steps", "0"}), 2, "--force");
   expect({"decode", "--model", (dir_ / "m").string(), "3 99"}, 3, "'99' is no symbol");
+}
+
+class BadInput : public CopyReverse {
+ protected:
+  void refuse(const std::vector<std::string>& arguments, int code,
+              const std::vector<std::string>& pieces) const {
+    const Result r = run(arguments);
+    EXPECT_EQ(r.code, code) << r.err;
+    EXPECT_EQ(r.out, "");
+    for (const std::string& piece : pieces) EXPECT_NE(r.err.find(piece), std::string::npos) << r.err;
+  }
+  std::string path(const std::string& name) const { return (dir_ / name).string(); }
+};
+
+TEST_F(BadInput, NumbersOutOfTheirRange) {
+  refuse(small("x", {"--threads", "-1"}), 2, {"--threads", "-1", "from 0 to 1024"});
+  refuse(small("x", {"--threads", "1000000"}), 2, {"--threads", "1000000"});
+  refuse(small("x", {"--batch-size", "0"}), 2, {"--batch-size"});
+  refuse(small("x", {"--clip", "-1"}), 2, {"--clip", "-1"});
+  refuse(small("x", {"--lr", "1e999"}), 2, {"--lr", "'1e999'"});
+  refuse({"train", "--vocab", "3", "--out", path("x")}, 2, {"vocab", "3"});
+  refuse({"train", "--task", "add", "--vocab", "12", "--out", path("x")}, 2, {"vocab is 12", "at least 14"});
+  refuse({"train", "--dropout", "1", "--out", path("x")}, 2, {"--dropout", "[0, 1)"});
+}
+
+TEST_F(BadInput, DataThatCannotBeUsed) {
+  std::ofstream(dir_ / "empty.tsv").flush();
+  std::ofstream(dir_ / "large.tsv") << "3 4\t4 3\n3 12\t3\n";
+  std::ofstream(dir_ / "text.tsv") << "3 4\t4 3\nthree\t3\n";
+  refuse(small("x", {"--data", path("empty.tsv")}), 3, {"empty.tsv", "empty"});
+  refuse(small("x", {"--data", path("large.tsv")}), 3, {"large.tsv", "2", "12"});
+  refuse(small("x", {"--data", path("text.tsv")}), 3, {"text.tsv:2:1", "found 't'"});
+  refuse(small("x", {"--data", dir_.string()}), 3, {"directory"});
+}
+
+TEST_F(BadInput, ADirectoryThatCannotBeWritten) {
+  std::ofstream(dir_ / "file") << "x";
+  refuse(small("file", {"--steps", "0"}), 8, {"file"});
+  refuse(small("file/below", {"--steps", "0"}), 8, {"file"});
+}
+
+TEST_F(BadInput, TwoRunsInOneDirectory) {
+  const pid_t first = start(small("m", {"--steps", "100000"}));
+  while (!fs::exists(dir_ / "m" / "metrics.jsonl")) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const Result second = run(small("m", {"--force"}));
+  EXPECT_EQ(second.code, 4);
+  EXPECT_NE(second.err.find(concat("process ", first, " on ")), std::string::npos) << second.err;
+  EXPECT_NE(second.err.find("is writing there"), std::string::npos) << second.err;
+  kill(first, SIGKILL);
+  waitpid(first, nullptr, 0);
+}
+
+TEST_F(BadInput, ACheckpointOfOtherDataOrSettings) {
+  std::ofstream(dir_ / "pairs.tsv") << "3 4\t4 3\n5\t5\n";
+  const std::vector<std::string> data{"--data", path("pairs.tsv"), "--steps", "2"};
+  ASSERT_EQ(run(small("m", data)).code, 0);
+  std::vector<std::string> resumed = data;
+  resumed.push_back("--resume");
+  std::vector<std::string> other = resumed;
+  other.insert(other.end(), {"--seed", "7", "--optimizer", "sgd"});
+  refuse(small("m", other), 4, {"other settings", "seed = 7", "seed = 42", "optimizer = \"sgd\""});
+  std::ofstream(dir_ / "pairs.tsv", std::ios::app) << "6\t6\n";
+  refuse(small("m", resumed), 4, {"the training data have changed"});
+}
+
+TEST_F(BadInput, OnlyPiecesOfCheckpoints) {
+  ASSERT_EQ(run(small("m", {"--steps", "2"})).code, 0);
+  for (const auto& entry : fs::directory_iterator(dir_ / "m"))
+    if (entry.path().filename().string().compare(0, 10, "checkpoint") == 0)
+      std::ofstream(entry.path(), std::ios::trunc) << "half of";
+  refuse(small("m", {"--steps", "2", "--resume"}), 4, {"checkpoint"});
+}
+
+TEST_F(BadInput, DecodingThatCannotBe) {
+  ASSERT_EQ(run(small("m", {"--steps", "0"})).code, 0);
+  const std::string model = path("m");
+  refuse({"decode", "--model", model, ""}, 3, {"holds no symbol"});
+  refuse({"decode", "--model", model, "--beam", "0", "3"}, 2, {"--beam"});
+  refuse({"decode", "--model", model, "--beam", "99", "3"}, 2, {"beam of 99", "vocabulary of 12"});
+  refuse({"decode", "--model", model, "--max-decode-length", "-1", "3"}, 2, {"--max-decode-length"});
+  refuse({"decode", "--model", model, "--length-penalty", "nan", "3"}, 2, {"--length-penalty"});
+  refuse({"decode", "--model", path("none"), "3"}, 2, {"none/config.toml", "No such file"});
+  std::ofstream(dir_ / "pairs.tsv") << "3\t3\n";
+  refuse({"logits", "--model", model, "--data", path("pairs.tsv"), "--out", path("pairs.tsv")}, 2,
+         {"the same file"});
+  refuse({"attention", "--model", model, "--input", "3", "--layer", "9"}, 2, {"--layer 9", "layers 0 to 0"});
+  refuse({"attention", "--model", model, "--input", "3", "--head", "2"}, 2, {"--head 2", "heads 0 to 1"});
 }
 
 }  // namespace

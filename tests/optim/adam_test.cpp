@@ -50,6 +50,24 @@ TEST(Adam, FollowsTheFormulaForManySteps) {
   }
 }
 
+TEST(Adam, DecayIsThatOfPyTorchUnlessGiven) {
+  const auto after_a_step = [](bool decoupled, const AdamOptions& options) {
+    const Tensor x = full({1}, 2.0, {.dtype = DType::f64}).set_requires_grad();
+    const Parameters parameters({{"x", {}, x}});
+    set_gradient(x, zeros({1}, {.dtype = DType::f64}));
+    if (decoupled)
+      AdamW(parameters, options).step();
+    else
+      Adam(parameters, options).step();
+    return x.to_vector<double>()[0];
+  };
+  EXPECT_DOUBLE_EQ(after_a_step(true, {}), 2 * (1 - 1e-3 * 0.01));
+  EXPECT_DOUBLE_EQ(after_a_step(true, {.rate = 0.5}), 2 * (1 - 0.5 * 0.01))
+      << "a rate of its own changes no decay";
+  EXPECT_DOUBLE_EQ(after_a_step(true, {.rate = 0.5, .weight_decay = 0}), 2);
+  EXPECT_DOUBLE_EQ(after_a_step(false, {.rate = 0.5}), 2);
+}
+
 TEST(Sgd, FollowsTheFormula) {
   const Tensor x = leaf({7}, 1);
   Sgd sgd(Parameters({{"x", {}, x}}), {.rate = 0.1, .momentum = 0.9, .nesterov = true});

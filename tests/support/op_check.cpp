@@ -1,7 +1,10 @@
 #include "op_check.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -20,6 +23,19 @@ double uniform_at(uint64_t seed, uint64_t i) {
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
   return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
+
+// Left for tests/support/gradient_count.cmake, which adds up what the programs have checked.
+class Tally {
+ public:
+  void add() { ++cases_; }
+  ~Tally() {
+    const char* folder = std::getenv("HEED_GRADIENT_COUNTS");
+    if (folder) std::ofstream(std::string(folder) + "/" + program_invocation_short_name) << cases_ << "\n";
+  }
+
+ private:
+  int cases_ = 0;
+} tally;
 
 bool is_float(const Tensor& x) { return is_floating(x.dtype()); }
 
@@ -87,6 +103,18 @@ void expect_close(const Tensor& got, const Tensor& want, double tolerance, const
   EXPECT_LE(difference, tolerance) << what << "\ngot  " << got << "\nwant " << want;
 }
 
+// Of fourth order: the step can be large enough that rounding does not matter.
+double central_difference(double& x, const std::function<double()>& f) {
+  const double kept = x, h = kDifferenceStep * std::max(1.0, std::abs(kept));
+  const auto at = [&](double value) {
+    x = value;
+    return f();
+  };
+  const double near = at(kept + h) - at(kept - h), far = at(kept + 2 * h) - at(kept - 2 * h);
+  x = kept;
+  return (8 * near - far) / (12 * h);
+}
+
 void check_central_differences(const OpCheck& check, const Tensors& analytic) {
   NoGrad no_grad;
   for (size_t i = 0; i < check.inputs.size(); ++i) {
@@ -97,15 +125,7 @@ void check_central_differences(const OpCheck& check, const Tensors& analytic) {
     const double scale = std::max(1.0, max_abs(analytic[i]));
     const int64_t count = inputs[i].numel(), step = std::max<int64_t>(1, count / kMostElements);
     for (int64_t j = 0; j < count; j += step) {
-      const double kept = x[j], h = kDifferenceStep * std::max(1.0, std::abs(kept));
-      // Fourth order: the step can be large enough that rounding does not matter.
-      const auto at = [&](double value) {
-        x[j] = value;
-        return weighted_sum(check.function(inputs));
-      };
-      const double near = at(kept + h) - at(kept - h), far = at(kept + 2 * h) - at(kept - 2 * h);
-      x[j] = kept;
-      const double numeric = (8 * near - far) / (12 * h);
+      const double numeric = central_difference(x[j], [&] { return weighted_sum(check.function(inputs)); });
       EXPECT_NEAR(gradient[static_cast<size_t>(j)], numeric, kGradientRelative * scale)
           << "gradient of input " << i << ", element " << j;
     }
@@ -166,6 +186,9 @@ void check_double(const OpCheck& check) {
   for (size_t i = 0; i < inputs.size(); ++i)
     ASSERT_TRUE(!wanted[i] || once[i].defined()) << "no gradient reached input " << i;
   check_central_differences(check, once);
+  if (std::any_of(check.inputs.begin(), check.inputs.end(),
+                  [](const Tensor& x) { return x.defined() && is_float(x) && x.numel() > 0; }))
+    tally.add();
 
   backward_all(check.function(inputs));
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -243,6 +266,31 @@ void check_op(const OpCheck& check) {
         check_dtype(check, dtype, device);
       if (::testing::Test::HasFatalFailure()) return;
     }
+}
+
+void check_gradients(const std::string& name, const Tensors& leaves, const std::function<Tensors()>& function,
+                     int64_t most_elements) {
+  SCOPED_TRACE(name);
+  bool any = false;
+  for (const Tensor& leaf : leaves) leaf.zero_grad();
+  backward_all(function());
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    const Tensor& leaf = leaves[i];
+    ASSERT_EQ(leaf.dtype(), DType::f64);
+    ASSERT_TRUE(leaf.grad().defined()) << "no gradient reached leaf " << i;
+    const std::vector<double> gradient = leaf.grad().to_vector<double>();
+    const double scale = std::max(1.0, max_abs(leaf.grad()));
+    any |= leaf.numel() > 0;
+    const int64_t step = std::max<int64_t>(1, (leaf.numel() + most_elements - 1) / most_elements);
+    const NoGrad no_grad;
+    for (int64_t j = 0; j < leaf.numel(); j += step) {
+      const double numeric =
+          central_difference(leaf.data<double>()[j], [&] { return weighted_sum(function()); });
+      EXPECT_NEAR(gradient[static_cast<size_t>(j)], numeric, kGradientRelative * scale)
+          << "leaf " << i << " of shape " << leaf.shape() << ", element " << j;
+    }
+  }
+  if (any) tally.add();
 }
 
 Tensor uniform(const Shape& shape, double low, double high, uint64_t seed) {

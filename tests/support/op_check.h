@@ -39,6 +39,11 @@ struct OpCheck {
 /// Reports through GoogleTest's EXPECT.
 void check_op(const OpCheck& check);
 
+/// For what holds its parameters itself: the gradient of each f64 leaf against central differences of
+/// `function`, in at most `most_elements` elements spread over the leaf.
+void check_gradients(const std::string& name, const Tensors& leaves, const std::function<Tensors()>& function,
+                     int64_t most_elements = 8);
+
 /// f64 tensors with fixed, well spread values: standard normal from (seed), or uniform in [low, high).
 Tensor normal(const Shape& shape, uint64_t seed);
 Tensor uniform(const Shape& shape, double low, double high, uint64_t seed);

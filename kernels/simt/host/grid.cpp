@@ -1,6 +1,8 @@
 // Runs the blocks of a launch one after another.
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include <heed/kernels/simt/host/builtins.h>
 #include <heed/kernels/simt/host/launch.h>
@@ -14,16 +16,40 @@ Monitor* monitor;
 
 namespace {
 
+// The value of an environment variable, which must be one of `words`; its place among them, or `unset`.
+template <size_t N>
+size_t choice(const char* variable, const char* const (&words)[N], size_t unset) {
+  const char* const value = std::getenv(variable);
+  if (value == nullptr || *value == '\0') return unset;
+  std::string expected;
+  for (size_t i = 0; i < N; ++i) {
+    if (strcmp(value, words[i]) == 0) return i;
+    expected += (i == 0 ? "" : i + 1 < N ? ", " : " or ") + std::string(words[i]);
+  }
+  throw Error(std::string("emulator: ") + variable + " is '" + value + "'; expected " + expected);
+}
+
+uint64_t seed_from_environment(uint64_t unset) {
+  const char* const value = std::getenv("HEED_SIMT_SEED");
+  if (value == nullptr || *value == '\0') return unset;
+  uint64_t seed = 0;
+  const char* const end = value + strlen(value);
+  const auto [stop, error] = std::from_chars(value, end, seed);
+  if (error != std::errc() || stop != end)
+    throw Error(std::string("emulator: HEED_SIMT_SEED is '") + value +
+                "'; expected a whole number below 2^64");
+  return seed;
+}
+
 Config config_from_environment() {
+  constexpr const char* kOrders[] = {"forward", "reverse", "random"};
+  constexpr const char* kTimes[] = {"eager", "deferred"};
+  constexpr const char* kArchitectures[] = {"80", "90"};
   Config c;
-  if (const char* order = std::getenv("HEED_SIMT_ORDER"))
-    c.order = !strcmp(order, "reverse")  ? Order::reverse
-              : !strcmp(order, "random") ? Order::random
-                                         : Order::forward;
-  if (const char* async = std::getenv("HEED_SIMT_ASYNC"))
-    c.async = *async == 'e' ? Async::eager : Async::deferred;
-  if (const char* seed = std::getenv("HEED_SIMT_SEED")) c.seed = std::strtoull(seed, nullptr, 10);
-  if (const char* arch = std::getenv("HEED_SIMT_ARCH")) c.compute_capability = std::atoi(arch);
+  c.order = static_cast<Order>(choice("HEED_SIMT_ORDER", kOrders, static_cast<size_t>(c.order)));
+  c.async = static_cast<Async>(choice("HEED_SIMT_ASYNC", kTimes, static_cast<size_t>(c.async)));
+  c.seed = seed_from_environment(c.seed);
+  c.compute_capability = choice("HEED_SIMT_ARCH", kArchitectures, 0) == 0 ? 80 : 90;
   return c;
 }
 
@@ -108,8 +134,8 @@ void each_schedule(const std::function<void(const std::string&)>& run, int rando
     Config saved = config();
     ~Restore() { config() = saved; }
   } restore;
-  const char* const chosen = std::getenv("HEED_SIMT_SCHEDULES");
-  if (chosen != nullptr && strcmp(chosen, "two") == 0) {
+  constexpr const char* kSchedules[] = {"all", "two"};
+  if (choice("HEED_SIMT_SCHEDULES", kSchedules, 0) == 1) {
     config().order = Order::forward;
     config().async = Async::deferred;
     run("forward, deferred copies");

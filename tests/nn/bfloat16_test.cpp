@@ -1,0 +1,78 @@
+// A model in bf16: what is kept in which precision, and that it learns.
+#include <gtest/gtest.h>
+
+#include <heed/core/ops.h>
+#include <heed/nn/transformer.h>
+#include <heed/optim/adam.h>
+
+namespace heed::nn {
+namespace {
+
+const Tokens kSource = Tokens::packed({{1, 3, 4, 2}, {1, 5, 2}, {1, 8, 3, 6, 2}});
+const Tokens kTarget = Tokens::packed({{1, 4, 3}, {1, 5}, {1, 6, 3, 8}});
+const Tensor kLabels = tensor<int64_t>({4, 3, 2, 5, 2, 6, 3, 8, 2});
+
+TransformerConfig config(NormPlacement norm) {
+  TransformerConfig config;
+  config.source_vocabulary = config.target_vocabulary = 9;
+  config.d_model = 32;
+  config.heads = 2;
+  config.d_ff = 64;
+  config.encoder_layers = config.decoder_layers = 2;
+  config.norm = norm;
+  config.set_dropout(0);
+  return config;
+}
+
+Tensor loss_of(const Transformer& model) { return cross_entropy(model.forward(kSource, kTarget), kLabels); }
+
+// The losses of some steps of Adam.
+std::vector<double> losses(NormPlacement norm, DType dtype, int steps) {
+  Generator generator(3);
+  Transformer model(config(norm), generator);
+  model.to(dtype);
+  optim::Adam adam(model.parameters(), {.rate = 2e-3});
+  std::vector<double> result;
+  for (int step = 0; step < steps; ++step) {
+    const Tensor loss = loss_of(model);
+    result.push_back(loss.item<double>());
+    loss.backward();
+    adam.step({.clip = 1});
+  }
+  return result;
+}
+
+TEST(BFloat16, OnlyParametersAndTheStreamAreNarrow) {
+  for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
+    Transformer model(config(norm));
+    model.to(DType::bf16);
+    const Tensor memory = model.encode(kSource);
+    EXPECT_EQ(memory.dtype(), DType::bf16);
+    EXPECT_EQ(model.decode(kTarget, memory, kSource.segments).dtype(), DType::bf16);
+    const Tensor loss = loss_of(model);
+    EXPECT_EQ(loss.dtype(), DType::f32);
+    loss.backward();
+    EXPECT_EQ(model.parameters().dtype(), DType::bf16);
+    EXPECT_EQ(model.parameters().gradients().dtype(), DType::f32);
+    const optim::Adam adam(model.parameters());
+    int64_t masters = 0;
+    for (const auto& entry : adam.state()) {
+      EXPECT_EQ(entry.second.dtype(), entry.first == "step" ? DType::i64 : DType::f32) << entry.first;
+      masters += entry.first.compare(0, 7, "master.") == 0;
+    }
+    EXPECT_EQ(masters, model.parameters().size());
+  }
+}
+
+TEST(BFloat16, LearnsLikeFloat) {
+  for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
+    const std::vector<double> narrow = losses(norm, DType::bf16, 80), wide = losses(norm, DType::f32, 80);
+    // The first loss differs by rounding alone: some ulps of bf16 (2^-8) of the largest logits.
+    EXPECT_NEAR(narrow[0], wide[0], 8 * 0x1p-8 * wide[0]);
+    EXPECT_LT(wide.back(), 0.1 * wide[0]);
+    EXPECT_LT(narrow.back(), 0.1 * narrow[0]);
+  }
+}
+
+}  // namespace
+}  // namespace heed::nn

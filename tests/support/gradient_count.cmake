@@ -1,0 +1,11 @@
+# cmake -DFOLDER=… -DLEAST=n -P: adds up the gradient checks that the test programs noted in FOLDER.
+file(GLOB counts ${FOLDER}/*)
+set(total 0)
+foreach(file ${counts})
+  file(STRINGS ${file} count LIMIT_COUNT 1)
+  math(EXPR total "${total} + ${count}")
+endforeach()
+if(total LESS LEAST)
+  message(FATAL_ERROR "${total} gradient checks in ${FOLDER}, expected at least ${LEAST}")
+endif()
+message(STATUS "${total} gradient checks against central differences in f64")
