@@ -39,7 +39,8 @@ struct Visibility {
     if (!has_window() || k < global_tokens || q < global_tokens) return true;
     if (window_left >= 0 && distance < -static_cast<int64_t>(window_left)) return false;
     if (window_right >= 0 && distance > window_right) return false;
-    return dilation <= 1 || distance % dilation == 0;
+    // Lengths are 32-bit, and a 64-bit remainder is a call on a GPU.
+    return dilation <= 1 || static_cast<int32_t>(distance) % dilation == 0;
   }
 
   /// One past the last key that query q can see: keys from here on need no work.

@@ -46,9 +46,9 @@ __device__ __forceinline__ void add_products(float* sum, const float* factor, in
 }
 
 // delta: [heads, query_rows], Σ gout * out of each query: what the softmax takes off every score's gradient.
-// Budget: 72 registers, 0 bytes shared, 24 bytes stack.
+// Budget: 112 registers, 0 bytes shared.
 template <class T>
-__global__ void __launch_bounds__(kAttentionThreads)
+__global__ void __launch_bounds__(kAttentionThreads, 4)
     query_kernel(AttentionBackward<T> args, int64_t blocks, float* delta_of) {
   const WarpTask task(blocks);
   const Plane p(args, task.sequence, blockIdx.y);
@@ -87,12 +87,13 @@ __global__ void __launch_bounds__(kAttentionThreads)
             task.lane);
 }
 
-// Budget: 56 registers, 0 bytes shared, 24 bytes stack.
+// Budget: 56 registers, 0 bytes shared.
 template <class T>
 __global__ void __launch_bounds__(kAttentionThreads)
     key_kernel(AttentionBackward<T> args, int64_t blocks, const float* delta_of) {
   const WarpTask task(blocks);
-  const int64_t group = args.heads / args.key_heads, key_head = blockIdx.y;
+  const int64_t group = static_cast<unsigned>(args.heads) / static_cast<unsigned>(args.key_heads),
+                key_head = blockIdx.y;
   const Plane first_plane(args, task.sequence, key_head * group);
   simt::Arena<> arena;
   const WarpRows rows(arena, args.width, 2);
@@ -151,7 +152,7 @@ struct Box {
 
 // A warp an element of gbias: `kept` are its axes, `summed` those along which the bias is repeated; an axis
 // of one has size 1 in the other.
-// Budget: 72 registers, 0 bytes shared, 16 bytes stack.
+// Budget: 64 registers, 0 bytes shared.
 template <class T>
 __global__ void __launch_bounds__(kAttentionThreads)
     bias_kernel(AttentionBackward<T> args, Box kept, Box summed, int64_t elements, const float* delta_of) {
@@ -181,7 +182,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
 
 // A warp an entry of grelative, blockIdx.y the head: over all pairs of that distance; the outermost entries
 // have all that lie beyond, too.
-// Budget: 56 registers, 0 bytes shared, 16 bytes stack.
+// Budget: 48 registers, 0 bytes shared.
 template <class T>
 __global__ void __launch_bounds__(kAttentionThreads)
     relative_kernel(AttentionBackward<T> args, const float* delta_of) {

@@ -18,8 +18,8 @@ struct WarpTask {
   int lane;
 
   __device__ __forceinline__ explicit WarpTask(int64_t blocks)
-      : sequence(blockIdx.x / blocks),
-        place(blockIdx.x % blocks * kAttentionWarps + threadIdx.x / 32),
+      : sequence(blockIdx.x / static_cast<unsigned>(blocks)),
+        place(int64_t{blockIdx.x % static_cast<unsigned>(blocks)} * kAttentionWarps + threadIdx.x / 32),
         lane(static_cast<int>(threadIdx.x) % 32) {}
 };
 

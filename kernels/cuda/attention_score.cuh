@@ -2,6 +2,7 @@
 #pragma once
 
 #include <heed/kernels/attention.h>
+#include <heed/kernels/cuda/dropout_mask.cuh>
 #include <heed/kernels/cuda/vector.cuh>
 
 namespace heed::cuda {
@@ -16,7 +17,7 @@ struct Plane {
   __device__ __forceinline__ Plane(const Args& args, int64_t of_sequence, int64_t of_head)
       : sequence(of_sequence),
         head(of_head),
-        key_head(of_head * args.key_heads / args.heads),
+        key_head(static_cast<unsigned>(of_head * args.key_heads) / static_cast<unsigned>(args.heads)),
         query_first(args.segments.query_first[of_sequence]),
         key_first(args.segments.key_first[of_sequence]),
         queries(args.segments.query_length[of_sequence]),
@@ -77,11 +78,7 @@ __device__ __forceinline__ float dropout_factor(const Args& args, const Plane& p
       attention_dropout_bits(args.dropout.rng, static_cast<uint32_t>(key / 8), static_cast<uint32_t>(query),
                              static_cast<uint32_t>(p.sequence * args.heads + p.head));
   const int decision = static_cast<int>(key % 8);
-  uint32_t word = draw.random.word[0];  // chosen so that no register is indexed by a variable
-#pragma unroll
-  for (int k = 1; k < 4; ++k)
-    if (decision >> 1 == k) word = draw.random.word[k];
-  return (word >> ((decision & 1) * 16) & 0xffffu) >= args.dropout.threshold ? args.dropout.scale : 0.0f;
+  return bits_of(draw, decision) >= args.dropout.threshold ? args.dropout.scale : 0.0f;
 }
 
 }  // namespace heed::cuda

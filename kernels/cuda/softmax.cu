@@ -8,6 +8,7 @@ namespace {
 using kernels::SoftmaxBackward;
 using kernels::SoftmaxForward;
 
+// Budget: 104 registers, 96 bytes shared.
 template <class T, int kThreads, int kWidth, bool kKeep>
 __global__ void __launch_bounds__(kThreadsPerBlock<kThreads>) forward_kernel(SoftmaxForward<T> args) {
   const int64_t row = int64_t{blockIdx.x} * kGroupsPerBlock<kThreads> + threadIdx.x / kThreads;
@@ -41,6 +42,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock<kThreads>) forward_kernel(Sof
   });
 }
 
+// Budget: 152 registers, 64 bytes shared.
 template <class T, int kThreads, int kWidth, bool kKeep>
 __global__ void __launch_bounds__(kThreadsPerBlock<kThreads>) backward_kernel(SoftmaxBackward<T> args) {
   const int64_t row = int64_t{blockIdx.x} * kGroupsPerBlock<kThreads> + threadIdx.x / kThreads;

@@ -33,6 +33,7 @@ __device__ __forceinline__ void write_sum(const RowSums<T>& args, int64_t target
   store(to, out);
 }
 
+// Budget: 32 registers, 0 bytes shared.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kSumThreads) sum_kernel(RowSums<T> args, Sorted sorted) {
   const int64_t col = (int64_t{blockIdx.y} * kSumThreads + threadIdx.x) * kWidth;
@@ -62,6 +63,7 @@ __global__ void __launch_bounds__(kSumThreads) sum_kernel(RowSums<T> args, Sorte
 }
 
 // A target that begins in stretch blockIdx.x and goes on: its tail there and the heads that follow.
+// Budget: 32 registers, 0 bytes shared.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kSumThreads) join_kernel(RowSums<T> args, Sorted sorted) {
   const int64_t col = (int64_t{blockIdx.y} * kSumThreads + threadIdx.x) * kWidth;

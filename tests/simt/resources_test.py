@@ -87,8 +87,8 @@ class Resources(unittest.TestCase):
             self.assertEqual(len(resources.check("a.cu", "", found, header)), wrong)
 
     def test_headers_are_found_through_headers(self):
-        layer_norm = (resources.ROOT / "kernels/cuda/layer_norm.cu").read_text()
-        self.assertIn("kernels/cuda/vector.cuh", resources.headers_of(layer_norm))
+        rows = (resources.ROOT / "kernels/cuda/layer_norm_rows.cu").read_text()
+        self.assertIn("kernels/cuda/vector.cuh", resources.headers_of(rows))
 
     def test_missing_budgets_are_written_and_then_kept(self):
         bare = "\n".join(line for line in SOURCE.split("\n") if "Budget" not in line)
