@@ -8,9 +8,8 @@
 #include <heed/core/profile.h>
 #include <heed/kernels/runtime.h>
 
-#ifndef HEED_CUDA_AVAILABLE
-#define HEED_CUDA_AVAILABLE \
-  0  // set for core by the build: 1 where kernels/cuda is compiled, for a GPU or emulated
+#ifndef HEED_CUDA_AVAILABLE  // 1 where kernels/cuda is compiled, for a GPU or emulated
+#error "link heed_cuda_flags: whether there is a CUDA device is not known here"
 #endif
 
 namespace heed::detail {

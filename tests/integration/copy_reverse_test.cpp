@@ -218,6 +218,22 @@ TEST_F(CopyReverse, TheThreadCountChangesNoBit) {
   EXPECT_EQ(models[0], models[2]);
 }
 
+TEST_F(CopyReverse, TheCudaDeviceTrainsAlike) {
+  std::vector<Json> epochs;
+  for (const char* device : {"cpu", "cuda"}) {
+    const Result r = run(small(device, {"--steps", "12", "--batch-size", "8", "--device", device}));
+    if (r.code == 7) GTEST_SKIP() << "no CUDA device";
+    ASSERT_EQ(r.code, 0) << r.err;
+    epochs.push_back(Json::parse(r.out.substr(0, r.out.find('\n'))));
+    const Result eval = run({"eval", "--model", (dir_ / device).string(), "--device", device, "--json"});
+    ASSERT_EQ(eval.code, 0) << eval.err;
+    epochs.back()["eval"] = eval.last().at("loss");
+  }
+  for (const char* what : {"loss", "grad_norm", "eval"})
+    EXPECT_NEAR(epochs[0].at(what).get<double>(), epochs[1].at(what).get<double>(), 1e-4) << what;
+  EXPECT_EQ(epochs[0].at("step"), epochs[1].at("step"));
+}
+
 TEST_F(CopyReverse, KilledAndResumedEqualsNeverStopped) {
   const std::vector<std::string> length{"--steps", "400", "--save-every", "7", "--clip", "1"};
   ASSERT_EQ(run(small("whole", length)).code, 0);

@@ -182,6 +182,40 @@ TEST(Optimizer, BFloat16StepsItsMasters) {
   EXPECT_NEAR(x.to(DType::f32).to_vector<float>()[0], 0.99, 0.004) << "single steps are too small for bf16";
 }
 
+// Two parameters after clipped steps from the same gradients.
+template <class Optimizer, class Options>
+std::vector<double> trained(const Options& options, DType dtype, Device device) {
+  const auto made = [&](const Shape& shape, uint64_t seed) {
+    return test::normal(shape, seed).to(dtype).to(device).set_requires_grad();
+  };
+  const Tensor x = made({33, 5}, 1), y = made({7}, 2);
+  Optimizer optimizer(Parameters({{"x", {}, x}, {"y", {}, y}}), options);
+  for (uint64_t step = 0; step < 6; ++step) {
+    for (const Tensor& parameter : {x, y})
+      set_gradient(parameter, test::normal(parameter.shape(), 10 + step).to(dtype).to(device));
+    optimizer.step({.clip = 3.0});
+  }
+  std::vector<double> values = x.to(kCpu).to(DType::f64).template to_vector<double>();
+  const std::vector<double> more = y.to(kCpu).to(DType::f64).template to_vector<double>();
+  values.insert(values.end(), more.begin(), more.end());
+  return values;
+}
+
+TEST(Optimizer, OnCudaEqualsTheCpu) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  const auto compare = [](const std::vector<double>& cpu, const std::vector<double>& cuda, double eps) {
+    ASSERT_EQ(cpu.size(), cuda.size());
+    for (size_t i = 0; i < cpu.size(); ++i) EXPECT_NEAR(cuda[i], cpu[i], 2 * eps * (1 + std::abs(cpu[i])));
+  };
+  const AdamOptions adam{.rate = 0.01, .weight_decay = 0.1};
+  const SgdOptions sgd{.rate = 0.01, .momentum = 0.9};
+  for (const auto& [dtype, eps] : {std::pair{DType::f32, 0x1p-23}, std::pair{DType::bf16, 0x1p-7}}) {
+    compare(trained<Adam>(adam, dtype, kCpu), trained<Adam>(adam, dtype, cuda_device()), eps);
+    compare(trained<AdamW>(adam, dtype, kCpu), trained<AdamW>(adam, dtype, cuda_device()), eps);
+    compare(trained<Sgd>(sgd, dtype, kCpu), trained<Sgd>(sgd, dtype, cuda_device()), eps);
+  }
+}
+
 TEST(Optimizer, ImpossibleOptions) {
   const auto make = [](AdamOptions options) { Adam adam(Parameters({{"x", {}, leaf({2}, 1)}}), options); };
   EXPECT_THROW(make({.rate = -1}), ConfigError);
