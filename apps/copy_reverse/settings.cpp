@@ -252,7 +252,8 @@ Settings load_settings(const std::filesystem::path& directory) {
 Device apply(const CommonSettings& settings) {
   if (settings.threads > 0) set_thread_count(static_cast<int>(settings.threads));
   manual_seed(static_cast<uint64_t>(settings.seed));
-  if (settings.device == "auto") return kCpu;  // CUDA has too few kernels yet to train on
+  if (settings.device == "auto")
+    return kCpu;  // CUDA only where asked for: it has not run on real hardware yet
   const Device device = parse_device(settings.device);
   try {
     device_name(device);

@@ -59,7 +59,12 @@ inline Dropout make_dropout(double p, PhiloxState rng) {
 struct DropoutBits {
   Philox4 random;
 
-  HEED_HOST_DEVICE uint32_t bits(int j) const { return (random.word[j >> 1] >> ((j & 1) * 16)) & 0xffffu; }
+  /// Of decision j in [0, 8). Words are chosen, not indexed: a GPU has no registers with a variable number.
+  HEED_HOST_DEVICE uint32_t bits(int j) const {
+    const uint32_t low = j & 2 ? random.word[1] : random.word[0],
+                   high = j & 2 ? random.word[3] : random.word[2];
+    return ((j & 4 ? high : low) >> ((j & 1) * 16)) & 0xffffu;
+  }
 };
 
 /// The bits of elements 8 * group .. 8 * group + 7 of a tensor (row-major element number / 8).

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <heed/kernels/attention.h>
-#include <heed/kernels/cuda/dropout_mask.cuh>
 #include <heed/kernels/cuda/vector.cuh>
 
 namespace heed::cuda {
@@ -77,8 +76,7 @@ __device__ __forceinline__ float dropout_factor(const Args& args, const Plane& p
   const DropoutBits draw =
       attention_dropout_bits(args.dropout.rng, static_cast<uint32_t>(key / 8), static_cast<uint32_t>(query),
                              static_cast<uint32_t>(p.sequence * args.heads + p.head));
-  const int decision = static_cast<int>(key % 8);
-  return bits_of(draw, decision) >= args.dropout.threshold ? args.dropout.scale : 0.0f;
+  return draw.bits(static_cast<int>(key % 8)) >= args.dropout.threshold ? args.dropout.scale : 0.0f;
 }
 
 }  // namespace heed::cuda

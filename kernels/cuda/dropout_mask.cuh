@@ -10,13 +10,6 @@ namespace heed::cuda {
 
 inline constexpr int kDropoutGroup = 8;  // elements that one draw decides on
 
-/// The 16 random bits of decision 0 … 7, chosen so that no register is indexed by a variable.
-__device__ __forceinline__ uint32_t bits_of(const DropoutBits& draw, int decision) {
-  const auto& word = draw.random.word;
-  const uint32_t low = decision & 2 ? word[1] : word[0], high = decision & 2 ? word[3] : word[2];
-  return (decision & 4 ? high : low) >> ((decision & 1) * 16) & 0xffffu;
-}
-
 /// Drops and scales elements [first, first + kWidth) of a tensor; kWidth divides the group, and first is a
 /// multiple of kWidth.
 template <int kWidth>
@@ -27,7 +20,7 @@ __device__ __forceinline__ void apply_dropout(float (&v)[kWidth], const Dropout&
   const int start = kWidth == kDropoutGroup ? 0 : static_cast<int>(first % kDropoutGroup);
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
-    v[i] = bits_of(draw, start + i) >= dropout.threshold ? v[i] * dropout.scale : 0.0f;
+    v[i] = draw.bits(start + i) >= dropout.threshold ? v[i] * dropout.scale : 0.0f;
   }
 }
 
