@@ -1,4 +1,5 @@
 // The program as its users run it: what it writes, learns, refuses, and how it goes on after being killed.
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -78,36 +79,25 @@ class CopyReverse : public ::testing::Test {
 
   Result run(const std::vector<std::string>& arguments) const { return finish(start(arguments)); }
 
-  // A model small enough to train in a moment.
-  std::vector<std::string> small(const std::string& out, std::vector<std::string> more = {}) const {
-    std::vector<std::string> words{"train",
-                                   "--out",
-                                   (dir_ / out).string(),
-                                   "--json",
-                                   "--task",
-                                   "copy",
-                                   "--vocab",
-                                   "12",
-                                   "--min-length",
-                                   "2",
-                                   "--max-length",
-                                   "4",
-                                   "--pairs",
-                                   "320",
-                                   "--valid-pairs",
-                                   "50",
-                                   "--d-model",
-                                   "32",
-                                   "--heads",
-                                   "2",
-                                   "--layers",
-                                   "1",
-                                   "--d-ff",
-                                   "64",
-                                   "--dropout",
-                                   "0.1",
-                                   "--warmup",
-                                   "10"};
+  // Trains a model of one layer to copy. An option given again in `more` takes the place of the one here.
+  std::vector<std::string> small(const std::string& out, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words{"train", "--out", (dir_ / out).string(), "--json"};
+    const auto put = [&](const char* option, const char* value) {
+      if (std::find(more.begin(), more.end(), option) == more.end())
+        words.insert(words.end(), {option, value});
+    };
+    put("--task", "copy");
+    put("--vocab", "12");
+    put("--min-length", "2");
+    put("--max-length", "4");
+    put("--pairs", "320");
+    put("--valid-pairs", "50");
+    put("--d-model", "32");
+    put("--heads", "2");
+    put("--layers", "1");
+    put("--d-ff", "64");
+    put("--dropout", "0.1");
+    put("--warmup", "10");
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -116,36 +106,8 @@ class CopyReverse : public ::testing::Test {
 };
 
 TEST_F(CopyReverse, LearnsToCopy) {
-  const Result r = run({"train",
-                        "--out",
-                        (dir_ / "m").string(),
-                        "--json",
-                        "--task",
-                        "copy",
-                        "--vocab",
-                        "12",
-                        "--min-length",
-                        "2",
-                        "--max-length",
-                        "4",
-                        "--pairs",
-                        "320",
-                        "--valid-pairs",
-                        "50",
-                        "--d-model",
-                        "64",
-                        "--heads",
-                        "2",
-                        "--layers",
-                        "1",
-                        "--d-ff",
-                        "128",
-                        "--warmup",
-                        "20",
-                        "--lr",
-                        "3e-3",
-                        "--steps",
-                        "500"});
+  const Result r = run(
+      small("m", {"--d-model", "64", "--d-ff", "128", "--warmup", "20", "--lr", "3e-3", "--steps", "500"}));
   ASSERT_EQ(r.code, 0) << r.err;
   const Json last = r.last();
   EXPECT_TRUE(last.at("final").get<bool>());
@@ -180,13 +142,8 @@ TEST_F(CopyReverse, LearnsToCopy) {
 }
 
 TEST_F(CopyReverse, LearnsInBFloat16) {
-  std::vector<std::string> words{"--dtype", "bf16",    "--lr", "3e-3",         "--warmup",
-                                 "20",      "--steps", "500",  "--save-every", "250"};
-  std::vector<std::string> arguments = small("m", {});
-  arguments.resize(arguments.size() - 2);  // without the warm-up of small()
-  arguments.insert(arguments.end(), words.begin(), words.end());
-  for (size_t i = 0; i < arguments.size(); ++i)
-    if (arguments[i] == "--d-model") arguments[i + 1] = "64";
+  std::vector<std::string> arguments = small("m", {"--dtype", "bf16", "--d-model", "64", "--warmup", "20",
+                                                   "--lr", "3e-3", "--steps", "500", "--save-every", "250"});
   const Result r = run(arguments);
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_GE(r.last().at("sequence_accuracy").get<double>(), 0.95);

@@ -66,8 +66,32 @@ class GoldenFill {
     linear(f.linear1);
     linear(f.linear2);
   }
+  void layer(const nn::EncoderLayer& l) {
+    separate(l.self_attn);
+    feed_forward(l.feed_forward);
+    norm(l.norm1);
+    norm(l.norm2);
+  }
+  void layer(const nn::DecoderLayer& l) {
+    separate(l.self_attn);
+    separate(l.multihead_attn);
+    feed_forward(l.feed_forward);
+    for (const nn::LayerNorm* each : {&l.norm1, &l.norm2, &l.norm3}) norm(*each);
+  }
+  void transformer(const nn::Transformer& model) {
+    embedding(model.src_embedding);
+    embedding(model.tgt_embedding);
+    stack(model.encoder);
+    stack(model.decoder);
+    linear(model.generator);
+  }
 
  private:
+  template <class Stack>
+  void stack(const Stack& s) {
+    for (const auto& each : s.layers) layer(*each);
+    if (s.norm) norm(*s.norm);
+  }
   void fill(const Tensor& x, double offset, double scale) {
     const NoGrad no_grad;
     const Tensor values = golden_input(++key_, x.shape());

@@ -28,24 +28,7 @@ struct CopyModel {
   }
   CopyModel() : model(config()) {
     model.to(DType::f64);
-    GoldenFill fill;
-    fill.embedding(model.src_embedding);
-    fill.embedding(model.tgt_embedding);
-    for (const auto& layer : model.encoder.layers) {
-      fill.separate(layer->self_attn);
-      fill.feed_forward(layer->feed_forward);
-      fill.norm(layer->norm1);
-      fill.norm(layer->norm2);
-    }
-    fill.norm(*model.encoder.norm);
-    for (const auto& layer : model.decoder.layers) {
-      fill.separate(layer->self_attn);
-      fill.separate(layer->multihead_attn);
-      fill.feed_forward(layer->feed_forward);
-      for (const nn::LayerNorm* norm : {&layer->norm1, &layer->norm2, &layer->norm3}) fill.norm(*norm);
-    }
-    fill.norm(*model.decoder.norm);
-    fill.linear(model.generator);
+    GoldenFill().transformer(model);
     source = nn::Tokens::packed(
         {{3, 14, 15, 92, 65, 35, 89, 79, 32, 38}, {46, 26, 43, 38, 32, 79, 50, 28, 84, 19}});
     target =

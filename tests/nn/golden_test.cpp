@@ -27,11 +27,7 @@ struct EncoderLayer512 {
 
   EncoderLayer512() {
     layer.to(DType::f64);
-    GoldenFill fill;
-    fill.separate(layer.self_attn);
-    fill.feed_forward(layer.feed_forward);
-    fill.norm(layer.norm1);
-    fill.norm(layer.norm2);
+    GoldenFill().layer(layer);
   }
 };
 
@@ -86,11 +82,7 @@ struct PreNormBlock {
   }
   PreNormBlock() : layer(config()) {
     layer.to(DType::f64);
-    GoldenFill fill;
-    fill.separate(layer.self_attn);
-    fill.feed_forward(layer.feed_forward);
-    fill.norm(layer.norm1);
-    fill.norm(layer.norm2);
+    GoldenFill().layer(layer);
   }
   // Norms of the gradients of <y, r>, q, k and v apart.
   std::map<std::string, double> gradient_norms(const Tensor& r) {
@@ -175,22 +167,7 @@ struct CopyReverse {
   }
   CopyReverse() : model(config()) {
     model.to(DType::f64);
-    GoldenFill fill;
-    fill.embedding(model.src_embedding);
-    fill.embedding(model.tgt_embedding);
-    for (const auto& layer : model.encoder.layers) {
-      fill.separate(layer->self_attn);
-      fill.feed_forward(layer->feed_forward);
-      fill.norm(layer->norm1);
-      fill.norm(layer->norm2);
-    }
-    for (const auto& layer : model.decoder.layers) {
-      fill.separate(layer->self_attn);
-      fill.separate(layer->multihead_attn);
-      fill.feed_forward(layer->feed_forward);
-      for (const nn::LayerNorm* norm : {&layer->norm1, &layer->norm2, &layer->norm3}) fill.norm(*norm);
-    }
-    fill.linear(model.generator);
+    GoldenFill().transformer(model);
     Sequences sources, inputs;
     std::vector<int64_t> answers;
     for (const std::vector<int64_t>& s :
