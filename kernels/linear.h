@@ -17,7 +17,8 @@ struct LinearForward {  // y = dropout(f(x Wᵀ + bias))
   Activation activation;
   Dropout dropout;    // element number row * out + column
   T* y;               // [rows, out]
-  T* pre_activation;  // [rows, out], x Wᵀ + bias, kept for the backward; null if not wanted
+  T* pre_activation;  // [rows, out], x Wᵀ + bias, which the backward of most activations needs; null if not
+                      // wanted
   int64_t rows, in, out;
 };
 
@@ -25,10 +26,10 @@ struct LinearForward {  // y = dropout(f(x Wᵀ + bias))
 /// With neither activation nor dropout gpre may be null, then only gbias is computed.
 template <class T>
 struct LinearBackward {
-  const T* gy;              // [rows, out]
-  const T* pre_activation;  // [rows, out]; null if activation is none
+  const T* gy;    // [rows, out]
+  const T* kept;  // [rows, out]: y after relu, pre_activation after others; null if activation is none
   Activation activation;
-  Dropout dropout;
+  Dropout dropout;          // relu takes the mask from y: what was dropped is 0
   T* gpre;                  // [rows, out]; may be gy
   accumulator_t<T>* gbias;  // [out], sums over rows in fixed order; null if not wanted
   bool accumulate_bias;

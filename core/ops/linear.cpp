@@ -9,8 +9,8 @@ namespace heed {
 namespace {
 
 struct LinearCall {
-  Saved x, weight;        // each only if the gradient of the other is wanted
-  Tensor pre_activation;  // undefined without an activation
+  Saved x, weight;  // each only if the gradient of the other is wanted
+  Saved kept;       // y after relu, what went into another activation; undefined without one
   Activation activation;
   Dropout dropout;
   int64_t rows, in, out;
@@ -43,14 +43,14 @@ void product(Device device, const T* a, bool transpose_a, const T* b, C* c, int6
 template <class T>
 void backward(const LinearCall& call, const GradIn& gy, GradOut& gx) {
   using A = accumulator_t<T>;
-  const Tensor g = gy[0].contiguous(), x = *call.x, weight = *call.weight;
+  const Tensor g = gy[0].contiguous(), x = *call.x, weight = *call.weight, kept = *call.kept;
   const bool plain = call.activation == Activation::none && !call.dropout.active();
   const Tensor gpre = plain ? g : empty_like(g);
   const GradSlot to_bias = accumulator_if_wanted(gx, 2);
   if (!plain || to_bias.tensor.defined())
     HEED_DISPATCH(g.device(), linear_backward,
                   kernels::LinearBackward<T>{.gy = g.data<T>(),
-                                             .pre_activation = data_or_null<T>(call.pre_activation),
+                                             .kept = data_or_null<T>(kept),
                                              .activation = call.activation,
                                              .dropout = call.dropout,
                                              .gpre = plain ? nullptr : gpre.data<T>(),
@@ -86,7 +86,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
   Shape shape = x.shape();
   shape[x.rank() - 1] = out;
   const Tensor y = empty(shape, x.options());
-  const bool keep = options.activation != Activation::none && needs_grad({x, weight, bias});
+  const bool relu = options.activation == Activation::relu;
+  const bool keep = options.activation != Activation::none && !relu && needs_grad({x, weight, bias});
   const Tensor pre_activation = keep ? empty_like(y) : Tensor();
   visit_floating(x.dtype(), "linear", [&]<class T>() {
     HEED_DISPATCH(x.device(), linear_forward,
@@ -105,7 +106,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
   return record("linear", {x, weight, bias}, y,
                 [call = LinearCall{.x = weight.requires_grad() ? save(input) : Saved(),
                                    .weight = x.requires_grad() ? save(matrix) : Saved(),
-                                   .pre_activation = pre_activation,
+                                   .kept = save(relu ? y : pre_activation),
                                    .activation = options.activation,
                                    .dropout = dropout,
                                    .rows = rows,

@@ -90,9 +90,10 @@ HWY_INLINE void backward_vector(const kernels::LinearBackward<T>& args, int64_t 
   auto g = Whole ? load(d, args.gy + at) : load_n(d, args.gy + at, n);
   if (bits) g = apply_dropout(d, g, bits, args.dropout);
   if (F != Activation::none) {
-    const T* pre = args.pre_activation + at;
-    g = activate_backward<F>(d, Whole ? load(d, pre) : load_n(d, pre, n), g);
+    const T* kept = args.kept + at;
+    g = activate_backward<F>(d, Whole ? load(d, kept) : load_n(d, kept, n), g);
   }
+  if (F == Activation::relu && args.dropout.active()) g = hn::Mul(g, hn::Set(d, args.dropout.scale));
   if (args.gpre) {
     if (Whole)
       store(g, d, args.gpre + at);
@@ -115,7 +116,7 @@ HWY_INLINE void backward_rows(const kernels::LinearBackward<T>& args, int64_t be
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t first = 0; first < args.out; first += kDropoutChunk) {
       const int64_t count = HWY_MIN(kDropoutChunk, args.out - first);
-      const bool drops = args.dropout.active();
+      const bool drops = args.dropout.active() && F != Activation::relu;
       const uint16_t* bits =
           drops ? fill_dropout_bits(args.dropout.rng, row * args.out + first, count, buffer) : nullptr;
       int64_t i = 0;
@@ -236,8 +237,8 @@ void linear_backward(const kernels::LinearBackward<T>& args) {
   const bool plain = args.activation == Activation::none && !args.dropout.active();
   HEED_ASSERT(args.gpre || plain || args.rows == 0,
               "linear_backward: gpre is needed with an activation or dropout");
-  HEED_ASSERT(args.pre_activation || args.activation == Activation::none || args.rows == 0,
-              "linear_backward: pre_activation is needed with an activation");
+  HEED_ASSERT(args.kept || args.activation == Activation::none || args.rows == 0,
+              "linear_backward: what the forward kept is needed with an activation");
   if (args.out <= 0) return;
   kernels::LinearBackward<T> task = args;
   if (plain && args.gpre == args.gy) task.gpre = nullptr;  // they are the same

@@ -58,12 +58,19 @@ __global__ void __launch_bounds__(kColumnThreads* kRowThreads)
     const int64_t at = row * args.out + col;
     float g[kWidth];
     load(g, args.gy + at);
-    apply_dropout(g, args.dropout, at);
-    if (args.activation != Activation::none) {
-      float slope[kWidth];
-      load(slope, args.pre_activation + at);
-      activation_slope(args.activation, slope);
-      for (int j = 0; j < kWidth; ++j) g[j] *= slope[j];
+    if (args.activation == Activation::relu) {  // y also tells what was dropped
+      const float scale = args.dropout.active() ? args.dropout.scale : 1.0f;
+      float y[kWidth];
+      load(y, args.kept + at);
+      for (int j = 0; j < kWidth; ++j) g[j] = y[j] <= 0.0f ? 0.0f : g[j] * scale;
+    } else {
+      apply_dropout(g, args.dropout, at);
+      if (args.activation != Activation::none) {
+        float slope[kWidth];
+        load(slope, args.kept + at);
+        activation_slope(args.activation, slope);
+        for (int j = 0; j < kWidth; ++j) g[j] *= slope[j];
+      }
     }
     if (args.gpre != nullptr) store(args.gpre + at, g);
     for (int j = 0; j < kWidth; ++j) sum[j] += g[j];
@@ -126,7 +133,7 @@ void linear_backward(const LinearBackward<T>& args) {
     launch(kWhat, backward_kernel<T, kWidth>, grid, dim3(kColumnThreads, kRowThreads), 0, args, partials);
   };
   if (args.rows > 0) {
-    if (vectorizable<T>(args.out, args.gy, args.pre_activation, args.gpre))
+    if (vectorizable<T>(args.out, args.gy, args.kept, args.gpre))
       run.template operator()<kVectorWidth<T>>();
     else
       run.template operator()<1>();

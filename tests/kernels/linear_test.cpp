@@ -164,8 +164,12 @@ void check_backward(const Case& c, bool in_place, bool accumulate) {
   auto gpre = in_place ? gy : poisoned<T>(count);
   auto gbias = accumulate ? before : poisoned<A>(c.out);
   const Dropout dropout = make_dropout(c.p, {5, nullptr, uint64_t{1} << 40});
+  std::vector<T> y;
+  for (int64_t i = 0; i < count; ++i)
+    y.push_back(T(static_cast<float>(kept(dropout, i) * activate(c.activation, Real(pre[size_t(i)])))));
+  const std::vector<T>& keeps = c.activation == Activation::relu ? y : pre;
   cpu::linear_backward(LinearBackward<T>{
-      in_place ? gpre.data() : gy.data(), c.activation == Activation::none ? nullptr : pre.data(),
+      in_place ? gpre.data() : gy.data(), c.activation == Activation::none ? nullptr : keeps.data(),
       c.activation, dropout, gpre.data(), c.bias ? gbias.data() : nullptr, accumulate, c.rows, c.out});
   const Real u = kRoundoff<A>;
   for (int64_t j = 0; j < c.out; ++j) {

@@ -271,9 +271,11 @@ TYPED_TEST(Schedules, Linear) {
       DeviceBuffer<T> x(numbers<T>(rows * in, 1)), weight(numbers<T>(out * in, 2)), bias(numbers<T>(out, 3)),
           y(n), pre(n), gy(numbers<T>(count, 4)), gpre(n);
       DeviceBuffer<float> gbias(static_cast<size_t>(out));
-      cuda::linear_forward(kernels::LinearForward<T>{x.data(), weight.data(), bias.data(), Activation::relu,
+      const bool relu = out == 40;
+      const Activation activation = relu ? Activation::relu : Activation::gelu;
+      cuda::linear_forward(kernels::LinearForward<T>{x.data(), weight.data(), bias.data(), activation,
                                                      some_dropout(), y.data(), pre.data(), rows, in, out});
-      cuda::linear_backward(kernels::LinearBackward<T>{gy.data(), pre.data(), Activation::relu,
+      cuda::linear_backward(kernels::LinearBackward<T>{gy.data(), relu ? y.data() : pre.data(), activation,
                                                        some_dropout(), gpre.data(), gbias.data(), false, rows,
                                                        out});
       return bytes(y, pre, gpre, gbias);
