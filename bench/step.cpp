@@ -1,6 +1,7 @@
 // One training step of a sequence-to-sequence Transformer: forward, loss, backward, clipping, Adam.
-// Prints a JSON object, then the milliseconds of each step asked for on standard input ("run N" lines), so
-// that a driver can interleave it with other programs doing the same work (bench/peers).
+// Prints a JSON object with the loss before the first step and without dropout, then the milliseconds of each
+// step asked for on standard input ("run N" lines), so that a driver can check that other programs do the
+// same work, and interleave it with them (bench/peers).
 #include <chrono>
 #include <iostream>
 #include <sstream>
@@ -8,6 +9,7 @@
 #include <heed/core/base/parallel_for.h>
 #include <heed/core/ops.h>
 #include <heed/nn/transformer.h>
+#include <heed/nn/weights.h>
 #include <heed/optim/adam.h>
 #include <heed/version.h>
 
@@ -24,6 +26,7 @@ struct Settings {
   int64_t batch = 32, source = 12, target = 21, threads = 2;
   double dropout = 0.1;
   DType dtype = DType::f32;
+  std::string weights;  // a file to write the first weights to; none if empty
 };
 
 // The same tokens as the peers': a fixed rule instead of a generator.
@@ -42,19 +45,30 @@ class Step {
         target_(nn::Tokens::dense(ids(s.batch, s.target, s.vocab, 2))),
         labels_(ids(s.batch, s.target, s.vocab, 3).reshape({s.batch * s.target})) {
     model_.to(s.dtype);
+    if (!s.weights.empty()) nn::save_weights(model_, s.weights);
     optimizer_ = std::make_unique<optim::Adam>(model_.parameters(), optim::AdamOptions{.rate = 1e-4});
   }
 
   double operator()() {
-    const Tensor loss = cross_entropy(model_.forward(source_, target_), labels_, {.ignore = 0});
+    const Tensor loss = loss_of_batch();
     loss.backward();
     optimizer_->step({.clip = 1.0});
     return loss.item<double>();
   }
 
+  double loss_without_dropout() {
+    const NoGrad no_grad;
+    model_.train(false);
+    const double loss = loss_of_batch().item<double>();
+    model_.train(true);
+    return loss;
+  }
+
   int64_t parameters() { return model_.parameters().numel(); }
 
  private:
+  Tensor loss_of_batch() { return cross_entropy(model_.forward(source_, target_), labels_, {.ignore = 0}); }
+
   static nn::TransformerConfig config_of(const Settings& s) {
     nn::TransformerConfig config;
     config.source_vocabulary = config.target_vocabulary = s.vocab;
@@ -76,10 +90,12 @@ class Step {
 void run(const Settings& settings) {
   set_thread_count(static_cast<int>(settings.threads));
   Step step(settings);
+  const double loss = step.loss_without_dropout();
   for (int i = 0; i < 8; ++i) step();
   apps::JsonLines out;
-  out.write(
-      {{"name", concat("heed ", HEED_VERSION, " ", settings.dtype)}, {"parameters", step.parameters()}});
+  out.write({{"name", concat("heed ", HEED_VERSION, " ", settings.dtype)},
+             {"parameters", step.parameters()},
+             {"loss", loss}});
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
     std::string word;
@@ -116,6 +132,7 @@ int main(int argc, char** argv) {
     options.integer("threads", settings.threads, "Threads", {1, 1024});
     options.number("dropout", settings.dropout, "Rate of all dropouts", {0, 1, false, true});
     options.choice("dtype", settings.dtype, "Element type", {{"f32", DType::f32}, {"bf16", DType::bf16}});
+    options.text("weights", settings.weights, "Write the first weights to this file");
     line.run(arguments);
   });
 }

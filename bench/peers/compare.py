@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Times a training step of heed and of PyTorch in turn, so that a change in the machine's load meets both alike.
 
-usage: compare.py STEP_PROGRAM [--rounds N] [--steps N] [--python PATH] [--out F.json] [--force] [-- OPTIONS OF BOTH]
+usage: compare.py STEP_PROGRAM [--rounds N] [--steps N] [--python PATH] [--compiled] [--out F.json] [--force] [OPTIONS OF ALL]
 
-Prints the median and spread of each and the ratio of every round; refuses on a busy machine.
+All begin from the same weights, and their losses without dropout must agree. Prints the median and spread of each and
+the ratio of every round; refuses on a busy machine.
 """
 import argparse
 import json
@@ -13,6 +14,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -36,8 +38,22 @@ class Peer:
         return statistics.median(times)
 
     def summary(self):
-        return dict(name=self.about["name"], parameters=self.about["parameters"], median=statistics.median(self.times),
+        return dict(**self.about, median=statistics.median(self.times),
                     least=min(self.times), most=max(self.times), steps=len(self.times))
+
+
+def check_same_work(peers, tolerance):
+    ours = peers[0].about
+    for peer in peers[1:]:
+        if peer.about["parameters"] != ours["parameters"] or abs(peer.about["loss"] - ours["loss"]) > tolerance:
+            sys.exit(f"compare: not the same work: {ours} and {peer.about}")
+
+
+def processor():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":")[1].strip()
+    return platform.machine()
 
 
 def main():
@@ -46,26 +62,27 @@ def main():
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--compiled", action="store_true", help="PyTorch compiled too, which takes a minute to begin")
     parser.add_argument("--out")
     parser.add_argument("--force", action="store_true", help="time even on a busy machine")
-    arguments, both = parser.parse_known_args()
-    both = [word for word in both if word != "--"]
+    arguments, options = parser.parse_known_args()
     load = os.getloadavg()[0]
     if load > 0.5 * os.cpu_count() and not arguments.force:
         sys.exit(f"compare: the machine is busy (load {load:.1f} on {os.cpu_count()} cores); wait, or add --force")
-    peers = [Peer([arguments.step, *both]), Peer([arguments.python, str(HERE / "torch_step.py"), *both])]
-    if peers[0].about["parameters"] != peers[1].about["parameters"]:
-        sys.exit("compare: the models differ in size")
-    ratios = []
-    for _ in range(arguments.rounds):
-        ours, theirs = (peer.run(arguments.steps) for peer in peers)
-        ratios.append(theirs / ours)
-    result = dict(machine=platform.processor() or platform.machine(), cores=os.cpu_count(), options=both,
-                  peers=[peer.summary() for peer in peers], ratio=statistics.median(ratios), ratios=ratios)
+    with tempfile.TemporaryDirectory() as folder:
+        options += ["--weights", f"{folder}/first.safetensors"]
+        torch = [arguments.python, str(HERE / "torch_step.py"), *options]
+        commands = [[arguments.step, *options], torch, [*torch, "--compile"]]
+        peers = [Peer(command) for command in commands[: 3 if arguments.compiled else 2]]
+    check_same_work(peers, 2e-2 if "bf16" in options else 1e-4)
+    rounds = [[peer.run(arguments.steps) for peer in peers] for _ in range(arguments.rounds)]
+    result = dict(machine=processor(), cores=os.cpu_count(), options=options[:-2], peers=[])
+    for i, peer in enumerate(peers):
+        ratios = [times[i] / times[0] for times in rounds]
+        result["peers"].append(dict(**peer.summary(), ratio=statistics.median(ratios), ratios=ratios))
     for peer in result["peers"]:
         print(f"{peer['name']:28s} median {peer['median']:8.2f} ms   least {peer['least']:8.2f}   most "
-              f"{peer['most']:8.2f}   ({peer['steps']} steps)")
-    print(f"ratio {result['ratio']:.2f} (rounds {min(ratios):.2f} to {max(ratios):.2f})")
+              f"{peer['most']:8.2f}   ratio {peer['ratio']:.2f} ({min(peer['ratios']):.2f} to {max(peer['ratios']):.2f})")
     if arguments.out:
         pathlib.Path(arguments.out).write_text(json.dumps(result, indent=1) + "\n")
 

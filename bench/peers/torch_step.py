@@ -1,18 +1,21 @@
-"""One training step of the tutorial's seq2seq Transformer in PyTorch: the same work as bench/step.
+"""One training step of the tutorial's seq2seq Transformer in PyTorch: the same work as bench/step, from its weights.
 
-Prints a JSON object a line: the loss with dropout off (to compare), then the milliseconds of each step asked for on
-standard input ("run N" lines), so that a driver can interleave it with other programs.
+Prints a JSON object with the loss before the first step and without dropout, then the milliseconds of each step asked
+for on standard input ("run N" lines), so that a driver can interleave it with other programs.
 """
 import argparse
 import json
 import math
-import os
+import pathlib
 import sys
 import time
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+from heed_torch import load_safetensors  # noqa: E402
 
 PAD = 0
 
@@ -90,6 +93,19 @@ def ids(rows, length, vocab, seed):
     return (3 + (i * i * 7 + i * 11 + seed) % (vocab - 3)).reshape(rows, length)
 
 
+def load(model, path):
+    """Takes the weights that bench/step wrote; every one of them, and no other is there."""
+    renamed = {"encoder.layers": "encoder", "decoder.layers": "decoder", "in_proj_": "in_proj.", "multihead_attn": "cross",
+               "norm1": "norms.0", "norm2": "norms.1", "norm3": "norms.2", "src_embedding": "src", "tgt_embedding": "tgt",
+               "generator": "out"}
+    state = {"table": model.table}
+    for name, value in load_safetensors(path).items():
+        for old, new in renamed.items():
+            name = name.replace(old, new)
+        state[name] = value
+    model.load_state_dict(state)
+
+
 def main():
     parser = argparse.ArgumentParser()
     for name, value in dict(d_model=128, heads=8, encoder_layers=3, decoder_layers=3, d_ff=512, vocab=20, batch=32,
@@ -98,10 +114,12 @@ def main():
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--weights", required=True, help="the first weights, written by bench/step")
     c = parser.parse_args()
     torch.set_num_threads(c.threads)
     torch.manual_seed(1)
     model = Model(c)
+    load(model, c.weights)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
     source = ids(c.batch, c.source, c.vocab, 1)
     target, labels = ids(c.batch, c.target, c.vocab, 2), ids(c.batch, c.target, c.vocab, 3)
@@ -120,11 +138,15 @@ def main():
         optimizer.step()
         return loss.item()
 
+    with torch.no_grad():
+        model.eval()
+        loss = loss_of().item()
+        model.train()
     parameters = sum(p.numel() for p in model.parameters())
     for _ in range(8):
         step()
-    print(json.dumps(dict(name="pytorch " + torch.__version__ + (" compile" if c.compile else " eager"),
-                          parameters=parameters, pid=os.getpid())), flush=True)
+    print(json.dumps(dict(name="PyTorch " + torch.__version__ + (" compiled" if c.compile else " eager"),
+                          parameters=parameters, loss=loss)), flush=True)
     for line in sys.stdin:
         words = line.split()
         if not words or words[0] != "run":
