@@ -83,6 +83,25 @@ TEST(CrossEntropy, IgnoredTargetsSmoothingAndSums) {
       for (bool mean : {false, true}) check({5, 9}, ignored, smoothing, mean);
 }
 
+// From short rows to those that no group of threads keeps in registers, and logits whose softmax
+// underflows: against f64 on the CPU.
+TEST(CrossEntropy, LongRowsAndFarLogits) {
+  for (const Device device : devices())
+    for (const int64_t classes : {33, 1025, 4099, 8201})
+      for (const double size : {2.0, 1e4}) {
+        const Tensor values = normal({3, classes}, 1) * size, targets = make_targets({3}, classes, 3);
+        const CrossEntropyOptions options{.label_smoothing = 0.1};
+        const Tensor exact = values.to(DType::f32).to(DType::f64).set_requires_grad();
+        const Tensor x = values.to(DType::f32).to(device).detach().set_requires_grad();
+        const Tensor want = cross_entropy(exact, targets, options);
+        const Tensor got = cross_entropy(x, targets.to(device), options);
+        EXPECT_NEAR(got.item<double>(), want.item<double>(), 2e-6 * want.item<double>()) << x.shape();
+        want.backward();
+        got.backward();
+        EXPECT_LE(max_difference(x.grad().to(kCpu).to(DType::f64), exact.grad()), 2e-6) << x.shape();
+      }
+}
+
 TEST(CrossEntropy, Ranks) {
   check({6}, 0, 0.1, true);
   check({2, 3, 5}, 4, 0.1, true);
