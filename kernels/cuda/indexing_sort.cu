@@ -34,11 +34,14 @@ template <class T>
 __global__ void __launch_bounds__(kSortThreads)
     sort_kernel(kernels::Sort<T> args, IndexSpace<3> lines, int64_t size, Entries<math_t<T>> far) {
   using M = math_t<T>;
-  Entries<M> line{far.values + blockIdx.x * size, far.places + blockIdx.x * size};
+  Entries<M> line = far;
   if (far.values == nullptr) {
     simt::Arena<> arena;
     line.values = arena.take<M>(static_cast<size_t>(size));
     line.places = arena.take<int32_t>(static_cast<size_t>(size));
+  } else {
+    line.values += blockIdx.x * size;
+    line.places += blockIdx.x * size;
   }
   int64_t at[3];
   lines.locate(at, blockIdx.x);
