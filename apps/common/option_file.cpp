@@ -3,13 +3,24 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <stdexcept>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <toml++/toml.h>
 
 #include "apps/common/option_reading.h"
 #include "apps/common/text.h"
+
+// toml++ asserts, and in optimised builds assumes, what some malformed files break. Here that throws.
+namespace heed::apps {
+struct TomlAssertion : std::logic_error {
+  using std::logic_error::logic_error;
+};
+[[noreturn]] static void fail_assertion(const char* condition) { throw TomlAssertion(condition); }
+}  // namespace heed::apps
+#undef NDEBUG
+#define TOML_ASSERT(condition) ((condition) ? void() : heed::apps::fail_assertion(#condition))
+#include <toml++/toml.h>
 
 namespace heed::apps {
 
@@ -186,6 +197,8 @@ OptionTable::Settings OptionTable::from_toml(std::string_view text, const std::s
   } catch (const toml::parse_error& error) {
     const toml::source_position at = error.source().begin;
     throw ConfigError(fmt::format("{}: {}", where(name, at.line, at.column), printable(error.description())));
+  } catch (const TomlAssertion& broken) {
+    throw ConfigError(fmt::format("{}: malformed TOML ({})", printable(name), broken.what()));
   }
   Settings settings;
   for (auto&& entry : table) {

@@ -292,6 +292,7 @@ TEST(Options, BrokenTomlIsReportedWithItsPlace) {
   begins("out = \"\xff\"\n", "F.toml:1:");
   begins(std::string("out = \"a\0b\"\n", 12), "F.toml:1:");
   begins("lr = 1e999\n", "F.toml:1:");
+  begins("[ = 0\n", "F.toml: malformed TOML");
   begins("epochs = \u03471\n", "F.toml:1:10: a character that is not ASCII stands outside quotes");
 }
 
