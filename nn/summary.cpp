@@ -1,5 +1,6 @@
-#include <algorithm>
+#include <utility>
 
+#include <heed/nn/detail/text_table.h>
 #include <heed/nn/summary.h>
 
 namespace heed::nn {
@@ -10,28 +11,6 @@ std::string grouped(int64_t number) {
   std::string text = std::to_string(number);
   for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > 0; at -= 3)
     text.insert(static_cast<size_t>(at), ",");
-  return text;
-}
-
-std::string padded(std::string text, size_t width, bool right = false) {
-  const std::string space(width > text.size() ? width - text.size() : 0, ' ');
-  return right ? space + text : text + space;
-}
-
-// Rows of cells in aligned columns, the last to the right.
-std::string aligned(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    for (size_t c = 0; c < row.size(); ++c)
-      text += (c ? "  " : "") + padded(row[c], widths[c], c + 1 == row.size());
-    text += '\n';
-  }
-  if (!text.empty()) text.pop_back();
   return text;
 }
 
@@ -75,7 +54,7 @@ std::string component_table(Module& module) {
   for (const ComponentCount& count : count_parameters(module))
     rows.push_back({count.name, grouped(count.parameters)});
   rows.push_back({"parameters", grouped(module.parameters().numel())});
-  return aligned(rows);
+  return aligned(rows, 1);
 }
 
 std::string parameter_table(Module& module) {
@@ -85,7 +64,7 @@ std::string parameter_table(Module& module) {
     for (const std::string& alias : parameter.aliases) name += " = " + alias;
     rows.push_back({name, concat(parameter.tensor.shape()), grouped(parameter.tensor.numel())});
   }
-  return aligned(rows);
+  return aligned(rows, 2);
 }
 
 std::string module_tree(Module& module) { return TreePrinter(module).text_; }

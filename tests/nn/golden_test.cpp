@@ -9,6 +9,7 @@
 
 #include <heed/core/attention.h>
 #include <heed/nn/decode.h>
+#include <heed/nn/inspection.h>
 #include <heed/nn/transformer.h>
 #include <heed/optim/adam.h>
 
@@ -90,10 +91,7 @@ struct PreNormBlock {
     x = golden_input(1001, {5, 512}).set_requires_grad();
     sum(layer(x, Segments::dense(1, 5)) * r).backward();
     std::map<std::string, double> norms{{"x", norm_of(x.grad())}};
-    for (const Parameter& p : layer.parameters()) norms[p.name] = norm_of(p.tensor.grad());
-    const Tensor qkv = layer.self_attn.in_proj_weight.grad();
-    for (int64_t part = 0; part < 3; ++part)
-      norms[concat("qkv"[part])] = norm_of(qkv.slice(0, 512 * part, 512 * (part + 1)));
+    for (const nn::GradientNorm& n : nn::gradient_norms(layer)) norms[n.name] = n.gradient;
     return norms;
   }
 };
@@ -113,9 +111,9 @@ TEST(Golden, PreNormBlock) {
 TEST(Golden, GradientNormsOfThePreNormBlock) {
   PreNormBlock m;
   const auto of_sum = m.gradient_norms(ones({5, 512}, {.dtype = DType::f64}));
-  const std::map<std::string, double> want_sum{{"q", 108.4781502},
-                                               {"k", 107.558092416},
-                                               {"v", 702.259259466},
+  const std::map<std::string, double> want_sum{{"self_attn.in_proj_weight[q]", 108.4781502},
+                                               {"self_attn.in_proj_weight[k]", 107.558092416},
+                                               {"self_attn.in_proj_weight[v]", 702.259259466},
                                                {"self_attn.out_proj.weight", 694.860799418},
                                                {"self_attn.out_proj.bias", 117.653312021},
                                                {"linear1.weight", 427.975403479},
@@ -129,9 +127,9 @@ TEST(Golden, GradientNormsOfThePreNormBlock) {
                                                {"x", 62.3012951205}};
   for (const auto& want : want_sum) expect_golden(of_sum.at(want.first), want.second, "sum: " + want.first);
   const auto projected = m.gradient_norms(golden_input(1002, {5, 512}));
-  const std::map<std::string, double> want_projected{{"q", 54.2955018267},
-                                                     {"k", 54.2141609105},
-                                                     {"v", 195.994984355},
+  const std::map<std::string, double> want_projected{{"self_attn.in_proj_weight[q]", 54.2955018267},
+                                                     {"self_attn.in_proj_weight[k]", 54.2141609105},
+                                                     {"self_attn.in_proj_weight[v]", 195.994984355},
                                                      {"self_attn.out_proj.weight", 191.535525671},
                                                      {"self_attn.out_proj.bias", 31.5520378215},
                                                      {"linear1.weight", 234.702134462},

@@ -1,0 +1,82 @@
+#include <cmath>
+#include <cstdio>
+
+#include <heed/core/ops.h>
+#include <heed/nn/detail/text_table.h>
+#include <heed/nn/inspection.h>
+
+namespace heed::nn {
+namespace {
+
+double norm_of(const Tensor& x) { return x.defined() ? norm(x.detach().to(DType::f64)).item<double>() : 0; }
+
+bool is_stacked(const Parameter& parameter) {
+  const std::string& name = parameter.name;
+  const auto ends_with = [&](const std::string& end) {
+    return name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
+  };
+  return ends_with("in_proj_weight") || ends_with("in_proj_bias");
+}
+
+std::string first_parts(const std::string& name, int parts) {
+  size_t end = 0;
+  for (int i = 0; i < parts && end != std::string::npos; ++i) end = name.find('.', end + (i > 0));
+  return name.substr(0, end);
+}
+
+std::string shortest(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text;
+}
+
+}  // namespace
+
+Statistics statistics(const Tensor& x) {
+  HEED_CHECK(x.numel() > 0, ShapeError, "statistics: the tensor of shape ", x.shape(), " has no elements");
+  const NoGrad no_grad;
+  const Tensor values = x.detach().to(DType::f64);
+  return {mean(values).item<double>(), sqrt(variance(values, {}, 0)).item<double>(),
+          min(values).item<double>(), max(values).item<double>()};
+}
+
+std::vector<GradientNorm> gradient_norms(Module& module) {
+  const NoGrad no_grad;
+  std::vector<GradientNorm> norms;
+  for (const Parameter& parameter : module.parameters()) {
+    const Tensor values = parameter.tensor, gradient = values.grad();
+    if (!is_stacked(parameter)) {
+      norms.push_back({parameter.name, norm_of(gradient), norm_of(values)});
+      continue;
+    }
+    const int64_t size = values.size(0) / 3;
+    const auto part = [&](const Tensor& x, int64_t i) {
+      return x.defined() ? x.slice(0, i * size, (i + 1) * size) : x;
+    };
+    for (int64_t i = 0; i < 3; ++i)
+      norms.push_back(
+          {concat(parameter.name, '[', "qkv"[i], ']'), norm_of(part(gradient, i)), norm_of(part(values, i))});
+  }
+  return norms;
+}
+
+std::vector<GradientNorm> join_norms(const std::vector<GradientNorm>& norms, int parts) {
+  std::vector<GradientNorm> joined;
+  for (const GradientNorm& n : norms) {
+    const std::string name = first_parts(n.name, parts);
+    if (joined.empty() || joined.back().name != name) joined.push_back({name});
+    joined.back().gradient = std::hypot(joined.back().gradient, n.gradient);
+    joined.back().value = std::hypot(joined.back().value, n.value);
+  }
+  return joined;
+}
+
+std::string gradient_table(const std::vector<GradientNorm>& norms) {
+  std::vector<std::vector<std::string>> rows{{"parameter", "gradient", "value", "gradient/value"}};
+  for (const GradientNorm& n : norms)
+    rows.push_back({n.name, shortest(n.gradient), shortest(n.value),
+                    n.value > 0 ? shortest(n.gradient / n.value) : "-"});
+  return aligned(rows, 1);
+}
+
+}  // namespace heed::nn
