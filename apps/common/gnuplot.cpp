@@ -4,9 +4,11 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <spawn.h>
+#include <sstream>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,6 +91,18 @@ std::string only_with_fonts(const std::string& script) {
     out += has ? character : "\u25a1";
   });
   return out;
+}
+
+// Pictures inside an SVG are cells: browsers would blur them.
+void keep_cells_sharp(const std::filesystem::path& svg) {
+  std::ostringstream text;
+  text << std::ifstream(svg, std::ios::binary).rdbuf();
+  std::string out = text.str();
+  const std::string tag = "<image ", style = "style='image-rendering:pixelated' ";
+  size_t at = out.find(tag);
+  if (at == std::string::npos) return;
+  for (; at != std::string::npos; at = out.find(tag, at)) out.insert(at += tag.size(), style);
+  write_file(svg, out);
 }
 
 // The last line that is not empty: where gnuplot names the line of the script and the mistake.
@@ -193,6 +207,7 @@ Figure GnuplotFigure::save(const std::filesystem::path& stem) const {
     std::filesystem::remove(script_file, error);
     std::filesystem::remove(data_file, error);
     figure.files = {folder / (name + ".svg"), folder / (name + ".png")};
+    keep_cells_sharp(figure.files[0]);
     return figure;
   }
   figure.files = {script_file, data_file};

@@ -18,7 +18,7 @@ constexpr double kText = GnuplotFigure::kText, kTitle = GnuplotFigure::kTitle,
                  kHeading = GnuplotFigure::kHeading;
 constexpr double kBold = 1.08;  // how much wider bold text is
 constexpr int kLongestLabel = 24;
-constexpr int64_t kMostShapes = 20000;
+constexpr int64_t kMostShapes = 4096;
 constexpr int64_t kMostBoxes = 64;  // cells along a side that are drawn one by one, with gaps between them
 
 // The text, shortened if it is wider than the pixels.
@@ -201,6 +201,23 @@ std::string cell_values(const Matrix& m) {
   return out;
 }
 
+// gnuplot draws an image from two rows and columns on. Beyond so many cells an SVG holds one picture instead
+// of a shape for each of them.
+std::string cell_style(const Matrix& m) {
+  if (std::min(m.rows, m.cols) < 2)
+    return "using ($3 == $3 ? $1 : NaN):2:(0.5):(0.5):3 with boxxyerror fillstyle solid noborder fillcolor "
+           "palette";
+  return m.rows * m.cols > kMostShapes ? "with image" : "with image pixels";
+}
+
+// x, y and lengths. No blank lines: to gnuplot they would begin another matrix in the same file.
+std::string lines_between_cells(const Matrix& m) {
+  std::string out;
+  for (int64_t c = 1; c < m.cols; ++c) out += fmt::format("{} -0.5 0 {}\n", c - 0.5, m.rows);
+  for (int64_t r = 1; r < m.rows; ++r) out += fmt::format("-0.5 {} {} 0\n", r - 0.5, m.cols);
+  return out;
+}
+
 // The cells and all texts of a panel whose cells begin at the pixel left, top; its bar, if any, stands apart.
 struct BarPlace {
   double left, top, height;
@@ -221,18 +238,14 @@ void add_panel(GnuplotFigure& figure, const Panel& panel, double left, double to
   add_texts(figure, panel, left, top);
   if (bar) add_bar(figure, bar->left, bar->top, bar->height, map.color_label);
   const int values = figure.add_data(cell_values(m));
-  const bool boxes = std::max(m.rows, m.cols) <= kMostBoxes || std::min(m.rows, m.cols) < 2;
-  // Boxes leave a hair of white between cells that are large enough for it.
-  const bool gaps =
-      std::min(panel.width / static_cast<double>(m.cols), panel.height / static_cast<double>(m.rows)) >= 12;
-  std::string plot = fmt::format("plot {} index {} matrix ", GnuplotFigure::kData, values);
-  // Beyond so many cells an SVG holds one picture instead of a shape for each of them.
-  const char* image = m.rows * m.cols > kMostShapes ? "with image" : "with image pixels";
-  plot += !boxes ? image
-                 : fmt::format(
-                       "using ($3 == $3 ? $1 : NaN):2:(0.5):(0.5):3 with boxxyerror fillstyle solid {} "
-                       "fillcolor palette",
-                       gaps ? "border rgb '#ffffff'" : "noborder");
+  std::string plot = fmt::format("plot {} index {} matrix {}", GnuplotFigure::kData, values, cell_style(m));
+  // A hair of white between cells that are large enough for it.
+  constexpr double kLargeCell = 12;
+  if (m.rows * m.cols > 1 && std::min(panel.width / static_cast<double>(m.cols),
+                                      panel.height / static_cast<double>(m.rows)) >= kLargeCell) {
+    plot += fmt::format(", {} index {} with vectors nohead linecolor rgb '#ffffff' linewidth 1",
+                        GnuplotFigure::kData, figure.add_data(lines_between_cells(m)));
+  }
   if (map.decimals > 0) {
     plot += fmt::format(", {} index {} using 1:2:3:4 with labels textcolor rgb variable font ',{}'",
                         GnuplotFigure::kData, figure.add_data(cell_texts(map, panel.scale)),
@@ -275,8 +288,9 @@ Figure save_figure(const HeatmapGrid& grid, const std::filesystem::path& stem) {
     }
     for (size_t i = 0; i < panels.size(); ++i) {
       panels[i].scale = grid.panels[0].range.value_or(scale);
-      panels[i].row_side = i % columns == 0;
-      panels[i].column_side = i + columns >= panels.size();
+      panels[i].row_side = i % columns == 0 || grid.panels[i].row_labels != grid.panels[i - 1].row_labels;
+      panels[i].column_side = i + columns >= panels.size() ||
+                              grid.panels[i].column_labels != grid.panels[i + columns].column_labels;
       panels[i].bar = false;
     }
   }

@@ -64,6 +64,23 @@ std::string points_of(const LinePlot& plot, const Line& line, size_t& count) {
   return out;
 }
 
+// Ticks for a logarithmic axis that is too short for gnuplot's, which stand at powers of ten alone.
+void add_log_ticks(GnuplotFigure& figure, char axis, double low, double high) {
+  constexpr double kLongEnough = 100, kRounding = 1e-9;
+  if (!(high / low < kLongEnough)) return;
+  const std::vector<double> factors =
+      high / low > 8 ? std::vector<double>{1, 2, 5} : std::vector<double>{1, 1.2, 1.5, 2, 3, 4, 5, 6, 8};
+  std::string ticks;
+  for (double power = std::pow(10, std::floor(std::log10(low))); power <= high; power *= 10) {
+    for (const double factor : factors) {
+      const double at = power * factor;
+      if (at >= low * (1 - kRounding) && at <= high * (1 + kRounding))
+        ticks += fmt::format("{}'{:.3g}' {}", ticks.empty() ? "" : ", ", at, at);
+    }
+  }
+  if (!ticks.empty()) figure.add(fmt::format("set {}tics ({})", axis, ticks));
+}
+
 // From the first to the last x; the y with a little room above and below, but not across 0.
 void add_ranges(GnuplotFigure& figure, const LinePlot& plot) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity(), kRoom = 0.04;
@@ -89,6 +106,8 @@ void add_ranges(GnuplotFigure& figure, const LinePlot& plot) {
   const std::pair<double, double> x = widen(x_low, x_high, plot.log_x, 0),
                                   y = widen(y_low, y_high, plot.log_y, kRoom);
   figure.add(fmt::format("set xrange [{}:{}]; set yrange [{}:{}]", x.first, x.second, y.first, y.second));
+  if (plot.log_x) add_log_ticks(figure, 'x', x.first, x.second);
+  if (plot.log_y) add_log_ticks(figure, 'y', y.first, y.second);
 }
 
 std::string plot_command(GnuplotFigure& figure, const LinePlot& plot) {
@@ -109,6 +128,22 @@ std::string plot_command(GnuplotFigure& figure, const LinePlot& plot) {
                           : "title " + gnuplot_string(shorten(line.name, kLongestLegend)) + " noenhanced");
   }
   return command;
+}
+
+// 1304552 → "1,304,552", 0.0123456 → "0.01235"
+std::string bar_text(double value) {
+  if (value != std::round(value) || std::abs(value) >= 1e15) return fmt::format("{:.4g}", value);
+  return grouped(static_cast<int64_t>(value));
+}
+
+// Ticks of a linear axis up to large numbers, as whole numbers instead of powers of ten.
+std::string large_ticks(double high) {
+  const double power = std::pow(10, std::floor(std::log10(high)));
+  const double step = high / power > 5 ? 2 * power : high / power > 2 ? power : power / 2;
+  std::string ticks;
+  for (double at = 0; at <= high; at += step)
+    ticks += fmt::format("{}'{}' {}", ticks.empty() ? "" : ", ", bar_text(at), at);
+  return fmt::format("set xtics ({})", ticks);
 }
 
 // The ends of the value axis and where on it a value lies, from 0 to 1.
@@ -193,6 +228,9 @@ Figure save_figure(const BarChart& chart, const std::filesystem::path& stem) {
   figure.set_margins(left, kTop, kWidth, height);
   figure.add("unset key; unset ytics; set grid noytics");
   if (chart.log_scale) figure.add("set logscale x; set format x '%g'");
+  if (chart.log_scale) add_log_ticks(figure, 'x', scale.low, scale.high);
+  constexpr double kLarge = 1e5;
+  if (!chart.log_scale && scale.high >= kLarge && scale.low == 0) figure.add(large_ticks(scale.high));
   figure.add(fmt::format("set xrange [{}:{}]; set yrange [{}:-0.5]", scale.low, scale.high, rows - 0.5));
   figure.add_label(chart.value_axis, left + kWidth / 2, kTop + height + kBottom - 17, "center");
   std::string bars;
@@ -201,8 +239,7 @@ Figure save_figure(const BarChart& chart, const std::filesystem::path& stem) {
     const double end = scale.shows(value) ? value : scale.start();
     const double from = std::min(scale.start(), end), to = std::max(scale.start(), end);
     figure.add_label(shorten(chart.names[i], kLongestName), left - 8, y, "right");
-    figure.add_label(fmt::format("{:.4g}", value), left + kWidth * scale.part(to) + 6, y, "left",
-                     GnuplotFigure::kSmall);
+    figure.add_label(bar_text(value), left + kWidth * scale.part(to) + 6, y, "left", GnuplotFigure::kSmall);
     // x, y and the four edges of the bar
     bars += fmt::format("{} {} {} {} {} {}\n", to, row, from, to, row - 0.36, row + 0.36);
   }

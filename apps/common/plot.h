@@ -44,8 +44,8 @@ struct HeatmapGrid {
   std::string title;
   int columns = 3;
   std::vector<Heatmap> panels;
-  bool shared_scale =
-      false;  ///< one colour scale and one bar (the first panel's); axes named at the edges only
+  bool shared_scale = false;  ///< one colour scale and one bar (the first panel's); axes named at the edges
+                              ///< and where labels differ
 };
 
 /// One line of a LinePlot; a NaN interrupts it.

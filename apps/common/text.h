@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,5 +41,8 @@ std::string shorten(std::string_view text, int columns);
 /// The text with spaces added to so many columns, before it or after it.
 std::string pad_left(const std::string& text, int columns);
 std::string pad_right(const std::string& text, int columns);
+
+/// 1396244 → "1,396,244".
+std::string grouped(int64_t number);
 
 }  // namespace heed::apps

@@ -5,6 +5,7 @@
 #include <heed/core/attention.h>
 #include <heed/core/ops.h>
 
+#include "apps/common/presentation.h"
 #include "apps/common/seq2seq.h"
 
 namespace heed::apps {
@@ -28,8 +29,6 @@ std::vector<std::string> token_names(const data::Symbols& symbols) {
   for (const int64_t symbol : symbols) names.push_back(token_name(symbol));
   return names;
 }
-
-Matrix to_matrix(const Tensor& x) { return {x.size(0), x.size(1), x.to(DType::f32).to_vector<float>()}; }
 
 bool is_cross(const std::string& name) { return name.find("multihead_attn") != std::string::npos; }
 bool is_encoder(const std::string& name) { return name.compare(0, 7, "encoder") == 0; }

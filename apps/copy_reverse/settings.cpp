@@ -1,7 +1,5 @@
 #include "apps/copy_reverse/settings.h"
 
-#include <heed/core/base/parallel_for.h>
-#include <heed/core/storage.h>
 #include <heed/data/tsv.h>
 #include <heed/nn/weights.h>
 
@@ -147,17 +145,6 @@ void declare_output(OptionTable& table, Settings& s) {
 
 }  // namespace
 
-void declare_common(OptionTable& table, CommonSettings& settings) {
-  table.group("Common");
-  table.text("device", settings.device, "auto, cpu, cuda or cuda:N").not_saved();
-  table.integer("threads", settings.threads, "Threads; 0: as many as the process may use", {0, 1024})
-      .not_saved();
-  table.integer("seed", settings.seed, "Seed of all random numbers", {0, INT64_MAX});
-  table.flag("json", settings.json, "One JSON object a line on standard output, all else on standard error")
-      .not_saved();
-  table.flag("debug", settings.debug, "Say more about errors").not_saved();
-}
-
 void declare_training(OptionTable& table, Settings& settings) {
   declare_common(table, settings);
   table
@@ -247,20 +234,6 @@ Settings load_settings(const std::filesystem::path& directory) {
   declare_training(table, settings);
   table.read_file(directory / "config.toml");
   return settings;
-}
-
-Device apply(const CommonSettings& settings) {
-  if (settings.threads > 0) set_thread_count(static_cast<int>(settings.threads));
-  manual_seed(static_cast<uint64_t>(settings.seed));
-  if (settings.device == "auto")
-    return kCpu;  // CUDA only where asked for: it has not run on real hardware yet
-  const Device device = parse_device(settings.device);
-  try {
-    device_name(device);
-  } catch (const DeviceError& error) {
-    throw DeviceError(concat("--device ", settings.device, ": ", error.what()));
-  }
-  return device;
 }
 
 std::unique_ptr<nn::Transformer> make_model(const Settings& settings) {

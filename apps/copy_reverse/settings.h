@@ -13,21 +13,12 @@
 #include <heed/optim/optimizer.h>
 #include <heed/optim/schedule.h>
 
-#include "apps/common/options.h"
+#include "apps/common/common_settings.h"
 
 namespace heed::apps {
 
 enum class Preset { standard, tutorial, paper_copy };
 enum class OptimizerKind { adam, adamw, sgd };
-
-/// Of every command.
-struct CommonSettings {
-  std::string device = "auto";
-  int64_t threads = 0;  // 0: all that the process may use
-  int64_t seed = 42;
-  bool json = false;
-  bool debug = false;
-};
 
 struct Settings : CommonSettings {
   Preset preset = Preset::standard;
@@ -80,16 +71,11 @@ struct Settings : CommonSettings {
   data::TaskOptions task_options() const;
 };
 
-/// The options --device, --threads, --seed, --json.
-void declare_common(OptionTable& table, CommonSettings& settings);
 /// All of `train`'s.
 void declare_training(OptionTable& table, Settings& settings);
 
 /// The settings of a trained model: DIR/config.toml. DataError, ConfigError.
 Settings load_settings(const std::filesystem::path& directory);
-
-/// Chooses threads and device. DeviceError for one that is not there.
-Device apply(const CommonSettings& settings);
 
 /// The model as its constructor and --initializer make it, drawn from the seed.
 std::unique_ptr<nn::Transformer> make_model(const Settings& settings);
