@@ -1,0 +1,151 @@
+// What explain computes: parameter counts, values of reference implementations, and the bands that random
+// initial values must stay in.
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "apps/explain/language_model.h"
+#include "nn/golden.h"
+#include "temporary_folder.h"
+
+namespace heed::apps {
+namespace {
+
+using Json = nlohmann::json;
+using heed::test::TemporaryFolder;
+
+// What a command prints with --json; its figures go to a folder that is then removed.
+Json explain(const std::string& arguments) {
+  const TemporaryFolder folder;
+  const std::string command = "'" HEED_EXPLAIN "' " + arguments + " --json --out '" + folder.file("figures") +
+                              "' >'" + folder.file("out") + "' 2>'" + folder.file("err") + "'";
+  EXPECT_EQ(std::system(command.c_str()), 0) << command << "\n" << folder.get("err");
+  return Json::parse(folder.get("out"));
+}
+
+int exit_code_of(const std::string& arguments) {
+  const int status = std::system(("'" HEED_EXPLAIN "' " + arguments + " >/dev/null 2>&1").c_str());
+  return WEXITSTATUS(status);
+}
+
+void expect_matrix(const Json& got, const std::vector<std::vector<double>>& want, double tolerance) {
+  ASSERT_GE(got.size(), want.size());  // the first rows
+  for (size_t r = 0; r < want.size(); ++r)
+    for (size_t c = 0; c < want[r].size(); ++c) EXPECT_NEAR(got[r][c].get<double>(), want[r][c], tolerance);
+}
+
+TEST(Explain, AttentionOnTheCatSat) {
+  const Json a = explain("attention");
+  EXPECT_NEAR(a.at("raw_scores")[1][0].get<double>(), 0.99, 0.005);  // of cat for The
+  expect_matrix(a.at("weights"),
+                {{0.12387964169205962, 0.8735648533027923, 0.00255550500514815},
+                 {0.22783694342758484, 0.4486571280545068, 0.3235059285179084},
+                 {0.06856475410896386, 0.019081742211736287, 0.9123535036792999}},
+                1e-14);
+  expect_matrix(a.at("output"),
+                {{-1.5697742787324036, 1.1190863934015864, 1.7830414263802847, 2.1276392999058507}}, 1e-14);
+}
+
+TEST(Explain, AttentionCausalAndUnscaled) {
+  const Json a = explain("attention");
+  expect_matrix(a.at("causal_weights"), {{1, 0, 0}, {0.3367907466334924, 0.6632092533665076, 0}}, 1e-14);
+  expect_matrix(a.at("unscaled_weights"), {{0.019713, 0.980278, 0.000008}}, 5e-7);
+}
+
+TEST(Explain, AttentionOnAnySentence) {
+  const Json a = explain("attention --sentence 'the dog saw the cat'");
+  ASSERT_EQ(a.at("weights").size(), 5u);
+  EXPECT_EQ(a.at("queries")[0], a.at("queries")[3]);  // the same word, the same vector
+  EXPECT_NE(a.at("queries")[0], a.at("queries")[1]);
+}
+
+// The deviations of products of normal numbers are known: √d. The rest is from a run of the same experiment
+// in NumPy with 2,000 draws; bands are four standard errors of a mean of 500.
+TEST(Explain, ScaleKeepsTheSoftmaxSoft) {
+  const Json table = explain("scale").at("scale");
+  ASSERT_EQ(table.size(), 22u);
+  for (const Json& r : table) {
+    const double d = r.at("d"), expected = r.at("scores") == "raw" ? std::sqrt(d) : 1;
+    EXPECT_NEAR(r.at("deviation").get<double>() / expected, 1, 0.1) << r;
+    if (r.at("scores") == "scaled") {
+      EXPECT_NEAR(r.at("gradient").get<double>(), d == 1 ? 0.282 : 0.30, 0.02) << r;
+    }
+  }
+  EXPECT_NEAR(table.at(20).at("largest weight").get<double>(), 0.965, 0.02);
+  EXPECT_NEAR(table.at(20).at("entropy").get<double>(), 0.0861 / std::log(16), 0.015);
+  EXPECT_NEAR(table.at(20).at("gradient").get<double>(), 0.0484, 0.02);
+}
+
+TEST(Explain, TrainedHeadsAttendToTheWordToCome) {
+  const Json h = explain("heads");
+  EXPECT_LT(h.at("loss").get<double>(), 0.05);
+  for (const Json& r : h.at("weight_on_next")) {
+    EXPECT_LT(r.at("untrained").get<double>(), 0.3) << r;  // equal weights on 6 to 12 words
+    EXPECT_GT(r.at("trained").get<double>(), 0.6) << r;
+  }
+}
+
+TEST(Explain, Sizes) {
+  const Json s = explain("sizes");
+  EXPECT_EQ(s.at("block_parameters"), 49'984);
+  EXPECT_EQ(s.at("parameters"), 228'968);
+  EXPECT_EQ(s.at("components"), Json({{"embedding", 64'000}, {"layers", 99'968}, {"generator", 65'000}}));
+  // 2 V D + V for embedding and output, 4 D² + 2 D F + 9 D + F for each layer.
+  const auto parameters = [](int64_t d, int64_t layers, int64_t f) {
+    return 2 * 1000 * d + 1000 + layers * (4 * d * d + 2 * d * f + 9 * d + f);
+  };
+  for (const Json& r : s.at("configurations")) {
+    const int64_t value = r.at("value");
+    const std::string changed = r.at("changed");
+    EXPECT_EQ(r.at("parameters"),
+              parameters(changed == "d-model" ? value : 64, changed == "layers" ? value : 2,
+                         changed == "d-ff" ? value : 256))
+        << r;
+  }
+}
+
+TEST(Explain, RefusesBadInput) {
+  EXPECT_EQ(exit_code_of("attention --sentence '  '"), 3);
+  EXPECT_EQ(exit_code_of("sizes --heads 3"), 2);
+  EXPECT_EQ(exit_code_of("attention --device cuda"), 7);
+  EXPECT_EQ(exit_code_of("attentoin"), 2);
+}
+
+// Filled by rule as golden.h says; the values are PyTorch's.
+TEST(LanguageModel, GivesTheReferencesLogits) {
+  LanguageModelConfig config;
+  static_cast<nn::LayerConfig&>(config) = test::plain_layer(64, 4, 256);
+  config.vocabulary = 1000;
+  config.layers = 2;
+  LanguageModel model(config);
+  model.to(DType::f64);
+  model.eval();
+  test::GoldenFill fill;
+  fill.embedding(model.embedding);
+  for (const auto& layer : model.layers.layers) {
+    fill.packed(layer->self_attn);
+    fill.feed_forward(layer->feed_forward);
+    fill.norm(layer->norm1);
+    fill.norm(layer->norm2);
+  }
+  fill.linear(model.generator);
+  const Tensor ids = empty({2, 20}, {.dtype = DType::i64});
+  for (int64_t i = 0; i < 20; ++i) {
+    ids.data<int64_t>()[i] = (7 * i * i + 3 * i + 1) % 1000;
+    ids.data<int64_t>()[20 + i] = (11 * i * i + 5 * i + 2) % 1000;
+  }
+  const NoGrad no_grad;
+  const Tensor full = model.forward(nn::Tokens::dense(ids), {});
+  test::expect_sums(full, 938.375548345, 13677.5907039);
+  test::expect_first(full, {1.17066010661}, "full");
+  const Tensor causal = model.forward(nn::Tokens::dense(ids));
+  test::expect_golden(sum(causal).item<double>(), 960.237047857, "sum, causal");
+  test::expect_first(causal, {0.866749983905}, "causal");
+}
+
+}  // namespace
+}  // namespace heed::apps

@@ -1,0 +1,143 @@
+// Runs what a page (HEED_PAGE) shows. A ```console block holds commands, "$ ./heed run PROGRAM …", and what
+// they print: the lines that follow must be the output's, in this order and without a gap but where a line is
+// "…". A ```cpp block is a program of docs/examples; a ```text block right after it is all that it prints.
+// Pictures are those that the commands draw.
+#include <cstdlib>
+#include <filesystem>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "markdown.h"
+#include "temporary_folder.h"
+
+namespace heed::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Lines = std::vector<std::string>;
+
+const fs::path kRoot = HEED_SOURCE_FOLDER, kPrograms = HEED_PROGRAMS;
+
+// Without blank lines, and without spaces at the ends.
+Lines lines_of(const std::string& text) {
+  Lines lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    line.erase(line.find_last_not_of(" \r") + 1);
+    if (!line.empty()) lines.push_back(line);
+  }
+  return lines;
+}
+
+struct Command {
+  std::string text;
+  Lines expected;
+};
+
+std::vector<Command> commands_of(const std::string& block) {
+  std::vector<Command> commands;
+  for (const std::string& line : lines_of(block)) {
+    if (line.compare(0, 2, "$ ") == 0)
+      commands.push_back({line.substr(2), {}});
+    else if (!commands.empty())
+      commands.back().expected.push_back(line);
+  }
+  return commands;
+}
+
+// The first expected line that the output does not have where it should; "" if all are there.
+std::string first_missing(const Lines& expected, const Lines& output) {
+  size_t at = 0;
+  bool gap = false;
+  for (const std::string& line : expected) {
+    if (line == "…") {
+      gap = true;
+      continue;
+    }
+    while (gap && at < output.size() && output[at] != line) ++at;
+    if (at == output.size() || output[at] != line) return line;
+    ++at;
+    gap = false;
+  }
+  return gap || at == output.size() ? "" : "(nothing more, but the output goes on: " + output[at] + ")";
+}
+
+class Page : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* page = std::getenv("HEED_PAGE");
+    if (!page) GTEST_SKIP() << "HEED_PAGE names the page to test";
+    page_ = page;
+    text_ = read_file(page_);
+    ASSERT_FALSE(text_.empty()) << page_;
+  }
+
+  // Runs a program in the temporary folder, where its figures then are.
+  std::string run(const fs::path& program, const std::string& arguments) {
+    const std::string command =
+        "cd '" + folder_.file("") + "' && '" + program.string() + "' " + arguments + " >out 2>err";
+    EXPECT_EQ(std::system(command.c_str()), 0) << command << "\n" << folder_.get("err");
+    return folder_.get("out");
+  }
+
+  void run_commands(const std::string& block) {
+    const std::string driver = "./heed run ";
+    for (const Command& command : commands_of(block)) {
+      ASSERT_EQ(command.text.compare(0, driver.size(), driver), 0) << "cannot run: " << command.text;
+      const std::string words = command.text.substr(driver.size());
+      const size_t space = std::min(words.find(' '), words.size());
+      const std::string output = run(kPrograms / words.substr(0, space), words.substr(space));
+      EXPECT_EQ(first_missing(command.expected, lines_of(output)), "") << command.text << "\n" << output;
+    }
+  }
+
+  // The example with this code, as a program; empty if there is none.
+  static fs::path example_program(const std::string& code) {
+    for (const auto& entry : fs::directory_iterator(kRoot / "docs/examples"))
+      if (read_file(entry.path()) == code) return kPrograms / (entry.path().stem().string() + "_example");
+    return {};
+  }
+
+  fs::path page_;
+  std::string text_;
+  TemporaryFolder folder_;
+};
+
+TEST_F(Page, ShowsWhatItsCommandsDo) {
+  const std::vector<Block> blocks = fenced_blocks(text_);
+  int executed = 0;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].language == "console") run_commands(blocks[i].text), ++executed;
+    if (blocks[i].language != "cpp") continue;
+    const fs::path program = example_program(blocks[i].text);
+    ASSERT_FALSE(program.empty()) << "not a program of docs/examples:\n" << blocks[i].text;
+    const std::string output = run(program, "");
+    ++executed;
+    if (i + 1 < blocks.size() && blocks[i + 1].language == "text") {
+      EXPECT_EQ(lines_of(output), lines_of(blocks[i + 1].text));
+    }
+  }
+  EXPECT_GT(executed, 0);
+
+  // gnuplot writes its version into the file; another one may draw otherwise.
+  const std::regex picture(R"(!\[[^\]]*\]\((figures/([^)]+\.svg))\))"), version("Produced by GNUPLOT [^-]*");
+  const bool can_draw = std::system("command -v gnuplot >/dev/null") == 0;
+  for (std::sregex_iterator it(text_.begin(), text_.end(), picture), end; it != end && can_draw; ++it) {
+    const std::string kept = read_file(page_.parent_path() / (*it)[1].str());
+    const std::string drawn = folder_.get("runs/explain/" + (*it)[2].str());
+    EXPECT_LT(kept.size(), 100'000u) << (*it)[2];
+    ASSERT_FALSE(drawn.empty()) << "no command of the page draws " << (*it)[2];
+    std::smatch of_kept, of_drawn;
+    ASSERT_TRUE(std::regex_search(kept, of_kept, version) && std::regex_search(drawn, of_drawn, version));
+    if (of_kept.str() == of_drawn.str() && drawn.find("<image") == std::string::npos) {
+      EXPECT_TRUE(kept == drawn) << (*it)[2] << " is not what the command draws now";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heed::test
