@@ -74,8 +74,10 @@ void add_log_ticks(GnuplotFigure& figure, char axis, double low, double high) {
   for (double power = std::pow(10, std::floor(std::log10(low))); power <= high; power *= 10) {
     for (const double factor : factors) {
       const double at = power * factor;
-      if (at >= low * (1 - kRounding) && at <= high * (1 + kRounding))
-        ticks += fmt::format("{}'{:.3g}' {}", ticks.empty() ? "" : ", ", at, at);
+      if (at < low * (1 - kRounding) || at > high * (1 + kRounding)) continue;
+      // A tick on the very end of the axis is lost to rounding.
+      const double inside = std::clamp(at, low * (1 + kRounding), high * (1 - kRounding));
+      ticks += fmt::format("{}'{:.3g}' {}", ticks.empty() ? "" : ", ", at, inside);
     }
   }
   if (!ticks.empty()) figure.add(fmt::format("set {}tics ({})", axis, ticks));

@@ -6,26 +6,16 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include "apps/explain/language_model.h"
+#include "explain_run.h"
 #include "nn/golden.h"
-#include "temporary_folder.h"
 
 namespace heed::apps {
 namespace {
 
-using Json = nlohmann::json;
-using heed::test::TemporaryFolder;
-
-// What a command prints with --json; its figures go to a folder that is then removed.
-Json explain(const std::string& arguments) {
-  const TemporaryFolder folder;
-  const std::string command = "'" HEED_EXPLAIN "' " + arguments + " --json --out '" + folder.file("figures") +
-                              "' >'" + folder.file("out") + "' 2>'" + folder.file("err") + "'";
-  EXPECT_EQ(std::system(command.c_str()), 0) << command << "\n" << folder.get("err");
-  return Json::parse(folder.get("out"));
-}
+using test::explain;
+using test::Json;
 
 int exit_code_of(const std::string& arguments) {
   const int status = std::system(("'" HEED_EXPLAIN "' " + arguments + " >/dev/null 2>&1").c_str());
@@ -38,8 +28,14 @@ void expect_matrix(const Json& got, const std::vector<std::vector<double>>& want
     for (size_t c = 0; c < want[r].size(); ++c) EXPECT_NEAR(got[r][c].get<double>(), want[r][c], tolerance);
 }
 
+// One run for two tests.
+const Json& the_cat_sat() {
+  static const Json result = explain("attention");
+  return result;
+}
+
 TEST(Explain, AttentionOnTheCatSat) {
-  const Json a = explain("attention");
+  const Json& a = the_cat_sat();
   EXPECT_NEAR(a.at("raw_scores")[1][0].get<double>(), 0.99, 0.005);  // of cat for The
   expect_matrix(a.at("weights"),
                 {{0.12387964169205962, 0.8735648533027923, 0.00255550500514815},
@@ -51,7 +47,7 @@ TEST(Explain, AttentionOnTheCatSat) {
 }
 
 TEST(Explain, AttentionCausalAndUnscaled) {
-  const Json a = explain("attention");
+  const Json& a = the_cat_sat();
   expect_matrix(a.at("causal_weights"), {{1, 0, 0}, {0.3367907466334924, 0.6632092533665076, 0}}, 1e-14);
   expect_matrix(a.at("unscaled_weights"), {{0.019713, 0.980278, 0.000008}}, 5e-7);
 }
@@ -108,7 +104,40 @@ TEST(Explain, Sizes) {
   }
 }
 
+TEST(Explain, PositionsAreUniqueAndTheirProductsDependOnTheDistanceAlone) {
+  const Json p = explain("positions");
+  expect_matrix(
+      p.at("first"),
+      {{0, 1, 0, 1}, {0.8414709848078965, 0.5403023058681398, 0.761720408471602, 0.6479058722668407}}, 1e-15);
+  EXPECT_NEAR(p.at("sum").get<double>(), 4526.21878168712, 1e-9);
+  EXPECT_GT(p.at("closest").at("distance").get<double>(), 1.9);
+  EXPECT_LT(p.at("spread").get<double>(), 1e-12);
+  // d/2 cosines of 0, and the sum of cos(10000^(-2i/d)).
+  double neighbours = 0;
+  for (int i = 0; i < 64; ++i) neighbours += std::cos(std::pow(10000.0, -2.0 * i / 128));
+  EXPECT_NEAR(p.at("products")[0].at("dot product").get<double>(), 64, 1e-12);
+  EXPECT_NEAR(p.at("products")[1].at("dot product").get<double>(), neighbours, 1e-12);
+  EXPECT_GT(explain("positions --d-model 127").at("spread").get<double>(),
+            1e-6);  // a sine without its cosine
+}
+
+TEST(Explain, EncoderBlock) {
+  const Json e = explain("encoder");
+  EXPECT_EQ(e.at("parameters"), 3'152'384);
+  ASSERT_EQ(e.at("shapes").size(), 10u);
+  for (const Json& r : e.at("shapes")) EXPECT_EQ(r.at("shape"), r.at("expected"));
+  EXPECT_LT(e.at("change_without_positions").get<double>(), 1e-12);
+  EXPECT_GT(e.at("change_with_positions").get<double>(), 0.1);
+}
+
+TEST(Explain, BlockWithoutInputBiases) {
+  const Json e = explain("encoder --norm pre --activation gelu --no-qkv-bias --batch 2 --length 10");
+  EXPECT_EQ(e.at("parameters"), 3'150'848);
+  EXPECT_EQ(e.at("shapes")[4].at("shape"), "[2, 8, 10, 10]");
+}
+
 TEST(Explain, RefusesBadInput) {
+  EXPECT_EQ(exit_code_of("encoder --d-model 10 --heads 4"), 2);
   EXPECT_EQ(exit_code_of("attention --sentence '  '"), 3);
   EXPECT_EQ(exit_code_of("sizes --heads 3"), 2);
   EXPECT_EQ(exit_code_of("attention --device cuda"), 7);

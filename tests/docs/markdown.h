@@ -33,4 +33,17 @@ inline std::vector<Block> fenced_blocks(const std::string& markdown) {
   return found;
 }
 
+/// What stands outside of fenced blocks.
+inline std::string prose(const std::string& markdown) {
+  std::string text;
+  std::istringstream lines(markdown);
+  bool inside = false;
+  for (std::string line; std::getline(lines, line);) {
+    const bool fence = line.compare(0, 3, "```") == 0;
+    if (fence) inside = !inside;
+    if (!fence && !inside) text += line + "\n";
+  }
+  return text;
+}
+
 }  // namespace heed::test

@@ -35,7 +35,7 @@ TEST(Readme, LinksLeadToFiles) {
   const std::regex link(R"(\]\(([^)#:]+)(#[^)]*)?\))");
   int links = 0;
   for (const fs::path& page : pages()) {
-    const std::string text = read_file(page);
+    const std::string text = prose(read_file(page));
     for (std::sregex_iterator it(text.begin(), text.end(), link), end; it != end; ++it, ++links)
       EXPECT_TRUE(fs::exists(page.parent_path() / (*it)[1].str())) << page << ": " << (*it)[1];
   }
