@@ -116,8 +116,6 @@ void Presentation::map(const Heatmap& heatmap) {
   if (!json_) write_out(terminal_heatmap(heatmap, {.color = has_colors(stdout), .utf8 = has_utf8()}));
 }
 
-void Presentation::add(const Figure& figure) { figures_.push_back(figure); }
-
 void Presentation::finish() {
   Json files = Json::array();
   std::string text;

@@ -37,6 +37,7 @@ std::string difference_text(double difference);
 /// values are printed as one object by finish().
 class Presentation {
  public:
+  /// Without a folder no figures are drawn.
   Presentation(bool json, std::filesystem::path folder) : json_(json), folder_(std::move(folder)) {}
 
   /// For people: a heading, a line.
@@ -56,15 +57,13 @@ class Presentation {
   /// Writes the figure as FOLDER/name.svg and .png.
   template <class Plot>
   void figure(const Plot& plot, const std::string& name) {
-    add(save_figure(plot, folder_ / name));
+    if (!folder_.empty()) figures_.push_back(save_figure(plot, folder_ / name));
   }
 
   /// Lists the figures; prints the JSON object.
   void finish();
 
  private:
-  void add(const Figure& figure);
-
   bool json_;
   std::filesystem::path folder_;
   std::vector<Figure> figures_;

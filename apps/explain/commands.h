@@ -13,6 +13,7 @@ namespace heed::apps {
 
 struct ExplainSettings : CommonSettings {
   std::filesystem::path out = "runs/explain";  // of the figures
+  bool no_figures = false;
 };
 
 struct AttentionSettings : ExplainSettings {
@@ -61,7 +62,7 @@ struct GradientsSettings : BlockSettings {
 
 struct InitializationSettings : BlockSettings {
   int64_t length = 10, draws = 5;
-  int64_t deepest = 48, stack_d_model = 256;  // of the stack; its feed-forward network is four times as wide
+  int64_t deepest = 48, stack_d_model = 128;  // of the stack; its feed-forward network is four times as wide
 };
 
 void explain_attention(const AttentionSettings& settings);

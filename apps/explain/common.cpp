@@ -10,7 +10,7 @@ Presentation present(const ExplainSettings& settings) {
   const Device device = apply(settings);
   HEED_CHECK(device == kCpu, DeviceError, "--device ", settings.device,
              ": explain computes in f64, which only the CPU does");
-  return Presentation(settings.json, settings.out);
+  return Presentation(settings.json, settings.no_figures ? "" : settings.out);
 }
 
 std::vector<std::string> split_words(const std::string& sentence) {

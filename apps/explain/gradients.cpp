@@ -47,7 +47,7 @@ BarChart bars(const std::string& title, const Probe& shown) {
   chart.log_scale = true;
   for (const nn::GradientNorm& n : shown.norms) {
     chart.names.push_back(n.name);
-    chart.values.push_back(n.gradient);
+    chart.values.push_back(n.gradient < kRounding ? 0 : n.gradient);
   }
   return chart;
 }

@@ -15,6 +15,7 @@ constexpr IntegerRange kCount{1, 100'000};
 void declare(OptionTable& table, ExplainSettings& settings) {
   declare_common(table, settings);
   table.path("out", settings.out, "Folder of the figures").not_saved();
+  table.flag("no-figures", settings.no_figures, "Numbers only").not_saved();
 }
 
 void declare_block(OptionTable& table, BlockSettings& s) {

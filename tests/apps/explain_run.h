@@ -13,13 +13,15 @@ namespace heed::test {
 
 using Json = nlohmann::json;
 
-/// What a command prints with --json; its figures go to a folder that is then removed.
+/// What a command prints with --json.
 inline Json explain(const std::string& arguments) {
   const TemporaryFolder folder;
-  const std::string command = "'" HEED_EXPLAIN "' " + arguments + " --json --out '" + folder.file("figures") +
-                              "' >'" + folder.file("out") + "' 2>'" + folder.file("err") + "'";
+  const std::string command = "'" HEED_EXPLAIN "' " + arguments + " --json --no-figures >'" +
+                              folder.file("out") + "' 2>'" + folder.file("err") + "'";
   EXPECT_EQ(std::system(command.c_str()), 0) << command << "\n" << folder.get("err");
-  return Json::parse(folder.get("out"));
+  const Json result = Json::parse(folder.get("out"));
+  EXPECT_EQ(result.at("files"), Json::array());
+  return result;
 }
 
 }  // namespace heed::test
