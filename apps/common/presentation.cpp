@@ -17,7 +17,10 @@ std::string cell_text(const Json& cell, const Table::Column& column) {
   if (cell.is_number_integer()) return grouped(cell.get<int64_t>());
   if (cell.is_null()) return "";
   const double value = cell.get<double>();
-  return std::abs(value) < column.negligible ? "~0" : fmt::format(fmt::runtime(column.format), value);
+  if (std::abs(value) < column.negligible) return "~0";
+  const std::string text = fmt::format(fmt::runtime(column.format), value);
+  const bool rounded_to_zero = text.find_first_of("123456789ain") == std::string::npos;  // nor nan or inf
+  return rounded_to_zero && text[0] == '-' ? text.substr(1) : text;
 }
 
 std::vector<std::vector<double>> to_rows(const Tensor& x) {
@@ -68,7 +71,6 @@ std::string to_text(const Table& table) {
 
 std::string difference_text(double difference) {
   constexpr double kRounding = 1e-12;
-  if (difference == 0) return "0";
   return std::abs(difference) < kRounding ? "below 1e-12" : fmt::format("{:.3g}", difference);
 }
 

@@ -30,7 +30,7 @@ struct Table {
 /// The table in aligned columns, texts to the left, numbers to the right, integers as "1,396,244".
 std::string to_text(const Table& table);
 
-/// "0", "below 1e-12", or three digits: a difference that is rounding alone should not look like a result.
+/// "below 1e-12", or three digits: a difference that is rounding alone should not look like a result.
 std::string difference_text(double difference);
 
 /// Collects what a command has to show. Text goes to standard output at once, unless JSON is wanted: then all

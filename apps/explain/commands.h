@@ -45,6 +45,9 @@ struct BlockSettings : ExplainSettings {
   nn::FeedForwardKind activation = nn::FeedForwardKind::relu;
   bool no_qkv_bias = false;
 
+  BlockSettings() = default;
+  BlockSettings(nn::NormPlacement norm, nn::FeedForwardKind activation, bool no_qkv_bias)
+      : norm(norm), activation(activation), no_qkv_bias(no_qkv_bias) {}
   /// Without dropout: all that is shown is of evaluation mode. ConfigError.
   nn::LayerConfig layer() const;
 };
@@ -55,12 +58,16 @@ struct EncoderSettings : BlockSettings {
 };
 
 struct GradientsSettings : BlockSettings {
+  GradientsSettings() : BlockSettings(nn::NormPlacement::pre, nn::FeedForwardKind::gelu, true) {}
+
   int64_t length = 5;
   int64_t deepest = 24;  // blocks of the stack whose gradients are shown over depth
   int64_t steps = 200;   // of the training whose gradients are shown over time
 };
 
 struct InitializationSettings : BlockSettings {
+  InitializationSettings() : BlockSettings(nn::NormPlacement::pre, nn::FeedForwardKind::gelu, true) {}
+
   int64_t length = 10, draws = 5;
   int64_t deepest = 48, stack_d_model = 128;  // of the stack; its feed-forward network is four times as wide
 };

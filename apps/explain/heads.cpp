@@ -9,6 +9,7 @@
 #include <heed/nn/init.h>
 #include <heed/optim/adam.h>
 
+#include "apps/common/program.h"
 #include "apps/explain/common.h"
 #include "apps/explain/language_model.h"
 
@@ -67,7 +68,7 @@ double train(LanguageModel& model, int64_t vocabulary, int64_t length, int64_t s
   constexpr int64_t kBatch = 32;
   optim::Adam adam(model.parameters(), {.rate = 3e-3});
   double last = 0;
-  for (int64_t step = 0; step < steps; ++step) {
+  for (int64_t step = 0; step < steps && !stop_requested(); ++step) {
     const Repetition batch(randint(1, vocabulary, {kBatch, length}, kCpu, generator));
     const Tensor loss = cross_entropy(model.forward(nn::Tokens::dense(batch.ids)), batch.labels.flatten());
     loss.backward();
@@ -101,8 +102,8 @@ HeatmapGrid two_heads(const std::string& title, const Tensor& weights, const std
   return grid;
 }
 
-// A layer as its constructor makes it, on vectors drawn at random: what its heads show is the draw. Returns
-// for each head the key that the first query attends to most.
+// Weights of a layer as its constructor makes it, on vectors drawn at random: what its heads show is the
+// draw.
 Tensor drawn_weights(int64_t words, int64_t seed) {
   constexpr int64_t kWidth = 64;
   Generator generator(static_cast<uint64_t>(seed));
@@ -113,6 +114,18 @@ Tensor drawn_weights(int64_t words, int64_t seed) {
   const AttentionRecord record;
   layer.self(normal_numbers({words, kWidth}, generator), Segments::dense(1, words));
   return record.weights(kAttention, 0);
+}
+
+// How far from equal the weights are where q and k come from matrices with entries of N(0, 0.01²).
+double distance_from_equal(int64_t seed) {
+  constexpr int64_t kWidth = 8, kWords = 3;
+  Generator generator(static_cast<uint64_t>(seed));
+  const Tensor x = normal_numbers({kWords, kWidth}, generator);
+  const auto project = [&] { return matmul(x, normal_numbers({kWidth, kWidth}, generator) * 0.01); };
+  const Tensor q = project(), k = project(), v = project();
+  const AttentionRecord record;
+  attention(q, k, v, Segments::dense(1, kWords), {.heads = kHeads, .name = kAttention});
+  return largest_difference(record.weights(kAttention, 0), 1.0 / kWords);
 }
 
 void show_untrained(Presentation& p, const std::vector<std::string>& words, int64_t seed) {
@@ -131,6 +144,10 @@ void show_untrained(Presentation& p, const std::vector<std::string>& words, int6
   }
   p.table("untrained", table);
   p.line("another seed, another pattern: these maps say nothing about the words");
+  const double distance = distance_from_equal(seed);
+  p.line(fmt::format("weight matrices of N(0, 0.01²) (width 8, 2 heads, 3 words): all within {:.1e} of 1/3",
+                     distance));
+  p.value("distance_from_equal", distance);
   p.figure(two_heads("Untrained heads: noise", drawn_weights(count, seed), words, 2), "heads-untrained");
 }
 

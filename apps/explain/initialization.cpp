@@ -9,6 +9,7 @@
 #include <heed/nn/inspection.h>
 #include <heed/nn/transformer_layer.h>
 
+#include "apps/common/program.h"
 #include "apps/explain/common.h"
 
 namespace heed::apps {
@@ -53,8 +54,7 @@ void show_weights(Presentation& p, nn::EncoderLayer& block, Generator& generator
     for (const auto& [name, weight] : {std::pair("out_proj", block.self_attn.out_proj.weight),
                                        std::pair("linear1", block.feed_forward.linear1.weight)}) {
       const nn::Statistics s = nn::statistics(weight);
-      table.rows.push_back(
-          {strategy.name, name, std::abs(s.mean) < 5e-5 ? 0.0 : s.mean, s.deviation, s.minimum, s.maximum});
+      table.rows.push_back({strategy.name, name, s.mean, s.deviation, s.minimum, s.maximum});
     }
   }
   p.heading("The weights themselves");
@@ -67,7 +67,7 @@ void show_block(Presentation& p, const InitializationSettings& s, nn::EncoderLay
               {}};
   for (const Strategy& strategy : kStrategies) {
     Measured total{{0, 0, INFINITY, -INFINITY}};
-    for (int64_t i = 0; i < s.draws; ++i) {
+    for (int64_t i = 0; i < s.draws && !stop_requested(); ++i) {
       draw_again(block, strategy.initializer, generator);
       const Measured one = measure(block, normal_numbers({s.length, s.d_model}, generator));
       const double part = 1 / static_cast<double>(s.draws);
@@ -78,6 +78,7 @@ void show_block(Presentation& p, const InitializationSettings& s, nn::EncoderLay
       total.attention += part * one.attention;
       total.feed_forward += part * one.feed_forward;
     }
+    if (stop_requested()) return;
     table.rows.push_back({strategy.name, total.output.mean, total.output.deviation, total.output.minimum,
                           total.output.maximum, total.attention, total.feed_forward});
   }
@@ -103,7 +104,7 @@ void show_depth(Presentation& p, const InitializationSettings& s, Generator& gen
     Line line{strategy.name, {}, {}};
     Tensor x = normal_numbers({s.length, config.d_model}, generator);
     size_t row = 0;
-    for (int64_t depth = 1; depth <= s.deepest; ++depth) {
+    for (int64_t depth = 1; depth <= s.deepest && !stop_requested(); ++depth) {
       draw_again(block, strategy.initializer, generator);
       x = block(x, segments);
       const double deviation = nn::statistics(x).deviation;
@@ -115,6 +116,7 @@ void show_depth(Presentation& p, const InitializationSettings& s, Generator& gen
       table.rows[row++].push_back(deviation);
     }
     plot.lines.push_back(std::move(line));
+    if (stop_requested()) return;
   }
   p.heading(fmt::format("The deviation of the signal in a stack of 1 to {} blocks of width {}", s.deepest,
                         config.d_model));

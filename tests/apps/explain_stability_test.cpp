@@ -109,8 +109,7 @@ TEST(ExplainInitialization, WeightsHaveTheirBounds) {
 }
 
 TEST(ExplainInitialization, TheSignalGrowsWithDepth) {
-  const Json table =
-      explain("initialization --d-model 64 --heads 4 --d-ff 256 --draws 1").at("depth");
+  const Json table = explain("initialization --d-model 64 --heads 4 --d-ff 256 --draws 1").at("depth");
   EXPECT_EQ(table.back().at("blocks"), 48);
   for (size_t i = 1; i < table.size(); ++i)
     for (const char* name : {"Xavier", "Kaiming", "normal 0.02"})

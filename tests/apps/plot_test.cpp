@@ -175,6 +175,49 @@ TEST_F(Plot, Grids) {
   EXPECT_NE(shared.find(">All heads<"), std::string::npos);
 }
 
+TEST_F(Plot, GridsNameRowsAndColumnsWhereTheyDiffer) {
+  HeatmapGrid grid;
+  grid.columns = 2;
+  grid.shared_scale = true;
+  grid.panels = {small_heatmap(), small_heatmap()};
+  EXPECT_EQ(count(draw(grid), ">sat<"), 1);
+  grid.panels[1].row_labels = {"sat", "cat"};
+  const std::string differing = draw(grid);
+  EXPECT_EQ(count(differing, ">sat<"), 2);
+  EXPECT_EQ(count(differing, ">Query<"), 2);
+  grid.columns = 1;  // below each other, with other columns
+  grid.panels[1].column_labels = {"mat", "cat", "the"};
+  EXPECT_EQ(count(draw(grid), ">the<"), 2);
+}
+
+TEST_F(Plot, ManyCellsAreOneSharpPictureInAnSvg) {
+  Heatmap map;
+  map.values = {64, 65, std::vector<float>(64 * 65, 0.5f)};
+  const std::string picture = draw(map);
+  EXPECT_EQ(count(picture, "<image style='image-rendering:pixelated' "), 1);
+  EXPECT_LT(picture.size(), 50'000u);
+  map.values = {12, 12, std::vector<float>(144, 0.5f)};
+  const std::string shapes = draw(map);
+  EXPECT_EQ(count(shapes, "<image"), 0);
+  EXPECT_LT(shapes.size(), 50'000u);
+}
+
+TEST_F(Plot, ShortLogarithmicAxesHaveTicks) {
+  LinePlot plot{"", "", "", {{"", {1, 2, 3}, {80, 150, 200}}}, false, true};
+  const std::string narrow = draw(plot);
+  for (const char* tick : {">80<", ">100<", ">120<", ">150<", ">200<"})
+    EXPECT_NE(narrow.find(tick), std::string::npos) << tick;
+  const std::string bars = draw(BarChart{"", "", {"a", "b"}, {17.5, 770.5}, true});
+  for (const char* tick : {">10<", ">20<", ">50<", ">100<", ">200<", ">500<"})
+    EXPECT_NE(bars.find(tick), std::string::npos) << tick;
+}
+
+TEST_F(Plot, LargeNumbersAreWrittenOut) {
+  const std::string bars = draw(BarChart{"", "", {"a", "b"}, {228'968, 1'304'552}, false});
+  for (const char* text : {">228,968<", ">1,304,552<", ">500,000<", ">1,000,000<"})
+    EXPECT_NE(bars.find(text), std::string::npos) << text;
+}
+
 TEST_F(Plot, LinesAndBars) {
   LinePlot plot;
   plot.title = "Training loss";
