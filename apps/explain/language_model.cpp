@@ -4,8 +4,20 @@
 
 namespace heed::apps {
 
+namespace {
+
+const LanguageModelConfig& checked(const LanguageModelConfig& config) {
+  HEED_CHECK(config.vocabulary > 0, ConfigError, "vocabulary = ", config.vocabulary, "; expected at least 1");
+  HEED_CHECK(config.layers >= 0, ConfigError, "layers = ", config.layers, "; expected 0 or more");
+  HEED_CHECK(config.position != nn::PositionKind::learned, ConfigError,
+             "a language model of unlimited length has no learned positions");
+  return config;
+}
+
+}  // namespace
+
 LanguageModel::LanguageModel(const LanguageModelConfig& config, Generator& random)
-    : embedding(config.vocabulary, config.d_model, random),
+    : embedding(checked(config).vocabulary, config.d_model, random),
       position(config.position, config.d_model, 0, random),
       layers(config, config.layers, config.norm == nn::NormPlacement::pre, random),
       generator(config.d_model, config.vocabulary, true, random),

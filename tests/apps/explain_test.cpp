@@ -176,5 +176,16 @@ TEST(LanguageModel, GivesTheReferencesLogits) {
   test::expect_first(causal, {0.866749983905}, "causal");
 }
 
+TEST(LanguageModel, RefusesWhatCannotBe) {
+  LanguageModelConfig config;
+  EXPECT_THROW(LanguageModel model(config), ConfigError);  // no vocabulary
+  config.vocabulary = 10;
+  config.layers = -1;
+  EXPECT_THROW(LanguageModel model(config), ConfigError);
+  config.layers = 1;
+  config.position = nn::PositionKind::learned;
+  EXPECT_THROW(LanguageModel model(config), ConfigError);
+}
+
 }  // namespace
 }  // namespace heed::apps
