@@ -155,12 +155,7 @@ TEST(LanguageModel, GivesTheReferencesLogits) {
   model.eval();
   test::GoldenFill fill;
   fill.embedding(model.embedding);
-  for (const auto& layer : model.layers.layers) {
-    fill.packed(layer->self_attn);
-    fill.feed_forward(layer->feed_forward);
-    fill.norm(layer->norm1);
-    fill.norm(layer->norm2);
-  }
+  for (const auto& layer : model.layers.layers) fill.packed_layer(*layer);
   fill.linear(model.generator);
   const Tensor ids = empty({2, 20}, {.dtype = DType::i64});
   for (int64_t i = 0; i < 20; ++i) {

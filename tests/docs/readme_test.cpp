@@ -17,9 +17,11 @@ const fs::path kRoot = HEED_SOURCE_FOLDER;
 
 std::vector<fs::path> pages() {
   std::vector<fs::path> found;
-  for (const fs::path& folder : {kRoot, kRoot / "docs", kRoot / "docs/tutorials"})
-    for (const auto& entry : fs::directory_iterator(folder))
-      if (entry.path().extension() == ".md") found.push_back(entry.path());
+  const auto add = [&](const fs::path& file) {
+    if (file.extension() == ".md") found.push_back(file);
+  };
+  for (const auto& entry : fs::directory_iterator(kRoot)) add(entry.path());
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "docs")) add(entry.path());
   return found;
 }
 

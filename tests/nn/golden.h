@@ -72,6 +72,13 @@ class GoldenFill {
     norm(l.norm1);
     norm(l.norm2);
   }
+  /// With one packed projection.
+  void packed_layer(const nn::EncoderLayer& l) {
+    packed(l.self_attn);
+    feed_forward(l.feed_forward);
+    norm(l.norm1);
+    norm(l.norm2);
+  }
   void layer(const nn::DecoderLayer& l) {
     separate(l.self_attn);
     separate(l.multihead_attn);

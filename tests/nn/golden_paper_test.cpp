@@ -112,18 +112,11 @@ TEST(GoldenPaper, ScaledDotProductAttention) {
 
 // ---- the block and the model of the tutorial on attention
 
-void fill_packed(GoldenFill& fill, const nn::EncoderLayer& layer) {
-  fill.packed(layer.self_attn);
-  fill.feed_forward(layer.feed_forward);
-  fill.norm(layer.norm1);
-  fill.norm(layer.norm2);
-}
-
 TEST(GoldenAttention, Block) {
   nn::EncoderLayer layer(plain_layer(64, 8, 256));
   layer.to(DType::f64);
   GoldenFill fill;
-  fill_packed(fill, layer);
+  fill.packed_layer(layer);
   EXPECT_EQ(layer.parameters().numel(), 49'984);
   const Tensor y = layer(golden_input(1000, {20, 64}), Segments::dense(2, 10));
   expect_sums(y, -0.743888963074, 1288.87652136);
@@ -143,7 +136,7 @@ struct TokenModel {
       part->to(DType::f64);
     GoldenFill fill;
     fill.embedding(embedding);
-    for (const auto& layer : encoder.layers) fill_packed(fill, *layer);
+    for (const auto& layer : encoder.layers) fill.packed_layer(*layer);
     fill.linear(output);
     for (int64_t i = 0; i < 20; ++i) {
       ids.data<int64_t>()[i] = (7 * i * i + 3 * i + 1) % 1000;
