@@ -40,6 +40,11 @@ double Tensor::item_as_double() const {
   return visit_dtype(dtype(), [&]<class T>() { return static_cast<double>(*host.data<T>()); });
 }
 
+int64_t Tensor::item_as_integer() const {
+  if (dtype() != DType::i64 || numel() != 1) return static_cast<int64_t>(item_as_double());
+  return *detach().to(kCpu).data<int64_t>();
+}
+
 template <class T>
 std::vector<T> Tensor::to_vector() const {
   const Tensor host = detach().to(kCpu).contiguous();

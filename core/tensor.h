@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
+#include <type_traits>
 #include <vector>
 
 #include <heed/core/base/device.h>
@@ -70,7 +71,10 @@ class Tensor {
   /// The only element, from any device; ShapeError if there is not exactly one. Converted to T.
   template <class T>
   T item() const {
-    return static_cast<T>(item_as_double());
+    if constexpr (std::is_same_v<T, int64_t>)
+      return item_as_integer();
+    else
+      return static_cast<T>(item_as_double());
   }
   /// All elements in row-major order, on the host. T must be the tensor's dtype.
   template <class T>
@@ -135,6 +139,7 @@ class Tensor {
  private:
   void check_dtype(DType wanted) const;
   double item_as_double() const;
+  int64_t item_as_integer() const;  // i64 is not rounded to a double on the way
 
   Ref<RefCounted> impl_;  // a TensorImpl
 };

@@ -256,6 +256,12 @@ TEST(Copy, NoWriteGoesUnnoticed) {
   EXPECT_GT(noticed, 60);
 }
 
+TEST(Copy, AnItemOfAnIntegerIsExact) {
+  const int64_t odd = (int64_t{1} << 62) + 1;
+  EXPECT_EQ(tensor<int64_t>({odd}).item<int64_t>(), odd) << "a double would round it";
+  EXPECT_EQ(full({1}, 2.75).item<int64_t>(), 2);
+}
+
 TEST(Copy, DevicesThatAreNotThere) {
   if (cuda_device_count() > 0) GTEST_SKIP() << "there is a CUDA device";
   expect_error<DeviceError>([] { zeros({2}).to(cuda_device()); }, {"CUDA"});
