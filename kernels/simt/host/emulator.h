@@ -45,6 +45,10 @@ struct Stats {
   uint64_t block_barriers, warp_collectives;
   uint64_t ldmatrix_phases;      // reads of eight 16-byte rows
   uint64_t ldmatrix_wavefronts;  // the cycles they take; equal to the phases if no banks conflict
+  uint64_t allocations;          // of device memory and of pinned host memory
+  uint64_t synchronizations;     // waits of the host for a stream or the device
+  uint64_t event_waits;          // waits of the host for an event
+  uint64_t graph_launches;
 };
 Stats& stats();
 

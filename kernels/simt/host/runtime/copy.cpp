@@ -34,6 +34,10 @@ bool kind_fits(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
 cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
   if (!kind_fits(to, from, bytes, kind)) return report(cudaErrorInvalidValue);
+  const auto pageable = [&](const void* pointer) {
+    return placement(pointer, bytes).kind == MemoryKind::host;
+  };
+  if (is_capturing(stream) && (pageable(to) || pageable(from))) return refuse_in_capture(stream);
   return enqueue(stream, [=] {
     memmove(to, from, bytes);
     if (monitor) monitor->host_write(to, bytes);
@@ -55,6 +59,7 @@ cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream) {
 extern "C" {
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  if (const cudaError_t error = heed::emulator::check_unsafe_call(); error != cudaSuccess) return error;
   return heed::emulator::copy(to, from, bytes, kind, nullptr);
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,

@@ -4,10 +4,12 @@
 #include <map>
 #include <mutex>
 
+#include <heed/kernels/simt/host/emulator.h>
 #include <heed/kernels/simt/host/launch.h>
 #include <heed/kernels/simt/host/machine.h>
 #include <heed/kernels/simt/host/monitor.h>
 #include <heed/kernels/simt/host/runtime/device_memory.h>
+#include <heed/kernels/simt/host/runtime/stream.h>
 
 namespace heed::emulator {
 namespace {
@@ -60,6 +62,7 @@ cudaError_t allocate(void** out, size_t bytes, MemoryKind kind) {
   m.allocations[data] = {bytes, kind};
   if (kind == MemoryKind::device) m.device_bytes += bytes;
   if (monitor) monitor->region_added(data, bytes, kind == MemoryKind::device);
+  ++stats().allocations;
   *out = data;
   return cudaSuccess;
 }
@@ -76,6 +79,16 @@ cudaError_t release(void* pointer, MemoryKind kind) {
   m.allocations.erase(found);
   free(static_cast<unsigned char*>(pointer) - kRedzone);
   return cudaSuccess;
+}
+
+// Calls that name no stream.
+cudaError_t allocate_now(void** out, size_t bytes, MemoryKind kind) {
+  const cudaError_t error = check_unsafe_call();
+  return error == cudaSuccess ? allocate(out, bytes, kind) : error;
+}
+cudaError_t release_now(void* pointer, MemoryKind kind) {
+  const cudaError_t error = check_unsafe_call();
+  return error == cudaSuccess ? release(pointer, kind) : error;
 }
 
 }  // namespace
@@ -119,16 +132,23 @@ using heed::emulator::MemoryKind;
 extern "C" {
 
 cudaError_t cudaMalloc(void** out, size_t bytes) {
+  return heed::emulator::allocate_now(out, bytes, MemoryKind::device);
+}
+cudaError_t cudaFree(void* pointer) { return heed::emulator::release_now(pointer, MemoryKind::device); }
+// There are no memory nodes in the emulator's graphs.
+cudaError_t cudaMallocAsync(void** out, size_t bytes, cudaStream_t stream) {
+  if (heed::emulator::is_capturing(stream)) return heed::emulator::refuse_in_capture(stream);
   return heed::emulator::allocate(out, bytes, MemoryKind::device);
 }
-cudaError_t cudaFree(void* pointer) { return heed::emulator::release(pointer, MemoryKind::device); }
-cudaError_t cudaMallocAsync(void** out, size_t bytes, cudaStream_t) { return cudaMalloc(out, bytes); }
-cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) { return cudaFree(pointer); }
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
+  if (heed::emulator::is_capturing(stream)) return heed::emulator::refuse_in_capture(stream);
+  return heed::emulator::release(pointer, MemoryKind::device);
+}
 cudaError_t cudaMallocHost(void** out, size_t bytes) {
-  return heed::emulator::allocate(out, bytes, MemoryKind::pinned);
+  return heed::emulator::allocate_now(out, bytes, MemoryKind::pinned);
 }
 cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned) { return cudaMallocHost(out, bytes); }
-cudaError_t cudaFreeHost(void* pointer) { return heed::emulator::release(pointer, MemoryKind::pinned); }
+cudaError_t cudaFreeHost(void* pointer) { return heed::emulator::release_now(pointer, MemoryKind::pinned); }
 
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   auto& m = heed::emulator::memory();

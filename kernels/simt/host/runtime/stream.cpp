@@ -1,24 +1,13 @@
-// Streams, events, and the capture of a stream into a graph. Work is done when it is enqueued, so waiting is
-// trivial; capture keeps it instead, to be done by every launch of the graph.
+// Streams and events. Work is done when it is enqueued, so waiting is trivial.
 #include <chrono>
-#include <memory>
 #include <mutex>
 #include <set>
-#include <vector>
 
+#include <heed/kernels/simt/host/emulator.h>
 #include <heed/kernels/simt/host/launch.h>
 #include <heed/kernels/simt/host/runtime/device_memory.h>
 #include <heed/kernels/simt/host/runtime/stream.h>
 
-struct CUgraph_st {
-  std::vector<std::function<void()>> operations;
-};
-struct CUgraphExec_st {
-  std::vector<std::function<void()>> operations;
-};
-struct CUstream_st {
-  std::unique_ptr<CUgraph_st> capture;
-};
 struct CUevent_st {
   std::chrono::steady_clock::time_point recorded;
   bool is_recorded = false;
@@ -34,11 +23,11 @@ std::set<cudaStream_t>& streams() {
   return *all;
 }
 
+}  // namespace
+
 bool is_built_in(cudaStream_t stream) {
   return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
 }
-
-}  // namespace
 
 bool is_stream(cudaStream_t stream) {
   if (is_built_in(stream)) return true;
@@ -50,10 +39,12 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> operation) {
   static std::recursive_mutex one_operation_at_a_time;
   if (!is_stream(stream)) return report(cudaErrorInvalidResourceHandle);
   std::lock_guard lock(one_operation_at_a_time);
-  if (!is_built_in(stream) && stream->capture)
-    stream->capture->operations.push_back(std::move(operation));
-  else
+  if (!is_capturing(stream)) {
     operation();
+    return cudaSuccess;
+  }
+  if (stream->capture->broken) return report(cudaErrorStreamCaptureInvalidated);
+  stream->capture->operations.push_back(std::move(operation));
   return cudaSuccess;
 }
 
@@ -88,10 +79,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (!is_stream(stream)) return report(cudaErrorInvalidResourceHandle);
-  if (!is_built_in(stream) && stream->capture) return report(cudaErrorStreamCaptureUnsupported);
+  if (is_capturing(stream)) return refuse_in_capture(stream);
+  ++stats().synchronizations;
   return cudaSuccess;
 }
-cudaError_t cudaStreamQuery(cudaStream_t stream) { return cudaStreamSynchronize(stream); }
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (!is_stream(stream)) return report(cudaErrorInvalidResourceHandle);
+  return is_capturing(stream) ? refuse_in_capture(stream) : cudaSuccess;
+}
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t, unsigned) {
   return is_stream(stream) ? cudaSuccess : report(cudaErrorInvalidResourceHandle);
 }
@@ -112,46 +107,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   });
 }
 cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  ++stats().event_waits;
+  return cudaSuccess;
+}
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   if (!start->is_recorded || !end->is_recorded) return report(cudaErrorInvalidResourceHandle);
   *milliseconds = std::chrono::duration<float, std::milli>(end->recorded - start->recorded).count();
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  if (is_built_in(stream)) return report(cudaErrorStreamCaptureUnsupported);
-  if (!is_stream(stream)) return report(cudaErrorInvalidResourceHandle);
-  if (stream->capture) return report(cudaErrorIllegalState);
-  stream->capture = std::make_unique<CUgraph_st>();
-  return cudaSuccess;
-}
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* out) {
-  if (is_built_in(stream) || !is_stream(stream) || !stream->capture) return report(cudaErrorIllegalState);
-  *out = stream->capture.release();
-  return cudaSuccess;
-}
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* out) {
-  if (!is_stream(stream)) return report(cudaErrorInvalidResourceHandle);
-  *out =
-      !is_built_in(stream) && stream->capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-  return cudaSuccess;
-}
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph, unsigned long long) {
-  *out = new CUgraphExec_st{graph->operations};
-  return cudaSuccess;
-}
-cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
-  return enqueue(stream, [operations = graph->operations] {
-    for (const auto& operation : operations) operation();
-  });
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete graph;
-  return cudaSuccess;
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
-  delete graph;
   return cudaSuccess;
 }
 
