@@ -3,6 +3,7 @@
 #include <heed/core/base/check.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/storage.h>
+#include <heed/kernels/capture.h>
 #include <heed/kernels/runtime.h>
 
 namespace heed {
@@ -90,20 +91,34 @@ void fill_bytes(void* to, Device device, int value, int64_t bytes) {
   HEED_CUDA_CALL("fill", cuda::fill_bytes(device.index, to, value, static_cast<size_t>(bytes)));
 }
 
+bool is_capturing([[maybe_unused]] Device device) {
+#if HEED_CUDA_AVAILABLE
+  return device.is_cuda() && cuda::capture_memory(device.index) != nullptr;
+#else
+  return false;
+#endif
+}
+
 void synchronize(Device device) {
   if (device.is_cpu()) return;
   HEED_CUDA_CALL("synchronize", cuda::synchronize(device.index));
 }
 
 Storage::Storage(Device device, int64_t bytes) : bytes_(bytes), device_(device) {
-  data_ = static_cast<std::byte*>(allocator(device).allocate(static_cast<size_t>(bytes)));
+  Allocator* from = &allocator(device);
+#if HEED_CUDA_AVAILABLE
+  if (device.is_cuda() && (arena_ = cuda::capture_memory(device.index))) from = arena_.get();
+#endif
+  data_ = static_cast<std::byte*>(from->allocate(static_cast<size_t>(bytes)));
 }
 
 Storage::Storage(Ref<Storage> whole, int64_t offset, int64_t bytes)
     : data_(whole->data() + offset), bytes_(bytes), device_(whole->device()), whole_(std::move(whole)) {}
 
 Storage::~Storage() {
-  if (!whole_) allocator(device_).deallocate(data_, static_cast<size_t>(bytes_));
+  if (whole_) return;
+  Allocator& from = arena_ ? *arena_ : allocator(device_);
+  from.deallocate(data_, static_cast<size_t>(bytes_));
 }
 
 }  // namespace heed

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include <heed/core/base/allocator.h>
@@ -15,7 +16,7 @@ namespace heed {
 /// storage, hence its version; the slots of a parameter arena are parts with a version of their own.
 class Storage : public RefCounted, public Pooled {
  public:
-  /// Uninitialised memory. OutOfMemory, DeviceError.
+  /// Uninitialised memory, during the capture of a step from its arena. OutOfMemory, DeviceError.
   Storage(Device device, int64_t bytes);
   /// The part [offset, offset + bytes) of `whole`, which it keeps alive.
   Storage(Ref<Storage> whole, int64_t offset, int64_t bytes);
@@ -35,6 +36,7 @@ class Storage : public RefCounted, public Pooled {
   Device device_;
   int64_t version_ = 0;
   Ref<Storage> whole_;
+  std::shared_ptr<Allocator> arena_;  // what the memory came from if not the device's allocator
 };
 
 /// The allocator of a device. DeviceError where the build or the machine lacks the device.
@@ -51,6 +53,9 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
 
 /// Sets each byte, on the device's stream.
 void fill_bytes(void* to, Device device, int value, int64_t bytes);
+
+/// Whether this thread is recording what the device does, to be repeated (core/captured_step.h).
+bool is_capturing(Device device);
 
 /// Waits for the device's work.
 void synchronize(Device device);

@@ -99,20 +99,25 @@ struct Allocator::State {
 
   MemorySource source;
   AllocatorKind kind;
+  bool poisons;
   mutable std::mutex mutex;
   FreeList free_lists[kClasses];
   MemoryStats stats;
   int64_t limit = 0;
 
-  State(const MemorySource& memory, AllocatorKind how) : source(memory), kind(how) {
+  State(const MemorySource& memory, AllocatorKind how)
+      : source(memory),
+        kind(how),
+        poisons((how == AllocatorKind::arena ? default_allocator_kind() : how) == AllocatorKind::plain) {
     ForkLocks::all().add(mutex);
   }
   ~State() { ForkLocks::all().remove(mutex); }
 
+  bool keeps() const { return kind != AllocatorKind::plain; }
+
   size_t block_bytes(size_t bytes) const {
-    return kind == AllocatorKind::plain
-               ? (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment
-               : size_class(bytes).bytes;
+    return keeps() ? size_class(bytes).bytes
+                   : (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
   }
 
   void release_all() noexcept {
@@ -145,7 +150,7 @@ void* Allocator::allocate(size_t bytes) {
   if (s.limit > 0 && s.stats.in_use + static_cast<int64_t>(block) > s.limit) throw out_of_memory();
 
   void* pointer = nullptr;
-  if (s.kind == AllocatorKind::caching) {
+  if (s.keeps()) {
     auto& list = s.free_lists[size_class(bytes).index];
     if (!list.empty()) {
       pointer = list.back();
@@ -155,14 +160,14 @@ void* Allocator::allocate(size_t bytes) {
   }
   if (pointer == nullptr) {
     pointer = s.source.acquire(s.source.context, block);
-    if (pointer == nullptr) {
+    if (pointer == nullptr && s.kind == AllocatorKind::caching) {
       s.release_all();
       pointer = s.source.acquire(s.source.context, block);
     }
     if (pointer == nullptr) throw out_of_memory();
     ++s.stats.system_calls;
   }
-  if (s.kind == AllocatorKind::plain) s.source.poison(s.source.context, pointer, block);
+  if (s.poisons) s.source.poison(s.source.context, pointer, block);
   ++s.stats.requests;
   s.stats.in_use += static_cast<int64_t>(block);
   s.stats.peak = std::max(s.stats.peak, s.stats.in_use);
@@ -175,7 +180,7 @@ void Allocator::deallocate(void* pointer, size_t bytes) noexcept {
   std::lock_guard lock(s.mutex);
   const size_t block = s.block_bytes(bytes);
   s.stats.in_use -= static_cast<int64_t>(block);
-  if (s.kind == AllocatorKind::caching) {
+  if (s.keeps()) {
     auto& list = s.free_lists[size_class(bytes).index];
     try {
       list.push_back(pointer);
@@ -199,7 +204,7 @@ void Allocator::reset_peak() {
 
 void Allocator::release_cached() noexcept {
   std::lock_guard lock(state_->mutex);
-  state_->release_all();
+  if (state_->kind != AllocatorKind::arena) state_->release_all();
 }
 
 void Allocator::set_limit(int64_t bytes) {

@@ -18,8 +18,10 @@ struct MemoryStats {
 };
 
 /// How memory is handed out: `caching` for speed; `plain` asks the system for each request and fills it with
-/// NaN patterns, so that sanitizers and tests see every use of what was never written.
-enum class AllocatorKind : uint8_t { caching, plain };
+/// NaN patterns, so that sanitizers and tests see every use of what was never written; `arena` gives nothing
+/// back before it is destroyed, for memory whose addresses are written down elsewhere (kernels/capture.h),
+/// and fills it if the default kind is plain.
+enum class AllocatorKind : uint8_t { caching, plain, arena };
 
 /// HEED_ALLOCATOR=caching|plain as it was at start, caching if unset.
 AllocatorKind default_allocator_kind();
@@ -52,7 +54,7 @@ class Allocator {
   MemoryStats stats() const;
   void reset_peak();
 
-  /// Gives cached memory back to the source.
+  /// Gives cached memory back to the source; an arena keeps it.
   void release_cached() noexcept;
 
   /// Fails requests that would take in_use above `bytes` (0: no limit).

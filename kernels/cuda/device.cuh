@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include <heed/core/base/allocator.h>
 #include <heed/core/base/check.h>
 #include <heed/kernels/simt/simt.h>
 
@@ -41,7 +42,7 @@ class Scratch {
   }
 
  private:
-  int device_;
+  Allocator* allocator_;
   void* pointer_;
   size_t bytes_;
 };

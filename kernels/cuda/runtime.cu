@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <heed/core/base/check.h>
-#include <heed/kernels/cuda/device.cuh>
+#include <heed/kernels/cuda/device_state.cuh>
 #include <heed/kernels/runtime.h>
 
 namespace heed::cuda {
@@ -12,58 +12,19 @@ namespace {
 
 thread_local int selected_device = 0;
 
-// What heed keeps of one device. Never destroyed: the driver may be gone before static destructors run.
-struct DeviceState {
-  explicit DeviceState(int device)
-      : index(device),
-        name("cuda:" + std::to_string(device)),
-        stream(make_stream(device)),
-        allocator(source()) {}
-
-  int index;
-  std::string name;
+cudaStream_t make_stream(int device) {
+  check(cudaSetDevice(device), "cudaSetDevice");
+  // Keep what is freed: the pool is our allocator's to trim.
+  cudaMemPool_t pool;
+  check(cudaDeviceGetDefaultMemPool(&pool, device), "cudaDeviceGetDefaultMemPool");
+  uint64_t threshold = ~uint64_t{0};
+  check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold),
+        "cudaMemPoolSetAttribute");
   cudaStream_t stream;
-  Allocator allocator;
-
- private:
-  static cudaStream_t make_stream(int device) {
-    check(cudaSetDevice(device), "cudaSetDevice");
-    // Keep what is freed: the pool is our allocator's to trim.
-    cudaMemPool_t pool;
-    check(cudaDeviceGetDefaultMemPool(&pool, device), "cudaDeviceGetDefaultMemPool");
-    uint64_t threshold = ~uint64_t{0};
-    check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold),
-          "cudaMemPoolSetAttribute");
-    cudaStream_t stream;
-    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
-    check(cudaSetDevice(selected_device), "cudaSetDevice");
-    return stream;
-  }
-
-  MemorySource source() {
-    return {name.c_str(),
-            [](void* self, size_t bytes) -> void* {
-              void* pointer = nullptr;
-              const cudaError_t error =
-                  cudaMallocAsync(&pointer, bytes, static_cast<DeviceState*>(self)->stream);
-              if (error == cudaErrorMemoryAllocation) {
-                static_cast<void>(cudaGetLastError());
-                return nullptr;
-              }
-              check(error, "cudaMallocAsync");
-              return pointer;
-            },
-            // An error here is one of earlier work, which the next checked call reports.
-            [](void* self, void* pointer, size_t) {
-              cudaFreeAsync(pointer, static_cast<DeviceState*>(self)->stream);
-            },
-            [](void* self, void* pointer, size_t bytes) {
-              check(cudaMemsetAsync(pointer, 0xff, bytes, static_cast<DeviceState*>(self)->stream),
-                    "cudaMemsetAsync");
-            },
-            this};
-  }
-};
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+  check(cudaSetDevice(selected_device), "cudaSetDevice");
+  return stream;
+}
 
 DeviceError no_device(int index) {
   int count = 0;
@@ -76,7 +37,79 @@ DeviceError no_device(int index) {
   return DeviceError(concat("cuda:", index, ": ", reason, "; the cpu works without one"));
 }
 
-DeviceState& state(int index) {
+// Host memory is any memory here: the copy may have to wait for it.
+void copy_with_host(int index, void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                    const char* what) {
+  const cudaStream_t stream = device_state(index).stream_outside_capture(what);
+  if (bytes != 0) check(cudaMemcpyAsync(to, from, bytes, kind, stream), what);
+}
+
+}  // namespace
+
+DeviceState::DeviceState(int device)
+    : index(device),
+      name("cuda:" + std::to_string(device)),
+      allocator(source()),
+      stream_(make_stream(device)) {}
+
+MemorySource DeviceState::source() {
+  return {name.c_str(),
+          [](void* self, size_t bytes) -> void* {
+            void* pointer = nullptr;
+            const cudaError_t error =
+                cudaMallocAsync(&pointer, bytes, static_cast<DeviceState*>(self)->stream());
+            if (error == cudaErrorMemoryAllocation) {
+              static_cast<void>(cudaGetLastError());
+              return nullptr;
+            }
+            check(error, "cudaMallocAsync");
+            return pointer;
+          },
+          // An error here is one of earlier work, which the next checked call reports.
+          [](void* self, void* pointer, size_t) {
+            auto& device = *static_cast<DeviceState*>(self);
+            if (CaptureState* capture = device.own_capture())
+              capture->to_free.push_back(pointer);
+            else
+              cudaFreeAsync(pointer, device.stream_);
+          },
+          [](void* self, void* pointer, size_t bytes) {
+            check(cudaMemsetAsync(pointer, 0xff, bytes, static_cast<DeviceState*>(self)->stream()),
+                  "cudaMemsetAsync");
+          },
+          this};
+}
+
+cudaStream_t DeviceState::stream() const {
+  const CaptureState* capture = capture_;
+  HEED_CHECK(capture == nullptr || capture->thread == std::this_thread::get_id(), StateError, name,
+             ": another thread is capturing a graph; a device is for one thread meanwhile");
+  return stream_;
+}
+
+cudaStream_t DeviceState::stream_outside_capture(const char* what) const {
+  HEED_CHECK(own_capture() == nullptr, StateError, what, ": the host would wait for ", name,
+             " within a captured step, which cannot be repeated; do it before or after the step");
+  return stream();
+}
+
+CaptureState* DeviceState::own_capture() const {
+  CaptureState* capture = capture_;
+  return capture != nullptr && capture->thread == std::this_thread::get_id() ? capture : nullptr;
+}
+
+void DeviceState::begin_capture(CaptureState& capture) {
+  CaptureState* none = nullptr;
+  HEED_CHECK(capture_.compare_exchange_strong(none, &capture), StateError, name,
+             ": a graph is being captured already; captures do not nest");
+}
+
+void DeviceState::end_capture() {
+  CaptureState* const capture = capture_.exchange(nullptr);
+  for (void* pointer : capture->to_free) cudaFreeAsync(pointer, stream_);
+}
+
+DeviceState& device_state(int index) {
   static auto* const mutex = new std::mutex;
   static auto* const devices =
       new std::vector<std::unique_ptr<DeviceState>>(static_cast<size_t>(device_count()));
@@ -88,12 +121,6 @@ DeviceState& state(int index) {
   if (!device) device = std::make_unique<DeviceState>(index);
   return *device;
 }
-
-void copy(int index, void* to, const void* from, size_t bytes, cudaMemcpyKind kind, const char* what) {
-  if (bytes != 0) check(cudaMemcpyAsync(to, from, bytes, kind, state(index).stream), what);
-}
-
-}  // namespace
 
 void check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
@@ -113,44 +140,52 @@ int device_count() {
 }
 
 std::string device_name(int index) {
-  state(index);
+  device_state(index);
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
   return concat(properties.name, " (sm_", properties.major, properties.minor, ")");
 }
 
 void set_device(int index) {
-  state(index);
+  device_state(index);
   check(cudaSetDevice(index), "cudaSetDevice");
   selected_device = index;
 }
 
 int current_device() { return selected_device; }
-cudaStream_t current_stream() { return state(selected_device).stream; }
+cudaStream_t current_stream() { return device_state(selected_device).stream(); }
 
-Allocator& allocator(int index) { return state(index).allocator; }
+Allocator& allocator(int index) { return device_state(index).allocator; }
 
 void copy_to_device(int index, void* device, const void* host, size_t bytes) {
-  copy(index, device, host, bytes, cudaMemcpyHostToDevice, "copy_to_device");
+  copy_with_host(index, device, host, bytes, cudaMemcpyHostToDevice, "copy_to_device");
 }
 
 void copy_to_host(int index, void* host, const void* device, size_t bytes) {
-  copy(index, host, device, bytes, cudaMemcpyDeviceToHost, "copy_to_host");
+  copy_with_host(index, host, device, bytes, cudaMemcpyDeviceToHost, "copy_to_host");
   synchronize(index);
 }
 
 void copy_on_device(int index, void* to, const void* from, size_t bytes) {
-  copy(index, to, from, bytes, cudaMemcpyDeviceToDevice, "copy_on_device");
+  if (bytes == 0) return;
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, device_state(index).stream()),
+        "copy_on_device");
 }
 
 void fill_bytes(int index, void* device, int value, size_t bytes) {
-  if (bytes != 0) check(cudaMemsetAsync(device, value, bytes, state(index).stream), "fill_bytes");
+  if (bytes != 0) check(cudaMemsetAsync(device, value, bytes, device_state(index).stream()), "fill_bytes");
 }
 
-void synchronize(int index) { check(cudaStreamSynchronize(state(index).stream), "synchronize"); }
+void synchronize(int index) {
+  check(cudaStreamSynchronize(device_state(index).stream_outside_capture("synchronize")), "synchronize");
+}
 
-Scratch::Scratch(size_t bytes)
-    : device_(current_device()), pointer_(allocator(device_).allocate(bytes)), bytes_(bytes) {}
-Scratch::~Scratch() { allocator(device_).deallocate(pointer_, bytes_); }
+Scratch::Scratch(size_t bytes) : bytes_(bytes) {
+  DeviceState& device = device_state(selected_device);
+  const CaptureState* const capture = device.own_capture();
+  allocator_ = capture != nullptr ? capture->arena.get() : &device.allocator;
+  pointer_ = allocator_->allocate(bytes);
+}
+Scratch::~Scratch() { allocator_->deallocate(pointer_, bytes_); }
 
 }  // namespace heed::cuda

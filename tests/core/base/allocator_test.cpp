@@ -87,6 +87,23 @@ TEST(Allocator, LimitAndAbsurdSizes) {
   EXPECT_EQ(limited.stats().in_use, 0);
 }
 
+TEST(Allocator, AnArenaKeepsItsBlocksUntilItIsDestroyed) {
+  FakeSource fake;
+  fake.limit = 4096;
+  {
+    Allocator allocator(fake.source(), AllocatorKind::arena);
+    void* first = allocator.allocate(3000);
+    allocator.deallocate(first, 3000);
+    EXPECT_EQ(allocator.allocate(3000), first);
+    allocator.deallocate(first, 3000);
+    allocator.release_cached();
+    EXPECT_THROW(allocator.allocate(2000), OutOfMemory) << "not even then is a block given back";
+    EXPECT_EQ(fake.live, 3072);
+    EXPECT_EQ(allocator.stats().cached, 3072);
+  }
+  EXPECT_EQ(fake.live, 0);
+}
+
 TEST(Allocator, PlainFillsWithNan) {
   FakeSource fake;
   Allocator allocator(fake.source(), AllocatorKind::plain);

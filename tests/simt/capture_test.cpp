@@ -1,0 +1,196 @@
+// kernels/capture.h: graphs of kernels, copies and fills, their memory, and what a capture refuses.
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <heed/core/base/check.h>
+#include <heed/kernels/capture.h>
+#include <heed/kernels/optimizer.h>
+#include <heed/kernels/runtime.h>
+#include <heed/kernels/simt/host/emulator.h>
+
+#include "device_buffer.h"
+
+namespace heed::cuda {
+namespace {
+
+using heed::testing::DeviceBuffer;
+
+template <class E, class F>
+std::string message_of(F f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "nothing thrown";
+}
+
+bool emulated() { return device_name(0).rfind("emulated", 0) == 0; }
+
+// Something to record: *step moves on by one.
+void advance(const DeviceBuffer<int64_t>& step) { advance_step({step.data(), nullptr}); }
+
+TEST(Capture, RecordsAndRepeats) {
+  DeviceBuffer<int64_t> step(std::vector<int64_t>{5}), copy(std::vector<int64_t>{0, 0});
+  const Graph graph(0, make_arena(0), [&] {
+    advance(step);
+    fill_bytes(0, copy.data(), 0xff, 2 * sizeof(int64_t));
+    copy_on_device(0, copy.data() + 1, step.data(), sizeof(int64_t));
+  });
+  synchronize(0);
+  EXPECT_EQ(step.get(), std::vector<int64_t>{5}) << "nothing runs before the launch";
+  EXPECT_EQ(copy.get(), (std::vector<int64_t>{0, 0}));
+  graph.launch();
+  graph.launch();
+  synchronize(0);
+  EXPECT_EQ(step.get(), std::vector<int64_t>{7});
+  EXPECT_EQ(copy.get(), (std::vector<int64_t>{-1, 7}));
+}
+
+TEST(Capture, PinnedMemoryTravelsWithTheGraphOrBesideIt) {
+  PinnedMemory host(2 * sizeof(int64_t));
+  auto* const numbers = reinterpret_cast<int64_t*>(host.data());
+  DeviceBuffer<int64_t> step(1);
+  const Graph graph(0, make_arena(0), [&] {
+    upload(0, step.data(), numbers, sizeof(int64_t));
+    advance(step);
+    download(0, numbers + 1, step.data(), sizeof(int64_t));
+  });
+  Event done(0);
+  done.wait();  // was never recorded
+  for (const int64_t value : {3, 30}) {
+    numbers[0] = value;
+    graph.launch();
+    done.record();
+    done.wait();
+    EXPECT_EQ(numbers[1], value + 1);
+  }
+}
+
+TEST(Capture, TakesMemoryFromTheArenaAtFixedAddresses) {
+  const std::shared_ptr<Allocator> arena = make_arena(0);
+  EXPECT_EQ(capture_memory(0), nullptr);
+  void *first = nullptr, *second = nullptr;
+  const auto work = [&](void*& pointer) {
+    EXPECT_EQ(capture_memory(0), arena);
+    pointer = arena->allocate(1000);
+    fill_bytes(0, pointer, 7, 1000);
+    arena->deallocate(pointer, 1000);
+  };
+  const Graph a(0, arena, [&] { work(first); });
+  const int64_t calls = arena->stats().system_calls;
+  const Graph b(0, arena, [&] { work(second); });
+  EXPECT_EQ(second, first) << "graphs share what they use one after another";
+  EXPECT_EQ(arena->stats().system_calls, calls);
+  arena->release_cached();
+  EXPECT_EQ(arena->stats().cached, 1024) << "the graphs know the address";
+  EXPECT_EQ(capture_memory(0), nullptr);
+  a.launch();
+  b.launch();
+  synchronize(0);
+}
+
+TEST(Capture, WhatIsFreedMeanwhileIsFreedAfterwards) {
+  Allocator& memory = allocator(0);
+  void* before = memory.allocate(64);
+  const Graph graph(0, make_arena(0), [&] { memory.deallocate(before, 64); });
+  graph.launch();
+  synchronize(0);
+  EXPECT_EQ(memory.stats().in_use, 0);
+}
+
+TEST(Capture, RefusesWhatWaitsAndLeavesTheStreamUsable) {
+  DeviceBuffer<int64_t> step(std::vector<int64_t>{1});
+  int64_t host = 0;
+  PinnedMemory pinned(8);
+  Event event(0);
+  const auto arena = make_arena(0);
+  const std::pair<const char*, std::function<void()>> calls[] = {
+      {"copy_to_host", [&] { copy_to_host(0, &host, step.data(), sizeof host); }},
+      {"copy_to_device", [&] { copy_to_device(0, step.data(), &host, sizeof host); }},
+      {"synchronize", [] { synchronize(0); }},
+      {"Event::wait", [&] { event.wait(); }},
+      {"capture", [&] { const Graph inner(0, arena, [] {}); }},
+  };
+  for (const auto& call : calls) {
+    EXPECT_EQ(message_of<StateError>([&] {
+                const Graph graph(0, arena, [&] {
+                  advance(step);
+                  call.second();
+                });
+              }),
+              std::string(call.first) +
+                  ": the host would wait for cuda:0 within a captured step, which cannot be repeated; do it "
+                  "before or after the step");
+    EXPECT_EQ(capture_memory(0), nullptr);
+    copy_to_host(0, &host, step.data(), sizeof host);
+    EXPECT_EQ(host, 1) << "nothing of it was done";
+  }
+  const Graph graph(0, arena, [&] { advance(step); });
+  graph.launch();
+  synchronize(0);
+  EXPECT_EQ(step.get(), std::vector<int64_t>{2});
+}
+
+TEST(Capture, AMistakeBehindOurBackIsReportedAtTheEnd) {
+  void* pointer = nullptr;
+  const auto arena = make_arena(0);
+  EXPECT_NE(message_of<DeviceError>([&] {
+              const Graph graph(0, arena, [&] { EXPECT_NE(cudaMalloc(&pointer, 8), cudaSuccess); });
+            }).find("cudaErrorStreamCaptureInvalidated"),
+            std::string::npos);
+  static_cast<void>(cudaGetLastError());
+  const Graph graph(0, arena, [] {});
+  graph.launch();
+  synchronize(0);
+}
+
+TEST(Capture, AnotherThreadMustWait) {
+  DeviceBuffer<int64_t> step(std::vector<int64_t>{1});
+  std::string message;
+  const Graph graph(0, make_arena(0), [&] {
+    std::thread([&] { message = message_of<StateError>([&] { advance(step); }); }).join();
+  });
+  EXPECT_EQ(message, "cuda:0: another thread is capturing a graph; a device is for one thread meanwhile");
+}
+
+TEST(Capture, OutOfMemoryCanBeRepeatedWithLess) {
+  if (!emulated()) GTEST_SKIP() << "the memory of a real device is not ours to limit";
+  const emulator::Config saved = emulator::config();
+  emulator::config().device_memory = 1 << 20;
+  const auto arena = make_arena(0);
+  const auto take = [&](size_t bytes) {
+    const Graph graph(0, arena, [&] { arena->deallocate(arena->allocate(bytes), bytes); });
+    graph.launch();
+  };
+  EXPECT_NE(message_of<OutOfMemory>([&] { take(2 << 20); }).find("cuda:0: cannot allocate 2097152 bytes"),
+            std::string::npos);
+  take(512 << 10);
+  emulator::config() = saved;
+}
+
+TEST(Capture, ALaunchNeitherAllocatesNorWaits) {
+  if (!emulated()) GTEST_SKIP() << "a real device does not count";
+  DeviceBuffer<float> g(std::vector<float>{3, 4});
+  DeviceBuffer<double> norm(1);
+  const Graph graph(0, make_arena(0), [&] {
+    gradient_norm(kernels::GradientNorm<float>{g.data(), 2, norm.data()});
+  });
+  const emulator::Stats before = emulator::stats();
+  graph.launch();
+  const emulator::Stats after = emulator::stats();
+  EXPECT_EQ(after.graph_launches, before.graph_launches + 1);
+  EXPECT_EQ(after.launches, before.launches + 2);
+  EXPECT_EQ(after.allocations, before.allocations);
+  EXPECT_EQ(after.synchronizations, before.synchronizations);
+  EXPECT_EQ(norm.get(), std::vector<double>{5});
+}
+
+}  // namespace
+}  // namespace heed::cuda
