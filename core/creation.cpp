@@ -29,9 +29,9 @@ Tensor zeros_like(const Tensor& other) { return zeros(other.shape(), other.optio
 Tensor ones(const Shape& shape, TensorOptions options) { return full(shape, 1, options); }
 
 Tensor full(const Shape& shape, double value, TensorOptions options) {
-  const Tensor host = empty(shape, {options.dtype, kCpu});
-  host.fill_(value);
-  return host.to(options.device);
+  const Tensor result = empty(shape, options);
+  result.fill_(value);
+  return result;
 }
 
 Tensor scalar(double value, TensorOptions options) { return full({}, value, options); }
@@ -49,17 +49,18 @@ Tensor arange(double begin, double end, double step, TensorOptions options) {
 
 namespace {
 
-// Random numbers are made on the CPU, where all devices' bits agree, and copied.
+// Calls fill(t) for a t that is laid out without gaps: the target, or else one that is copied into it.
 template <class Fill>
 void fill_random(const Tensor& target, const Fill& fill) {
-  const bool direct = target.device().is_cpu() && target.is_contiguous();
   check_in_place(target, "random");
-  const Tensor host = direct ? target : empty(target.shape(), {target.dtype(), kCpu});
-  fill(host);
-  if (direct)
+  if (target.is_contiguous()) {
+    fill(target);
     target.bump_version();
-  else
-    target.copy_(host);
+  } else {
+    const Tensor rows = empty(target.shape(), target.options());
+    fill(rows);
+    target.copy_(rows);
+  }
 }
 
 }  // namespace
@@ -67,21 +68,28 @@ void fill_random(const Tensor& target, const Fill& fill) {
 void uniform_(const Tensor& target, double low, double high, Generator& generator) {
   HEED_CHECK(std::isfinite(low) && std::isfinite(high) && low <= high, ConfigError, "uniform_: the range [",
              low, ", ", high, ") is empty or not finite");
-  fill_random(target, [&](const Tensor& host) {
-    visit_floating(host.dtype(), "uniform_", [&]<class T>() {
-      cpu::fill_uniform(kernels::FillUniform<T>{.y = host.data<T>(),
-                                                .count = host.numel(),
-                                                .low = low,
-                                                .high = high,
-                                                .rng = generator.next(kernels::kFillPositions<T>)});
+  fill_random(target, [&](const Tensor& rows) {
+    visit_floating(rows.dtype(), "uniform_", [&]<class T>() {
+      HEED_DISPATCH(rows.device(), fill_uniform,
+                    kernels::FillUniform<T>{.y = rows.data<T>(),
+                                            .count = rows.numel(),
+                                            .low = low,
+                                            .high = high,
+                                            .rng = generator.next(kernels::kFillPositions<T>)});
     });
   });
 }
 
+// On the CPU for all devices: only so are the numbers the same on each.
 void normal_(const Tensor& target, double mean, double deviation, Generator& generator) {
   HEED_CHECK(std::isfinite(mean) && std::isfinite(deviation) && deviation >= 0, ConfigError, "normal_: mean ",
              mean, " and deviation ", deviation, " must be finite, the deviation not negative");
-  fill_random(target, [&](const Tensor& host) {
+  HEED_CHECK(
+      !is_capturing(target.device()), StateError,
+      "normal_: its numbers are made on the host, so a captured step would repeat them; draw them before "
+      "the step, or use uniform_");
+  fill_random(target, [&](const Tensor& rows) {
+    const Tensor host = rows.device().is_cpu() ? rows : empty(rows.shape(), {rows.dtype(), kCpu});
     visit_floating(host.dtype(), "normal_", [&]<class T>() {
       cpu::fill_normal(kernels::FillNormal<T>{.y = host.data<T>(),
                                               .count = host.numel(),
@@ -89,6 +97,7 @@ void normal_(const Tensor& target, double mean, double deviation, Generator& gen
                                               .std = deviation,
                                               .rng = generator.next(kernels::kFillPositions<T>)});
     });
+    if (!rows.device().is_cpu()) rows.copy_(host);
   });
 }
 
@@ -106,13 +115,14 @@ Tensor randn(const Shape& shape, TensorOptions options, Generator& generator) {
 
 Tensor randint(int64_t low, int64_t high, const Shape& shape, Device device, Generator& generator) {
   HEED_CHECK(low < high, ConfigError, "randint: the range [", low, ", ", high, ") is empty");
-  const Tensor host = empty(shape, {DType::i64, kCpu});
-  cpu::fill_integers(kernels::FillIntegers{.y = host.data<int64_t>(),
-                                           .count = host.numel(),
-                                           .low = low,
-                                           .high = high,
-                                           .rng = generator.next(kernels::kFillPositions<int64_t>)});
-  return host.to(device);
+  const Tensor result = empty(shape, {DType::i64, device});
+  HEED_DISPATCH(device, fill_integers,
+                kernels::FillIntegers{.y = result.data<int64_t>(),
+                                      .count = result.numel(),
+                                      .low = low,
+                                      .high = high,
+                                      .rng = generator.next(kernels::kFillPositions<int64_t>)});
+  return result;
 }
 
 }  // namespace heed

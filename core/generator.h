@@ -24,8 +24,9 @@ class Generator {
     seed_ = seed;
     offset_ = offset;
   }
-  /// The place of the next random operation, which uses `positions` offsets.
-  PhiloxState next(uint64_t positions = 1) { return {seed_, nullptr, offset_.fetch_add(positions)}; }
+  /// The place of the next random operation, which uses `positions` offsets. StateError within a
+  /// RepeatedDraws of another generator.
+  PhiloxState next(uint64_t positions = 1);
 
  private:
   std::atomic<uint64_t> seed_;
@@ -47,6 +48,27 @@ class GeneratorScope {
 
  private:
   Generator* previous_;
+};
+
+/// While one lives on a thread, what `generator` hands out there is counted from `base`, a number in the
+/// memory of a device, instead of from its offset at the start: a captured step that is repeated with another
+/// base draws other numbers, those that the generator would have given from that offset on.
+class RepeatedDraws {
+ public:
+  /// StateError if one lives on this thread.
+  RepeatedDraws(Generator& generator, const uint64_t* base);
+  ~RepeatedDraws();
+  RepeatedDraws(const RepeatedDraws&) = delete;
+  RepeatedDraws& operator=(const RepeatedDraws&) = delete;
+
+  /// Offsets taken so far.
+  uint64_t used() const { return generator_.offset() - start_; }
+
+ private:
+  friend class Generator;
+  Generator& generator_;
+  const uint64_t* base_;
+  uint64_t start_;
 };
 
 /// default_generator().reset(seed).

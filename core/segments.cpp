@@ -103,6 +103,7 @@ struct Summary {
   int64_t total = 0, end = 0;
   int32_t longest = 0;
 
+  Summary(int64_t rows, int32_t most) : total(-1), end(rows), longest(most) {}
   Summary(const Rows& first, const Lengths& length) {
     for (size_t i = 0; i < first.size(); ++i) {
       total += length[i];
@@ -112,13 +113,28 @@ struct Summary {
   }
 };
 
+// One side's arrays where the device alone knows them.
+struct DeviceSide {
+  Tensor first, length;
+
+  explicit operator bool() const { return first.defined(); }
+  int64_t count() const { return first.numel(); }
+};
+
 }  // namespace
 
 struct Segments::State {
   Rows query_first, key_first;
   Lengths query_length, key_length;
+  DeviceSide device_query, device_key;  // in place of those above
   Summary query, key;
   bool keys_shared = false;
+
+  State(DeviceSide query_side, Summary query_summary, DeviceSide key_side, Summary key_summary)
+      : device_query(std::move(query_side)),
+        device_key(std::move(key_side)),
+        query(query_summary),
+        key(key_summary) {}
 
   State(Rows query_rows, Lengths query_lengths, Rows key_rows, Lengths key_lengths)
       : query_first(std::move(query_rows)),
@@ -145,9 +161,20 @@ struct Segments::State {
     return Segments(state);
   }
 
+  int64_t count() const {
+    return device_query ? device_query.count() : static_cast<int64_t>(query_first.size());
+  }
+
+  // This, where the host knows the sequences.
+  const State& on_host(const char* question) const {
+    HEED_CHECK(!device_query, StateError, "segments: ", question, " is known to ",
+               device_query.first.device(), " only: they may change there between uses");
+    return *this;
+  }
+
   SegmentsView view_of(const int64_t* query_rows, const int64_t* key_rows, const int32_t* query_lengths,
                        const int32_t* key_lengths) const {
-    return {.count = static_cast<int64_t>(query_first.size()),
+    return {.count = count(),
             .query_first = query_rows,
             .key_first = key_rows,
             .query_length = query_lengths,
@@ -160,6 +187,12 @@ struct Segments::State {
 
   // Both row arrays, then both length arrays, in one block of the device's memory.
   SegmentsView device_view(Device device) {
+    if (device_query) {
+      HEED_CHECK(device == device_query.first.device(), DeviceError, "segments: they are known to ",
+                 device_query.first.device(), " only, not to ", device);
+      return view_of(device_query.first.data<int64_t>(), device_key.first.data<int64_t>(),
+                     device_query.length.data<int32_t>(), device_key.length.data<int32_t>());
+    }
     const std::lock_guard<std::mutex> lock(mutex);
     auto copy = std::find_if(copies.begin(), copies.end(),
                              [device](const Ref<Storage>& block) { return block->device() == device; });
@@ -225,28 +258,61 @@ Segments Segments::dense(int64_t count, int64_t length, std::span<const int32_t>
                      bounded(lengths, count, length));
 }
 
+Segments Segments::on_device(const Tensor& first, const Tensor& length, int64_t rows, int32_t longest) {
+  HEED_CHECK(first.device().is_cuda() && length.device() == first.device(), DeviceError,
+             "segments: on_device takes arrays on one CUDA device, got ", first.device(), " and ",
+             length.device());
+  HEED_CHECK(first.dtype() == DType::i64 && length.dtype() == DType::i32, DTypeError,
+             "segments: on_device takes first rows in i64 and lengths in i32, got ", first.dtype(), " and ",
+             length.dtype());
+  HEED_CHECK(
+      first.rank() == 1 && first.shape() == length.shape() && first.is_contiguous() && length.is_contiguous(),
+      ShapeError, "segments: on_device takes two arrays [count] without gaps, got ", first.shape(), " and ",
+      length.shape());
+  HEED_CHECK(rows >= 0 && longest >= 0, ShapeError, "segments: ", rows, " rows, the longest sequence ",
+             longest, "; neither can be negative");
+  const DeviceSide side{first.detach(), length.detach()};
+  const Summary summary(rows, longest);
+  return Segments(std::allocate_shared<State>(PoolAllocator<State>(), side, summary, side, summary));
+}
+
 Segments Segments::cross(const Segments& queries, const Segments& keys) {
   HEED_CHECK(queries.count() == keys.count(), ShapeError, "segments: queries of ", queries.count(),
              " sequences with keys of ", keys.count(), "; the counts must be equal");
+  const State &q = *queries.state_, &k = *keys.state_;
+  HEED_CHECK(bool(q.device_query) == bool(k.device_key), DeviceError, "segments: a device alone knows the ",
+             q.device_query ? "queries" : "keys", ", the host the ", q.device_query ? "keys" : "queries",
+             "; both must be of one kind");
+  if (q.device_query)
+    return Segments(
+        std::allocate_shared<State>(PoolAllocator<State>(), q.device_query, q.query, k.device_key, k.key));
   return State::make(queries.state_->query_first, queries.state_->query_length, keys.state_->key_first,
                      keys.state_->key_length);
 }
 
-int64_t Segments::count() const { return static_cast<int64_t>(state_->query_first.size()); }
-int64_t Segments::query_first(int64_t sequence) const { return at(state_->query_first, sequence); }
-int64_t Segments::key_first(int64_t sequence) const { return at(state_->key_first, sequence); }
-int32_t Segments::query_length(int64_t sequence) const { return at(state_->query_length, sequence); }
-int32_t Segments::key_length(int64_t sequence) const { return at(state_->key_length, sequence); }
+int64_t Segments::count() const { return state_->count(); }
+int64_t Segments::query_first(int64_t sequence) const {
+  return at(state_->on_host("where queries begin").query_first, sequence);
+}
+int64_t Segments::key_first(int64_t sequence) const {
+  return at(state_->on_host("where keys begin").key_first, sequence);
+}
+int32_t Segments::query_length(int64_t sequence) const {
+  return at(state_->on_host("the length of queries").query_length, sequence);
+}
+int32_t Segments::key_length(int64_t sequence) const {
+  return at(state_->on_host("the length of keys").key_length, sequence);
+}
 bool Segments::keys_shared() const { return state_->keys_shared; }
-int64_t Segments::total_query() const { return state_->query.total; }
-int64_t Segments::total_key() const { return state_->key.total; }
+int64_t Segments::total_query() const { return state_->on_host("the number of queries").query.total; }
+int64_t Segments::total_key() const { return state_->on_host("the number of keys").key.total; }
 int32_t Segments::max_query() const { return state_->query.longest; }
 int32_t Segments::max_key() const { return state_->key.longest; }
 int64_t Segments::query_rows_end() const { return state_->query.end; }
 int64_t Segments::key_rows_end() const { return state_->key.end; }
 
 SegmentsView Segments::view(Device device) const {
-  if (!device.is_cpu()) return state_->device_view(device);
+  if (!device.is_cpu() || state_->device_query) return state_->device_view(device);
   return state_->view_of(state_->query_first.data(), state_->key_first.data(), state_->query_length.data(),
                          state_->key_length.data());
 }

@@ -8,10 +8,12 @@
 
 #include <heed/core/base/device.h>
 #include <heed/core/base/segments.h>
+#include <heed/core/tensor.h>
 
 namespace heed {
 
-/// The sequences of a batch, each with its query rows and its key rows. Immutable; copies share.
+/// The sequences of a batch, each with its query rows and its key rows. Copies share. Immutable but for what
+/// on_device() says.
 /// For self-attention queries and keys are the same rows; for cross-attention queries are the target's rows
 /// and keys the source's.
 class Segments {
@@ -35,7 +37,13 @@ class Segments {
            std::span<const int64_t> key_first, std::span<const int32_t> key_length);
   Segments(std::initializer_list<int64_t> query_first, std::initializer_list<int32_t> query_length,
            std::initializer_list<int64_t> key_first, std::initializer_list<int32_t> key_length);
-  /// Cross-attention: the queries of one batch with the keys of another. ShapeError if the counts differ.
+  /// Segments that the device alone knows, for captured steps: sequence i is rows [first[i], first[i] +
+  /// length[i]), i64 and i32 [count] in the memory of a CUDA device, which may be written anew between uses.
+  /// They must stay within `rows`, no longer than `longest` and without overlap, which nobody checks. Of the
+  /// questions below those about a sequence or a total are StateErrors. ShapeError, DTypeError, DeviceError.
+  static Segments on_device(const Tensor& first, const Tensor& length, int64_t rows, int32_t longest);
+  /// Cross-attention: the queries of one batch with the keys of another. ShapeError if the counts differ,
+  /// DeviceError if the device alone knows the one and not the other.
   static Segments cross(const Segments& queries, const Segments& keys);
 
   int64_t count() const;
@@ -49,11 +57,12 @@ class Segments {
   int64_t total_key() const;
   int32_t max_query() const;
   int32_t max_key() const;
-  /// One past the last row that any segment names.
+  /// One past the last row that any segment names; `rows` of those on a device.
   int64_t query_rows_end() const;
   int64_t key_rows_end() const;
 
-  /// The arrays in the memory of `device`, copied there on first use.
+  /// The arrays in the memory of `device`, copied there on first use. DeviceError if another alone knows
+  /// them.
   SegmentsView view(Device device) const;
 
  private:

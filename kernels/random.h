@@ -6,9 +6,12 @@
 // A fill thus uses kFillPositions<T> positions of its Generator, whatever its length.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
+#include <heed/core/base/check.h>
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/host_device.h>
 #include <heed/core/base/philox.h>
@@ -31,7 +34,7 @@ struct FillUniform {
 };
 
 /// Normal by the Box-Muller transform: elements 2k and 2k + 1 are the cosine and the sine of one draw. In
-/// double for f64, else in float; devices differ by the rounding of log, cos and sin.
+/// double for f64, else in float. On the CPU only: no other device's log, cos and sin round as its own do.
 template <class T>
 struct FillNormal {
   T* y;  // [count]
@@ -58,16 +61,85 @@ HEED_HOST_DEVICE inline Philox4 fill_words(const PhiloxState& rng, int64_t group
                 static_cast<uint32_t>(rng.seed), static_cast<uint32_t>(rng.seed >> 32));
 }
 
+HEED_HOST_DEVICE inline uint64_t join(uint32_t high, uint32_t low) {
+  return static_cast<uint64_t>(high) << 32 | low;
+}
+
+/// u in [0, 1) moved to [low, high). The product is exact unless T is double, so contraction changes nothing.
+template <class T>
+struct UniformRange {
+  using A = accumulator_t<T>;
+  double low, width;
+  T high, last;
+
+  /// ConfigError if the range is no range of T.
+  UniformRange(double from, double to) {
+    HEED_CHECK(std::isfinite(from) && std::isfinite(to) && from <= to, ConfigError,
+               "fill_uniform: the range [", from, ", ", to, ") must be finite with low <= high");
+    low = A(T(A(from)));
+    width = A(A(T(A(to))) - A(T(A(from))));
+    high = T(A(to));
+    last = before(high);
+    HEED_CHECK(std::isfinite(width), ConfigError, "fill_uniform: the range [", from, ", ", to,
+               ") is wider than the largest ", name(dtype_of<T>()), "; draw from a narrower one and scale");
+  }
+
+  HEED_HOST_DEVICE T operator()(double u) const {
+    const T value = T(A(low + width * u));
+    return A(value) < A(high) || width == 0 ? value : last;
+  }
+
+ private:
+  static T before(T value) {
+    if constexpr (!std::is_same_v<T, bfloat16>) {
+      return std::nextafter(value, -std::numeric_limits<T>::infinity());
+    } else if (float(value) == 0.0f) {
+      value.bits = 0x8001u;  // the least negative number
+    } else {
+      value.bits = static_cast<uint16_t>(float(value) > 0 ? value.bits - 1 : value.bits + 1);
+    }
+    return value;
+  }
+};
+
+/// 64 random bits moved to [low, high).
+struct IntegerRange {
+  uint64_t low, width;
+
+  /// ConfigError if the range is empty.
+  IntegerRange(int64_t from, int64_t to)
+      : low(static_cast<uint64_t>(from)), width(static_cast<uint64_t>(to) - static_cast<uint64_t>(from)) {
+    HEED_CHECK(from < to, ConfigError, "fill_integers: the range [", from, ", ", to,
+               ") is empty; expected low < high");
+  }
+
+  HEED_HOST_DEVICE int64_t operator()(uint64_t bits) const {
+    return static_cast<int64_t>(low + multiply_high(bits, width));
+  }
+
+ private:
+  /// The upper 64 of the 128 bits of a * b.
+  HEED_HOST_DEVICE static uint64_t multiply_high(uint64_t a, uint64_t b) {
+    const uint64_t a0 = a & 0xffffffffu, a1 = a >> 32, b0 = b & 0xffffffffu, b1 = b >> 32;
+    const uint64_t middle = a1 * b0 + (a0 * b0 >> 32);
+    const uint64_t other = a0 * b1 + (middle & 0xffffffffu);
+    return a1 * b1 + (middle >> 32) + (other >> 32);
+  }
+};
+
 }  // namespace heed::kernels
 
 #define HEED_DECLARE(device)                              \
   namespace heed::device {                                \
   template <class T>                                      \
   void fill_uniform(const kernels::FillUniform<T>& args); \
-  template <class T>                                      \
-  void fill_normal(const kernels::FillNormal<T>& args);   \
   void fill_integers(const kernels::FillIntegers& args);  \
   }
 HEED_DECLARE(cpu)
 HEED_DECLARE(cuda)
 #undef HEED_DECLARE
+
+namespace heed::cpu {
+template <class T>
+void fill_normal(const kernels::FillNormal<T>& args);
+}

@@ -68,6 +68,10 @@ Tensor PositionTable::table(int64_t length, DType dtype, Device device) const {
   const bool fits = cached_.defined() && cached_.dtype() == dtype && cached_.device() == device;
   if (!fits || cached_.size(0) < length) {
     const int64_t rows = std::max<int64_t>(length, fits ? 2 * cached_.size(0) : 64);
+    if (fits)
+      outgrown_.push_back(cached_);
+    else
+      outgrown_.clear();
     cached_ = sinusoidal_table(rows, d_model_).to(dtype).to(device);
   }
   return cached_;

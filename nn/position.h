@@ -47,6 +47,8 @@ class PositionTable : public Module {
   int64_t d_model_;
   mutable std::mutex mutex_;
   mutable Tensor cached_;
+  mutable std::vector<Tensor>
+      outgrown_;  // captured steps know their addresses; all together smaller than cached_
 };
 
 }  // namespace heed::nn

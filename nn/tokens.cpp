@@ -41,6 +41,10 @@ Tokens Tokens::dense(const Tensor& ids) {
   return {ids.reshape({ids.numel()}), Segments::dense(ids.size(0), ids.size(1))};
 }
 
+Tensor Tokens::row_positions() const {
+  return positions.defined() ? positions : position_ids(segments, ids.numel(), ids.device());
+}
+
 Tensor position_ids(const Segments& segments, int64_t rows, Device device) {
   const Tensor positions = zeros({rows}, {DType::i64, kCpu});
   int64_t* position = positions.data<int64_t>();

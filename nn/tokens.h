@@ -12,8 +12,12 @@ namespace heed::nn {
 
 /// Ids in rows, and which rows belong to which sequence. Rows outside the segments hold kNoToken.
 struct Tokens {
-  Tensor ids;         // i64 [rows]
-  Segments segments;  // queries and keys are the same rows
+  Tensor ids;             // i64 [rows]
+  Segments segments;      // queries and keys are the same rows
+  Tensor positions = {};  // each row's position in its sequence, i64 [rows]; undefined: position_ids()
+
+  /// `positions`, or else position_ids() of the segments.
+  Tensor row_positions() const;
 
   /// The sequences one after another, without padding.
   static Tokens packed(const std::vector<std::vector<int64_t>>& sequences, Device device = kCpu);
@@ -24,7 +28,8 @@ struct Tokens {
   static Tokens dense(const Tensor& ids);
 };
 
-/// Each row's position in its sequence, i64 [rows]; 0 outside the segments.
+/// Each row's position in its sequence, i64 [rows]; 0 outside the segments. Made on the host: StateError for
+/// segments that a device alone knows.
 Tensor position_ids(const Segments& segments, int64_t rows, Device device);
 
 }  // namespace heed::nn

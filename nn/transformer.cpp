@@ -132,15 +132,13 @@ Tensor Transformer::embed_target(const Tensor& ids, const Tensor& positions, int
 }
 
 Tensor Transformer::encode(const Tokens& source, const AttentionCall& call) const {
-  const Tensor positions = position_ids(source.segments, source.ids.numel(), source.ids.device());
-  const Tensor x = embed(src_embedding, source.ids, positions, source.segments.max_query());
+  const Tensor x = embed(src_embedding, source.ids, source.row_positions(), source.segments.max_query());
   return encoder(x, source.segments, call);
 }
 
 Tensor Transformer::decode(const Tokens& target, const Tensor& memory, const Segments& source_segments,
                            const TransformerCalls& calls) const {
-  const Tensor positions = position_ids(target.segments, target.ids.numel(), target.ids.device());
-  const Tensor x = embed_target(target.ids, positions, target.segments.max_query());
+  const Tensor x = embed_target(target.ids, target.row_positions(), target.segments.max_query());
   return decoder(x, target.segments, memory, Segments::cross(target.segments, source_segments), calls.target,
                  calls.cross);
 }

@@ -14,10 +14,10 @@ struct SegmentsView {
   const int64_t* key_first;
   const int32_t* query_length;
   const int32_t* key_length;
-  int32_t max_query;    // the longest query_length, known on the host
-  int32_t max_key;      // the longest key_length
-  int64_t total_query;  // the sum of query_length
-  int64_t total_key;    // the sum of key_length
+  int32_t max_query;    // no query_length is longer; known on the host
+  int32_t max_key;      // no key_length is longer
+  int64_t total_query;  // the sum of query_length; -1 where only the device knows
+  int64_t total_key;    // the sum of key_length; likewise
 };
 
 }  // namespace heed

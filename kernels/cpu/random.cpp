@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/parallel_for.h>
@@ -23,33 +22,6 @@ void fill_groups(T* y, int64_t count, const Make& make) {
   });
 }
 
-float before(float value) { return std::nextafter(value, -std::numeric_limits<float>::infinity()); }
-double before(double value) { return std::nextafter(value, -std::numeric_limits<double>::infinity()); }
-
-bfloat16 before(bfloat16 value) {
-  if (float(value) == 0.0f) {
-    value.bits = 0x8001u;  // the least negative number
-  } else {
-    value.bits = static_cast<uint16_t>(float(value) > 0 ? value.bits - 1 : value.bits + 1);
-  }
-  return value;
-}
-
-/// u in [0, 1) moved to [low, high). The product is exact unless A is double, so contraction changes nothing.
-template <class T, class A>
-struct UniformRange {
-  double low, width;
-  T high, last;
-
-  UniformRange(double from, double to)
-      : low(A(T(A(from)))), width(A(A(T(A(to))) - A(T(A(from))))), high(T(A(to))), last(before(high)) {}
-
-  T operator()(double u) const {
-    const T value = T(A(low + width * u));
-    return A(value) < A(high) || width == 0 ? value : last;
-  }
-};
-
 /// Two normal numbers of (0, 1) from u in (0, 1] and a turn in [0, 1).
 template <class A>
 void box_muller(A u, A turn, A& first, A& second) {
@@ -59,32 +31,17 @@ void box_muller(A u, A turn, A& first, A& second) {
   second = radius * std::sin(angle);
 }
 
-uint64_t join(uint32_t high, uint32_t low) { return static_cast<uint64_t>(high) << 32 | low; }
-
-/// The upper 64 of the 128 bits of a * b.
-uint64_t multiply_high(uint64_t a, uint64_t b) {
-  const uint64_t a0 = a & 0xffffffffu, a1 = a >> 32, b0 = b & 0xffffffffu, b1 = b >> 32;
-  const uint64_t middle = a1 * b0 + (a0 * b0 >> 32);
-  const uint64_t other = a0 * b1 + (middle & 0xffffffffu);
-  return a1 * b1 + (middle >> 32) + (other >> 32);
-}
-
 }  // namespace
 
 template <class T>
 void fill_uniform(const kernels::FillUniform<T>& args) {
-  using A = accumulator_t<T>;
-  HEED_CHECK(std::isfinite(args.low) && std::isfinite(args.high) && args.low <= args.high, ConfigError,
-             "fill_uniform: the range [", args.low, ", ", args.high, ") must be finite with low <= high");
-  const UniformRange<T, A> range(args.low, args.high);
-  HEED_CHECK(std::isfinite(range.width), ConfigError, "fill_uniform: the range [", args.low, ", ", args.high,
-             ") is wider than the largest ", name(dtype_of<T>()), "; draw from a narrower one and scale");
+  const kernels::UniformRange<T> range(args.low, args.high);
   fill_groups(args.y, args.count, [&](int64_t group, T* values) {
     const Philox4 upper = kernels::fill_words(args.rng, group, 0);
     if constexpr (std::is_same_v<T, double>) {
       const Philox4 lower = kernels::fill_words(args.rng, group, 1);
       for (int j = 0; j < 4; ++j)
-        values[j] = range(static_cast<double>(join(upper.word[j], lower.word[j]) >> 11) * 0x1p-53);
+        values[j] = range(static_cast<double>(kernels::join(upper.word[j], lower.word[j]) >> 11) * 0x1p-53);
     } else {
       for (int j = 0; j < 4; ++j) values[j] = range((upper.word[j] >> 8) * 0x1p-24);
     }
@@ -102,7 +59,8 @@ void fill_normal(const kernels::FillNormal<T>& args) {
     A unit[4], normal[4];
     if constexpr (std::is_same_v<T, double>) {
       const Philox4 lower = kernels::fill_words(args.rng, group, 1);
-      for (int j = 0; j < 4; ++j) unit[j] = static_cast<A>(join(upper.word[j], lower.word[j])) * 0x1p-64;
+      for (int j = 0; j < 4; ++j)
+        unit[j] = static_cast<A>(kernels::join(upper.word[j], lower.word[j])) * 0x1p-64;
     } else {
       for (int j = 0; j < 4; ++j) unit[j] = static_cast<A>(upper.word[j]) * 0x1p-32f;
     }
@@ -115,15 +73,11 @@ void fill_normal(const kernels::FillNormal<T>& args) {
 }
 
 void fill_integers(const kernels::FillIntegers& args) {
-  HEED_CHECK(args.low < args.high, ConfigError, "fill_integers: the range [", args.low, ", ", args.high,
-             ") is empty; expected low < high");
-  const uint64_t width = static_cast<uint64_t>(args.high) - static_cast<uint64_t>(args.low);
+  const kernels::IntegerRange range(args.low, args.high);
   fill_groups(args.y, args.count, [&](int64_t group, int64_t* values) {
     const Philox4 upper = kernels::fill_words(args.rng, group, 0);
     const Philox4 lower = kernels::fill_words(args.rng, group, 1);
-    for (int j = 0; j < 4; ++j)
-      values[j] = static_cast<int64_t>(static_cast<uint64_t>(args.low) +
-                                       multiply_high(join(upper.word[j], lower.word[j]), width));
+    for (int j = 0; j < 4; ++j) values[j] = range(kernels::join(upper.word[j], lower.word[j]));
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <heed/core/attention.h>
 #include <heed/core/segments.h>
 #include <heed/core/storage.h>
 
@@ -137,6 +138,44 @@ TEST(Segments, Errors) {
 TEST(Segments, EmptySequencesOverlapNothing) {
   EXPECT_EQ(Segments({0, 1, 1}, {3, 0, 0}, {0, 0, 0}, {0, 0, 2}).count(), 3);
   EXPECT_EQ(Segments({4, 0}, {2, 4}, {2, 0}, {1, 2}).query_rows_end(), 6);  // any order
+}
+
+TEST(SegmentsOnDevice, AttendAsOrdinaryOnesWithGaps) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  const Device cuda = cuda_device();
+  const auto x = [&](int64_t rows, uint64_t seed) {
+    return test::normal({rows, 6}, seed).to(DType::f32).to(cuda);
+  };
+  const Tensor q = x(12, 1), k = x(12, 2), v = x(12, 3);
+  const Tensor first = tensor<int64_t>({0, 5, 0}, cuda), length = tensor<int32_t>({5, 4, 0}, cuda);
+  const Segments known({0, 5, 0}, {5, 4, 0}, {0, 5, 0}, {5, 4, 0});
+  const Segments on_device = Segments::on_device(first, length, 12, 8);
+  const AttentionOptions options{.heads = 2};
+  EXPECT_EQ(attention(q, k, v, on_device, options).to_vector<float>(),
+            attention(q, k, v, known, options).to_vector<float>());
+  EXPECT_EQ(attention(q, k, v, Segments::cross(on_device, on_device), options).to_vector<float>(),
+            attention(q, k, v, known, options).to_vector<float>());
+  EXPECT_EQ(on_device.count(), 3);
+  EXPECT_EQ(on_device.max_key(), 8);
+  EXPECT_EQ(on_device.query_rows_end(), 12);
+  expect_error<StateError>([&] { on_device.query_length(0); },
+                           {"the length of queries is known to cuda:0 only"});
+  expect_error<StateError>([&] { on_device.total_key(); }, {"the number of keys is known to cuda:0 only"});
+  expect_error<DeviceError>([&] { on_device.view(kCpu); }, {"known to cuda:0 only, not to cpu"});
+  expect_error<DeviceError>([&] { Segments::cross(on_device, known); }, {"a device alone knows the queries"});
+}
+
+TEST(SegmentsOnDevice, AreChecked) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  const Tensor first = tensor<int64_t>({0, 5}, cuda_device()),
+               length = tensor<int32_t>({5, 4}, cuda_device());
+  expect_error<DeviceError>([&] { Segments::on_device(first.to(kCpu), length.to(kCpu), 9, 5); },
+                            {"arrays on one CUDA device, got cpu"});
+  expect_error<DTypeError>([&] { Segments::on_device(first, first, 9, 5); },
+                           {"lengths in i32, got i64 and i64"});
+  expect_error<ShapeError>([&] { Segments::on_device(first, tensor<int32_t>({5}, cuda_device()), 9, 5); },
+                           {"got [2] and [1]"});
+  expect_error<ShapeError>([&] { Segments::on_device(first, length, -1, 5); }, {"-1 rows"});
 }
 
 }  // namespace

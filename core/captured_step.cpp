@@ -1,0 +1,250 @@
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <heed/core/captured_step.h>
+#include <heed/core/creation.h>
+#include <heed/core/dispatch.h>
+#include <heed/core/tensor_impl.h>
+#include <heed/kernels/capture.h>
+
+namespace heed {
+
+#if HEED_CUDA_AVAILABLE
+
+namespace {
+
+constexpr int64_t kAlignment = 256;
+constexpr size_t kStepsAhead = 2;  // the host prepares the next step while the device does this one
+
+int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t bytes_of(const Tensor& x) { return x.numel() * size_of(x.dtype()); }
+
+// Which steps may repeat each other.
+using Key = PooledVector<int64_t>;
+
+Key key_of(const StepInputs& inputs, uint64_t seed) {
+  Key key{static_cast<int64_t>(seed)};
+  for (const Tensor& x : inputs.tensors) {
+    key.push_back(static_cast<int64_t>(x.dtype()));
+    key.push_back(x.rank());
+    key.insert(key.end(), x.shape().begin(), x.shape().end());
+  }
+  key.push_back(-1);  // no rank
+  key.insert(key.end(), inputs.constants.begin(), inputs.constants.end());
+  return key;
+}
+
+// Pinned memory of one step under way: what goes to the device, and what comes back.
+struct Slot {
+  std::unique_ptr<cuda::PinnedMemory> inputs, outputs;
+  cuda::Event done;
+
+  explicit Slot(int device) : done(device) {}
+  static std::byte* at_least(std::unique_ptr<cuda::PinnedMemory>& memory, int64_t bytes) {
+    if (!memory || memory->bytes() < static_cast<size_t>(bytes)) {
+      memory.reset();
+      memory = std::make_unique<cuda::PinnedMemory>(static_cast<size_t>(bytes + bytes / 2));
+    }
+    return memory->data();
+  }
+};
+
+// The steps of one kind: the block of device memory that holds what they read, first of all the place of the
+// generator; and the graph, once there is one.
+struct Bucket {
+  Tensor block;  // i64
+  StepInputs inputs;
+  PooledVector<Tensor> outputs;  // of the graph
+  uint64_t draws = 0;           // offsets of the generator that a repetition takes
+  std::optional<cuda::Graph> graph;
+
+  Bucket(const StepInputs& host, Device device);
+  uint64_t* base() const { return reinterpret_cast<uint64_t*>(block.data<int64_t>()); }
+};
+
+Bucket::Bucket(const StepInputs& host, Device device) {
+  int64_t bytes = kAlignment;
+  for (const Tensor& x : host.tensors) bytes += aligned(bytes_of(x));
+  block = empty({bytes / size_of(DType::i64)}, {DType::i64, device});
+  inputs.constants = host.constants;
+  int64_t first = kAlignment;
+  for (const Tensor& x : host.tensors) {
+    inputs.tensors.push_back(make_tensor(make_ref<Storage>(block.storage(), first, bytes_of(x)), x.shape(),
+                                         contiguous_strides(x.shape()), 0, x.dtype()));
+    first += aligned(bytes_of(x));
+  }
+}
+
+PooledVector<Tensor> call(const CapturedStep::Function& function, const StepInputs& inputs) {
+  PooledVector<Tensor> outputs = function(inputs);
+  for (Tensor& output : outputs) output = output.detach().contiguous();
+  return outputs;
+}
+
+}  // namespace
+
+struct StepOutputs::State {
+  PooledVector<Tensor> tensors;  // those of the CPU; of a device only shapes and dtypes count
+  std::shared_ptr<Slot> slot;   // null: the CPU
+};
+
+PooledVector<Tensor> StepOutputs::get() const {
+  if (!state_->slot) return state_->tensors;
+  state_->slot->done.wait();
+  PooledVector<Tensor> result;
+  const std::byte* from = state_->slot->outputs->data();
+  for (const Tensor& like : state_->tensors) {
+    result.push_back(empty(like.shape(), {like.dtype(), kCpu}));
+    std::memcpy(result.back().raw_data(), from, static_cast<size_t>(bytes_of(like)));
+    from += aligned(bytes_of(like));
+  }
+  return result;
+}
+
+struct CapturedStep::OnDevice {
+  OnDevice(Device where, const CapturedStepOptions& how)
+      : device(where), options(how), arena(cuda::make_arena(where.index)) {}
+
+  std::shared_ptr<StepOutputs::State> step(const Function& function, const StepInputs& host);
+  int64_t graphs() const {
+    return std::count_if(buckets.begin(), buckets.end(),
+                         [](const auto& entry) { return entry.second.graph.has_value(); });
+  }
+
+ private:
+  std::shared_ptr<Slot> free_slot();
+  void upload(Slot& slot, const Bucket& bucket, const StepInputs& host, uint64_t base) const;
+  void download(Slot& slot, const PooledVector<Tensor>& outputs) const;
+  void capture(const Function& function, Bucket& bucket, Generator& generator) const;
+  PooledVector<Tensor> do_step(const Function& function, Bucket& bucket, bool first,
+                              Generator& generator) const;
+
+  Device device;
+  CapturedStepOptions options;
+  std::shared_ptr<Allocator> arena;  // of all graphs, which run one after another
+  std::map<Key, Bucket> buckets;
+  std::shared_ptr<Slot> slots[kStepsAhead];
+  size_t next_slot = 0;
+};
+
+std::shared_ptr<Slot> CapturedStep::OnDevice::free_slot() {
+  std::shared_ptr<Slot>& slot = slots[next_slot++ % kStepsAhead];
+  if (!slot || slot.use_count() > 1)
+    slot = std::make_shared<Slot>(device.index);  // its outputs are yet to be read
+  slot->done.wait();
+  return slot;
+}
+
+void CapturedStep::OnDevice::upload(Slot& slot, const Bucket& bucket, const StepInputs& host,
+                                    uint64_t base) const {
+  const int64_t bytes = bytes_of(bucket.block);
+  std::byte* const block = Slot::at_least(slot.inputs, bytes);
+  std::memcpy(block, &base, sizeof base);
+  std::byte* to = block + kAlignment;
+  for (const Tensor& x : host.tensors) {
+    const Tensor from = x.contiguous();
+    std::memcpy(to, from.raw_data(), static_cast<size_t>(bytes_of(from)));
+    to += aligned(bytes_of(from));
+  }
+  cuda::upload(device.index, bucket.block.raw_data(), block, static_cast<size_t>(bytes));
+  slot.done.record();  // also where the step throws
+}
+
+void CapturedStep::OnDevice::download(Slot& slot, const PooledVector<Tensor>& outputs) const {
+  int64_t bytes = 0;
+  for (const Tensor& output : outputs) bytes += aligned(bytes_of(output));
+  std::byte* to = Slot::at_least(slot.outputs, bytes);
+  for (const Tensor& output : outputs) {
+    cuda::download(device.index, to, output.raw_data(), static_cast<size_t>(bytes_of(output)));
+    to += aligned(bytes_of(output));
+  }
+  slot.done.record();
+}
+
+// Nothing runs meanwhile, so what is drawn here is drawn by the first launch.
+void CapturedStep::OnDevice::capture(const Function& function, Bucket& bucket, Generator& generator) const {
+  const uint64_t seed = generator.seed(), offset = generator.offset();
+  try {
+    const RepeatedDraws draws(generator, bucket.base());
+    bucket.graph.emplace(device.index, arena, [&] { bucket.outputs = call(function, bucket.inputs); });
+    bucket.draws = draws.used();
+  } catch (...) {
+    bucket.outputs.clear();
+    generator.reset(seed, offset);
+    throw;
+  }
+  generator.reset(seed, offset);
+}
+
+// The first call finds and makes whatever is made once: tables, plans of products, code to be loaded.
+PooledVector<Tensor> CapturedStep::OnDevice::do_step(const Function& function, Bucket& bucket, bool first,
+                                                    Generator& generator) const {
+  if (first || !options.capture) return call(function, bucket.inputs);
+  if (!bucket.graph) capture(function, bucket, generator);
+  bucket.graph->launch();
+  generator.reset(generator.seed(), generator.offset() + bucket.draws);
+  return bucket.outputs;
+}
+
+std::shared_ptr<StepOutputs::State> CapturedStep::OnDevice::step(const Function& function,
+                                                                 const StepInputs& host) {
+  for (const Tensor& x : host.tensors)
+    HEED_CHECK(x.device().is_cpu(), DeviceError, "captured step: an input of shape ", x.shape(), " is on ",
+               x.device(), "; inputs are handed in on the cpu");
+  Generator& generator = default_generator();
+  const Key key = key_of(host, generator.seed());
+  auto found = buckets.find(key);
+  const bool first = found == buckets.end();
+  std::optional<Bucket> unkept;
+  if (first && static_cast<int64_t>(buckets.size()) < options.most_buckets)
+    found = buckets.try_emplace(key, host, device).first;
+  Bucket& bucket = found != buckets.end() ? found->second : unkept.emplace(host, device);
+
+  const std::shared_ptr<Slot> slot = free_slot();
+  upload(*slot, bucket, host, generator.offset());
+  PooledVector<Tensor> outputs = do_step(function, bucket, first, generator);
+  download(*slot, outputs);
+  return std::allocate_shared<StepOutputs::State>(PoolAllocator<StepOutputs::State>(),
+ StepOutputs::State{std::move(outputs), slot});
+}
+
+#else
+
+struct StepOutputs::State {
+  PooledVector<Tensor> tensors;
+  std::nullptr_t slot;
+};
+struct CapturedStep::OnDevice {
+  OnDevice(Device, const CapturedStepOptions&) { detail::fail_without_cuda("captured step"); }
+  std::shared_ptr<StepOutputs::State> step(const Function&, const StepInputs&) { return nullptr; }
+  int64_t graphs() const { return 0; }
+};
+PooledVector<Tensor> StepOutputs::get() const { return state_->tensors; }
+
+#endif
+
+CapturedStep::CapturedStep(Device device, Function function, const CapturedStepOptions& options)
+    : function_(std::move(function)) {
+  HEED_CHECK(options.most_buckets >= 0, ConfigError, "captured step: most_buckets is ", options.most_buckets,
+             "; it cannot be negative");
+  if (!device.is_cpu()) on_device_ = std::make_unique<OnDevice>(device, options);
+}
+
+CapturedStep::~CapturedStep() = default;
+
+StepOutputs CapturedStep::operator()(const StepInputs& inputs) {
+  StepOutputs outputs;
+  if (on_device_)
+    outputs.state_ = on_device_->step(function_, inputs);
+  else
+    outputs.state_ = std::allocate_shared<StepOutputs::State>(PoolAllocator<StepOutputs::State>(),
+                                                              StepOutputs::State{function_(inputs), {}});
+  return outputs;
+}
+
+int64_t CapturedStep::graphs() const { return on_device_ ? on_device_->graphs() : 0; }
+
+}  // namespace heed
