@@ -1,5 +1,4 @@
-#include <cmath>
-#include <cstring>
+#include <bit>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -151,23 +150,23 @@ void Parameters::settle_gradients() const {
 }
 
 double Parameters::gradient_norm() const {
-  if (size() == 0) return 0;
+  return size() == 0 ? 0 : std::bit_cast<double>(measure_gradient_norm().item<int64_t>());
+}
+
+Tensor Parameters::measure_gradient_norm() const {
   settle_gradients();
-  const Tensor result = empty({1}, {DType::i64, device()});  // a double's bytes: CUDA has no tensors of f64
+  const Tensor result = empty({1}, {DType::i64, device()});
   const auto run = [&]<class A>() {
-    HEED_DISPATCH(device(), squared_norm,
-                  kernels::SquaredNorm<A>{.g = gradients().data<A>(),
-                                          .count = gradients().numel(),
-                                          .result = reinterpret_cast<double*>(result.data<int64_t>())});
+    HEED_DISPATCH(device(), gradient_norm,
+                  kernels::GradientNorm<A>{.g = gradients().data<A>(),
+                                           .count = gradients().numel(),
+                                           .norm = reinterpret_cast<double*>(result.data<int64_t>())});
   };
   if (gradients().dtype() == DType::f64)
     run.template operator()<double>();
   else
     run.template operator()<float>();
-  const int64_t bits = result.item<int64_t>();
-  double squares;
-  memcpy(&squares, &bits, sizeof squares);
-  return std::sqrt(squares);
+  return result;
 }
 
 void Parameters::rebuild(DType dtype, Device device) const {

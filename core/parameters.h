@@ -61,6 +61,8 @@ class Parameters {
   void settle_gradients() const;
   /// Euclidean norm of all gradients.
   double gradient_norm() const;
+  /// The same without waiting for the device: the bits of a double, i64 [1], in its memory.
+  Tensor measure_gradient_norm() const;
 
   /// Moves or converts the arenas. StateError once hold() was called: an optimizer has moments of the old
   /// kind.

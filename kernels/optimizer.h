@@ -7,12 +7,25 @@
 
 namespace heed::kernels {
 
-/// Σ g², in double, summed in an order that depends on count alone.
+/// √Σ g², in double, summed in an order that depends on count alone.
 template <class A>
-struct SquaredNorm {
+struct GradientNorm {
   const A* g;  // [count]
   int64_t count;
-  double* result;  // [1]
+  double* norm;  // [1]
+};
+
+/// What changes from step to step lies in the memory of the device, so that a captured step can be repeated:
+/// the rate, which the host writes before a step,
+struct SetRate {
+  double* rate;  // [1]
+  double value;
+};
+
+/// and the number of the step, which moves on unless the norm is not finite.
+struct AdvanceStep {
+  int64_t* step;                // [1]
+  const double* gradient_norm;  // [1] or null: not measured
 };
 
 /// What Adam, AdamW and SGD share: a slice of the arenas with one rate. A is float or double; T is A, or
@@ -24,11 +37,13 @@ struct StepSlice {
   A* master;    // [count]; null: value itself is stepped
   A* gradient;  // [count]
   int64_t count;
-  double rate;
+  const double* rate;  // [1]
+  double rate_factor;  // of this slice
   double weight_decay;
-  const double* gradient_norm;  // the norm (not squared) of the whole gradient; null: no clipping
-  double clip;                  // gradients are scaled by min(1, clip / (norm + 1e-6))
-  bool zero_gradient;           // sets the gradient to zero in the same pass
+  const double*
+      gradient_norm;   // [1], of the whole gradient. Not finite: only zero_gradient is done. Null: unknown
+  double clip;         // gradients are scaled by min(1, clip / (norm + 1e-6)); 0 or no norm: they are not
+  bool zero_gradient;  // sets the gradient to zero in the same pass
 };
 
 /// Adam (Kingma and Ba, arXiv 1412.6980); decoupled: AdamW (Loshchilov and Hutter, arXiv 1711.05101).
@@ -41,7 +56,7 @@ struct AdamStep {
   accumulator_t<T>* v;  // [count]
   double beta1, beta2, eps;
   bool decoupled;       // weight decay acts on the value, not on the gradient
-  const int64_t* step;  // [1], counted from 1, on the device; so that a captured step can advance
+  const int64_t* step;  // [1], counted from 1
 };
 
 /// Stochastic gradient descent: b = momentum * b + (1 - dampening) * g; value -= rate * (nesterov ? g +
@@ -51,19 +66,22 @@ struct SgdStep {
   StepSlice<T> slice;
   accumulator_t<T>* momentum_buffer;  // [count]; null if momentum is 0
   double momentum, dampening;
-  bool nesterov, first;  // first: the buffer is set to g
+  bool nesterov;
+  const int64_t* step;  // [1], counted from 1; in the first the buffer is set to g
 };
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                              \
-  namespace heed::device {                                \
-  template <class A>                                      \
-  void squared_norm(const kernels::SquaredNorm<A>& args); \
-  template <class T>                                      \
-  void adam_step(const kernels::AdamStep<T>& args);       \
-  template <class T>                                      \
-  void sgd_step(const kernels::SgdStep<T>& args);         \
+#define HEED_DECLARE(device)                                \
+  namespace heed::device {                                  \
+  template <class A>                                        \
+  void gradient_norm(const kernels::GradientNorm<A>& args); \
+  void set_rate(const kernels::SetRate& args);              \
+  void advance_step(const kernels::AdvanceStep& args);      \
+  template <class T>                                        \
+  void adam_step(const kernels::AdamStep<T>& args);         \
+  template <class T>                                        \
+  void sgd_step(const kernels::SgdStep<T>& args);           \
   }
 HEED_DECLARE(cpu)
 HEED_DECLARE(cuda)

@@ -26,16 +26,16 @@ void Adam::step_slice(const Slice& slice) {
   visit_floating(parameters().dtype(), "Adam", [&]<class T>() {
     using A = accumulator_t<T>;
     HEED_DISPATCH(parameters().device(), adam_step,
-                  kernels::AdamStep<T>{
-                      .slice = step_slice_of<T>(parameters(), masters(), slice.begin, slice.end, slice.rate,
-                                                slice.weight_decay, slice.norm, slice.clip),
-                      .m = m_.data<A>() + slice.begin,
-                      .v = v_.data<A>() + slice.begin,
-                      .beta1 = options_.beta1,
-                      .beta2 = options_.beta2,
-                      .eps = options_.eps,
-                      .decoupled = decoupled_,
-                      .step = step_tensor().data<int64_t>()});
+                  kernels::AdamStep<T>{.slice = step_slice_of<T>(parameters(), masters(), slice.begin,
+                                                                 slice.end, slice.rate, slice.rate_factor,
+                                                                 slice.weight_decay, slice.norm, slice.clip),
+                                       .m = m_.data<A>() + slice.begin,
+                                       .v = v_.data<A>() + slice.begin,
+                                       .beta1 = options_.beta1,
+                                       .beta2 = options_.beta2,
+                                       .eps = options_.eps,
+                                       .decoupled = decoupled_,
+                                       .step = step_tensor().data<int64_t>()});
   });
 }
 

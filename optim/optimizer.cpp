@@ -1,11 +1,13 @@
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <unordered_map>
 
 #include <heed/core/autograd.h>
 #include <heed/core/base/pattern.h>
 #include <heed/core/creation.h>
+#include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
+#include <heed/kernels/optimizer.h>
 #include <heed/optim/optimizer.h>
 
 namespace heed::optim {
@@ -16,6 +18,11 @@ int32_t find_group(const std::vector<Group>& groups, const std::string& name) {
     for (const std::string& pattern : groups[g].patterns)
       if (matches(pattern, name)) return static_cast<int32_t>(g);
   throw InternalError(concat("optimizer: no group takes the parameter '", name, "'"));
+}
+
+void check_rate(double rate) {
+  HEED_CHECK(rate >= 0 && std::isfinite(rate), ConfigError,
+             "optimizer: the learning rate must be finite and not negative, got ", rate);
 }
 
 // For messages: which gradient made the norm what it is.
@@ -32,7 +39,7 @@ Optimizer::Optimizer(Parameters parameters, double rate, double weight_decay, st
     : parameters_(std::move(parameters)), groups_(std::move(groups)) {
   groups_.push_back({.patterns = {"*"}, .rate_factor = 1, .weight_decay = weight_decay});
   HEED_CHECK(parameters_.size() > 0, ConfigError, "optimizer: there are no parameters");
-  set_rate(rate);
+  check_rate(rate);
   for (const Group& group : groups_) {
     HEED_CHECK(group.rate_factor >= 0 && std::isfinite(group.rate_factor), ConfigError,
                "optimizer: rate_factor must be finite and not negative, got ", group.rate_factor);
@@ -43,7 +50,8 @@ Optimizer::Optimizer(Parameters parameters, double rate, double weight_decay, st
   parameters_.hold();
   const Device device = parameters_.device();
   step_tensor_ = zeros({1}, {DType::i64, device});
-  norm_ = zeros({1}, {DType::i64, device});
+  rate_tensor_ = zeros({1}, {DType::i64, device});
+  set_rate(rate);
   if (parameters_.dtype() == DType::bf16) {
     masters_ = parameters_.make_arena(DType::f32);
     masters_.copy_(parameters_.values().detach());
@@ -51,17 +59,29 @@ Optimizer::Optimizer(Parameters parameters, double rate, double weight_decay, st
 }
 
 void Optimizer::set_rate(double rate) {
-  HEED_CHECK(rate >= 0 && std::isfinite(rate), ConfigError,
-             "optimizer: the learning rate must be finite and not negative, got ", rate);
+  check_rate(rate);
+  const Device device = parameters_.device();
+  HEED_CHECK(
+      !is_capturing(device), StateError,
+      "optimizer: set_rate within a captured step would set the rate of every repetition; call it before "
+      "the step");
+  HEED_DISPATCH(
+      device, set_rate,
+      kernels::SetRate{.rate = reinterpret_cast<double*>(rate_tensor_.data<int64_t>()), .value = rate});
   rate_ = rate;
 }
 
-double Optimizer::measure_norm() {
-  const double norm = parameters_.gradient_norm();
-  int64_t bits;
-  memcpy(&bits, &norm, sizeof bits);
-  norm_.copy_(tensor<int64_t>({bits}));
-  return norm;
+int64_t Optimizer::steps() const { return step_tensor_.item<int64_t>(); }
+
+double StepResult::gradient_norm() const {
+  return norm.defined() ? std::bit_cast<double>(norm.item<int64_t>()) : 0;
+}
+
+bool StepResult::skipped() const { return !std::isfinite(gradient_norm()); }
+
+void Optimizer::check_norm(double norm) const {
+  HEED_CHECK(std::isfinite(norm), NumericError, "step ", steps() + 1, ": the gradient norm is ", norm,
+             first_bad_gradient(parameters_), "; lower the rate, or skip such steps");
 }
 
 StepResult Optimizer::step(const StepOptions& options) {
@@ -70,27 +90,22 @@ StepResult Optimizer::step(const StepOptions& options) {
   NoGrad no_grad;
   StepResult result;
   for (int64_t i = 0; i < parameters_.size(); ++i) result.without_gradient += !parameters_.has_gradient(i);
+  const double* norm = nullptr;
   if (options.clip > 0 || options.measure_norm) {
-    result.gradient_norm = measure_norm();
-    if (!std::isfinite(result.gradient_norm)) {
-      HEED_CHECK(options.non_finite == NonFinite::skip, NumericError, "step ", steps_ + 1,
-                 ": the gradient norm is ", result.gradient_norm, first_bad_gradient(parameters_),
-                 "; lower the rate, or skip such steps");
-      parameters_.zero_grad();
-      result.skipped = true;
-      return result;
-    }
+    result.norm = parameters_.measure_gradient_norm();
+    norm = reinterpret_cast<const double*>(result.norm.data<int64_t>());
+    if (options.non_finite == NonFinite::raise) check_norm(result.gradient_norm());
   }
-  ++steps_;
-  step_tensor_.fill_(static_cast<double>(steps_));
-  for_each_slice(options);
+  HEED_DISPATCH(parameters_.device(), advance_step,
+                kernels::AdvanceStep{.step = step_tensor_.data<int64_t>(), .gradient_norm = norm});
+  for_each_slice(options.clip, norm);
   for (const Parameter& parameter : parameters_) parameter.tensor.bump_version();
   parameters_.mark_gradients_zeroed();
   return result;
 }
 
-void Optimizer::for_each_slice(const StepOptions& options) {
-  const double* norm = options.clip > 0 ? reinterpret_cast<const double*>(norm_.data<int64_t>()) : nullptr;
+void Optimizer::for_each_slice(double clip, const double* norm) {
+  const auto* rate = reinterpret_cast<const double*>(rate_tensor_.data<int64_t>());
   const int64_t count = parameters_.size();
   const auto end_of = [&](int64_t i) {
     return i + 1 < count ? parameters_.offset(i + 1) : parameters_.values().numel();
@@ -106,8 +121,8 @@ void Optimizer::for_each_slice(const StepOptions& options) {
            group_of_[static_cast<size_t>(last + 1)] == group)
       ++last;
     const Group& settings = groups_[static_cast<size_t>(group)];
-    step_slice({parameters_.offset(first), end_of(last), rate_ * settings.rate_factor, settings.weight_decay,
-                norm, options.clip});
+    step_slice({parameters_.offset(first), end_of(last), rate, settings.rate_factor, settings.weight_decay,
+                norm, clip});
     first = last + 1;
   }
 }
@@ -136,7 +151,6 @@ void Optimizer::load_state(const std::vector<std::pair<std::string, Tensor>>& sa
              " tensors, expected ", live.size(), "; is it another optimizer's?");
   NoGrad no_grad;
   for (const auto& entry : live) entry.second.copy_(by_name.at(entry.first));
-  steps_ = step_tensor_.item<int64_t>();
 }
 
 double clip_gradient_norm(const Parameters& parameters, double max_norm) {

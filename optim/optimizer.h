@@ -19,7 +19,8 @@ struct Group {
   double weight_decay = 0;
 };
 
-/// What to do when the norm of the gradients is NaN or infinite.
+/// What to do when the norm of the gradients is NaN or infinite. `raise` looks at the norm before it changes
+/// anything, and so waits for a device; `skip` leaves the decision to the device.
 enum class NonFinite { raise, skip };
 
 struct StepOptions {
@@ -28,10 +29,13 @@ struct StepOptions {
   bool measure_norm = false;                // find the norm even without clip
 };
 
+/// What a step came to. On a device it may still be under way: the two questions wait for it.
 struct StepResult {
-  double gradient_norm = 0;      // before clipping; 0 if it was not measured
-  bool skipped = false;          // nothing was changed but the gradients, which are zero
+  Tensor norm;  // before clipping: the bits of a double, i64 [1], on the parameters' device (CUDA has no f64)
   int64_t without_gradient = 0;  // parameters left alone because no gradient reached them
+
+  double gradient_norm() const;  // 0 if it was not measured
+  bool skipped() const;          // nothing was changed but the gradients, which are zero
 };
 
 /// Steps the parameters of one model. A parameter that got no gradient since the last step is left alone.
@@ -48,10 +52,11 @@ class Optimizer {
   StepResult step(const StepOptions& options = {});
 
   double rate() const { return rate_; }
-  /// ConfigError unless positive (or 0) and finite.
+  /// ConfigError unless positive (or 0) and finite; StateError within a captured step, whose repetitions take
+  /// the rate that was set before each.
   void set_rate(double rate);
-  /// Steps taken.
-  int64_t steps() const { return steps_; }
+  /// Steps taken. Waits for a device.
+  int64_t steps() const;
   const Parameters& parameters() const { return parameters_; }
 
   /// Everything a resume needs, by name: "step", and "m.encoder.…" and the like for each arena. The tensors
@@ -65,8 +70,9 @@ class Optimizer {
   /// One part of the arenas whose parameters share a group and all have gradients.
   struct Slice {
     int64_t begin, end;  // elements
-    double rate, weight_decay;
-    const double* norm;  // null: no clipping
+    const double* rate;
+    double rate_factor, weight_decay;
+    const double* norm;  // null: not measured
     double clip;
   };
 
@@ -78,20 +84,19 @@ class Optimizer {
 
   /// For bf16 parameters: what the step works on, f32. Undefined otherwise.
   const Tensor& masters() const { return masters_; }
-  /// The number of the step under way, i64 [1], on the parameters' device.
+  /// The number of the step under way, i64 [1], in the memory of the parameters' device.
   const Tensor& step_tensor() const { return step_tensor_; }
 
  private:
-  double measure_norm();
-  void for_each_slice(const StepOptions& options);
+  void check_norm(double norm) const;
+  void for_each_slice(double clip, const double* norm);
 
   Parameters parameters_;
   std::vector<Group> groups_;
   std::vector<int32_t> group_of_;  // of each parameter
   double rate_;
-  int64_t steps_ = 0;
+  Tensor rate_tensor_;  // its bits, i64 [1], where the step reads it
   Tensor step_tensor_, masters_;
-  Tensor norm_;  // the bytes of a double, where the step runs: CUDA has no tensors of f64
 };
 
 /// Scales all gradients so that their common norm is at most max_norm; returns the norm before. For loops

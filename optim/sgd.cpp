@@ -16,15 +16,16 @@ Sgd::Sgd(Parameters list, const SgdOptions& options)
 void Sgd::step_slice(const Slice& slice) {
   visit_floating(parameters().dtype(), "Sgd", [&]<class T>() {
     using A = accumulator_t<T>;
-    HEED_DISPATCH(parameters().device(), sgd_step,
-                  kernels::SgdStep<T>{
-                      .slice = step_slice_of<T>(parameters(), masters(), slice.begin, slice.end, slice.rate,
-                                                slice.weight_decay, slice.norm, slice.clip),
-                      .momentum_buffer = momentum_.defined() ? momentum_.data<A>() + slice.begin : nullptr,
-                      .momentum = options_.momentum,
-                      .dampening = options_.dampening,
-                      .nesterov = options_.nesterov,
-                      .first = steps() == 1});
+    HEED_DISPATCH(
+        parameters().device(), sgd_step,
+        kernels::SgdStep<T>{
+            .slice = step_slice_of<T>(parameters(), masters(), slice.begin, slice.end, slice.rate,
+                                      slice.rate_factor, slice.weight_decay, slice.norm, slice.clip),
+            .momentum_buffer = momentum_.defined() ? momentum_.data<A>() + slice.begin : nullptr,
+            .momentum = options_.momentum,
+            .dampening = options_.dampening,
+            .nesterov = options_.nesterov,
+            .step = step_tensor().data<int64_t>()});
   });
 }
 

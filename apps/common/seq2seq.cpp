@@ -9,7 +9,8 @@ namespace {
 
 nn::Tokens tokens_of(const data::Symbols& ids, const data::Sequences& rows, Device device) {
   return {tensor(ids, {static_cast<int64_t>(ids.size())}, device),
-          Segments(rows.first, rows.length, rows.first, rows.length)};
+          Segments(rows.first, rows.length, rows.first, rows.length),
+          {}};
 }
 
 class EvaluationMode {
@@ -39,8 +40,7 @@ int64_t count_equal(const Tensor& a, const Tensor& b) {
 Seq2SeqBatch to_tensors(const data::PairBatch& batch, Device device) {
   return {tokens_of(batch.source_ids, batch.source, device),
           tokens_of(batch.target_ids, batch.target, device),
-          tensor(batch.labels, {static_cast<int64_t>(batch.labels.size())}, device), batch.size(),
-          batch.target_tokens()};
+          tensor(batch.labels, {static_cast<int64_t>(batch.labels.size())}, device)};
 }
 
 Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
@@ -60,10 +60,11 @@ Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
       pairs.push_back(dataset.get(0, i));
       numbers.push_back(i);
     }
-    const Seq2SeqBatch batch = to_tensors(data::pack(pairs, numbers, options.source_marks), device);
+    const data::PairBatch packed = data::pack(pairs, numbers, options.source_marks);
+    const Seq2SeqBatch batch = to_tensors(packed, device);
     const Tensor logits = model.forward(batch.source, batch.target);
     result.loss += cross_entropy(logits, batch.labels, {.ignore = data::kPad, .mean = false}).item<double>();
-    tokens += batch.labels_that_count;
+    tokens += packed.target_tokens();
     right_tokens += count_equal(argmax(logits, -1), batch.labels);
     const std::vector<nn::Hypothesis> outputs = nn::greedy_search(model, batch.source, decode);
     for (size_t i = 0; i < pairs.size(); ++i)

@@ -15,8 +15,6 @@ namespace heed::apps {
 struct Seq2SeqBatch {
   nn::Tokens source, target;
   Tensor labels;  // i64 [target rows]; kPad where there is none
-  int64_t pairs = 0;
-  int64_t labels_that_count = 0;
 };
 
 Seq2SeqBatch to_tensors(const data::PairBatch& batch, Device device);

@@ -3,18 +3,24 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include <heed/core/ops.h>
 
 #include "apps/common/program.h"
-#include "apps/common/seq2seq.h"
+#include "apps/common/seq2seq_step.h"
 
 namespace heed::apps {
 
 Seq2SeqTrainer::Seq2SeqTrainer(nn::Transformer& model, optim::Optimizer& optimizer, data::PairLoader& loader,
                                TrainerOptions options)
-    : model_(model), optimizer_(optimizer), loader_(loader), options_(std::move(options)) {
-  device_ = model.parameters().device();
+    : model_(model),
+      optimizer_(optimizer),
+      loader_(loader),
+      options_(std::move(options)),
+      device_(model.parameters().device()),
+      step_(device_, [this](const StepInputs& inputs) { return step(inputs); },
+            {.capture = options_.capture}) {
   state_.seed = default_generator().seed();
   state_.settings = options_.settings;
   state_.data = options_.data;
@@ -26,26 +32,53 @@ void Seq2SeqTrainer::resume() {
   default_generator().reset(state_.seed, state_.offset);
 }
 
-double Seq2SeqTrainer::train_batch(const data::PairBatch& packed) {
-  const Seq2SeqBatch batch = to_tensors(packed, device_);
-  optimizer_.set_rate(options_.schedule.at(state_.step));
+void Seq2SeqTrainer::check_loss(double loss, int64_t step, int64_t position) const {
+  HEED_CHECK(std::isfinite(loss), NumericError, "step ", step, " (epoch ", state_.epoch + 1, ", pair ",
+             position, "): the loss is ", loss, "; lower --lr or set --clip");
+}
+
+// What a device repeats: it reads the inputs and what optimizer and generator keep in the device's memory.
+PooledVector<Tensor> Seq2SeqTrainer::step(const StepInputs& inputs) {
+  const Seq2SeqBatch batch = batch_of(inputs);
   const Tensor logits = model_.forward(batch.source, batch.target);
   const Tensor loss = cross_entropy(logits, batch.labels,
                                     {.ignore = data::kPad, .label_smoothing = options_.label_smoothing});
-  const double value = loss.item<double>();
-  HEED_CHECK(std::isfinite(value), NumericError, "step ", state_.step + 1, " (epoch ", state_.epoch + 1,
-             ", pair ", state_.position, "): the loss is ", value, "; lower --lr or set --clip");
+  // Where looking at numbers takes no waiting, what is wrong stops the step; else the device leaves it out.
+  if (device_.is_cpu()) check_loss(loss.item<double>(), state_.step + 1, state_.position);
   loss.backward();
-  const optim::StepResult step = optimizer_.step({.clip = options_.clip, .measure_norm = true});
+  const optim::NonFinite non_finite = device_.is_cpu() ? optim::NonFinite::raise : optim::NonFinite::skip;
+  const optim::StepResult result =
+      optimizer_.step({.clip = options_.clip, .non_finite = non_finite, .measure_norm = true});
+  return {loss, result.norm};
+}
+
+void Seq2SeqTrainer::train_batch(const data::PairBatch& batch) {
+  optimizer_.set_rate(options_.schedule.at(state_.step));
+  StepOutputs outputs = step_(step_inputs(batch, device_));
+  settle();  // the step before, while the device does this one
   ++state_.step;
+  enqueued_ = Enqueued{std::move(outputs), state_.step, state_.position, batch.size(), batch.target_tokens()};
   state_.position = loader_.state().position;
-  state_.loss_sum += value * static_cast<double>(batch.labels_that_count);
-  state_.tokens += batch.labels_that_count;
-  state_.norm_sum += step.gradient_norm;
+  if (device_.is_cpu()) settle();
+}
+
+// Takes the numbers of the step that was enqueued last.
+void Seq2SeqTrainer::settle() {
+  if (!enqueued_) return;
+  const Enqueued done = *std::exchange(enqueued_, std::nullopt);
+  const PooledVector<Tensor> outputs = done.outputs.get();
+  const double loss = outputs[0].item<double>();
+  const double norm = optim::StepResult{.norm = outputs[1]}.gradient_norm();
+  check_loss(loss, done.step, done.position);
+  HEED_CHECK(std::isfinite(norm), NumericError, "step ", done.step, ": the gradient norm is ", norm,
+             "; lower --lr or set --clip");
+  state_.loss_sum += loss * static_cast<double>(done.tokens);
+  state_.tokens += done.tokens;
+  state_.norm_sum += norm;
   ++state_.batches;
-  epoch_pairs_ += batch.pairs;
-  epoch_tokens_ += batch.labels_that_count;
-  return value;
+  epoch_pairs_ += done.pairs;
+  epoch_tokens_ += done.tokens;
+  if (on_batch_) on_batch_(done.pairs, loss);
 }
 
 EpochReport Seq2SeqTrainer::report() const {
@@ -71,23 +104,24 @@ void Seq2SeqTrainer::begin_epoch() {
 }
 
 void Seq2SeqTrainer::save() {
+  settle();
   if (options_.directory.empty()) return;
   state_.offset = default_generator().offset();
   save_checkpoint(options_.directory, model_, optimizer_, state_);
 }
 
-bool Seq2SeqTrainer::run(const std::function<void(const EpochReport&)>& on_epoch,
-                         const std::function<void(int64_t, double)>& on_batch) {
+bool Seq2SeqTrainer::run(const std::function<void(const EpochReport&)>& on_epoch, OnBatch on_batch) {
   using Clock = std::chrono::steady_clock;
+  on_batch_ = std::move(on_batch);
   model_.train();
   while (!done()) {
     const Clock::time_point begin = Clock::now();
     const std::optional<data::PairBatch> batch = loader_.next();
-    if (batch) {
-      const double loss = train_batch(*batch);
-      epoch_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
-      if (on_batch) on_batch(batch->size(), loss);
-    }
+    if (batch)
+      train_batch(*batch);
+    else
+      settle();
+    epoch_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
     if (!batch) {
       on_epoch(report());
       begin_epoch();
@@ -100,6 +134,7 @@ bool Seq2SeqTrainer::run(const std::function<void(const EpochReport&)>& on_epoch
       return false;
     }
   }
+  settle();
   if (state_.batches > 0) on_epoch(report());  // the last step came inside an epoch
   save();
   return true;

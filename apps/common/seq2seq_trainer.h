@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include <heed/core/captured_step.h>
 #include <heed/data/loader.h>
 #include <heed/nn/transformer.h>
 #include <heed/optim/optimizer.h>
@@ -21,11 +23,12 @@ struct TrainerOptions {
   int64_t steps = INT64_MAX;
   double clip = 0;
   double label_smoothing = 0;
-  optim::Schedule schedule;
-  int64_t save_every = 0;           // steps; 0: at the end of each epoch
-  std::filesystem::path directory;  // of the checkpoints; empty: none are written
-  std::string settings;             // what must agree on resuming
-  std::string data;
+  optim::Schedule schedule = {};
+  int64_t save_every = 0;                // steps; 0: at the end of each epoch
+  std::filesystem::path directory = {};  // of the checkpoints; empty: none are written
+  std::string settings = {};             // what must agree on resuming
+  std::string data = {};
+  bool capture = true;  // steps of a CUDA device as graphs; the results are the same without
 };
 
 /// What an epoch (or the part of one that was trained) came to.
@@ -39,24 +42,38 @@ struct EpochReport {
   double tokens_per_second = 0;  // target tokens
 };
 
+/// On a CUDA device steps are captured (core/captured_step.h), and the host reads what a step came to while
+/// the device does the next.
 class Seq2SeqTrainer {
  public:
   Seq2SeqTrainer(nn::Transformer& model, optim::Optimizer& optimizer, data::PairLoader& loader,
                  TrainerOptions options);
+
+  using OnBatch = std::function<void(int64_t pairs, double loss)>;
 
   /// Continues from the newest checkpoint of options.directory.
   void resume();
 
   /// Trains to the end, or until stop_requested(); true in the first case. `on_epoch` is called after each
   /// epoch, `on_batch(pairs, loss)` after each batch. A stop saves a checkpoint first. NumericError where the
-  /// loss or the gradient is not finite.
-  bool run(const std::function<void(const EpochReport&)>& on_epoch,
-           const std::function<void(int64_t pairs, double loss)>& on_batch = {});
+  /// loss or the gradient is not finite; no checkpoint follows.
+  bool run(const std::function<void(const EpochReport&)>& on_epoch, OnBatch on_batch = {});
 
   const TrainingState& state() const { return state_; }
+  /// Kinds of steps that have a graph.
+  int64_t graphs() const { return step_.graphs(); }
 
  private:
-  double train_batch(const data::PairBatch& batch);
+  // A step whose numbers the host has not read.
+  struct Enqueued {
+    StepOutputs outputs;
+    int64_t step, position, pairs, tokens;
+  };
+
+  PooledVector<Tensor> step(const StepInputs& inputs);
+  void train_batch(const data::PairBatch& batch);
+  void check_loss(double loss, int64_t step, int64_t position) const;
+  void settle();
   EpochReport report() const;
   void begin_epoch();
   void save();
@@ -68,6 +85,9 @@ class Seq2SeqTrainer {
   TrainerOptions options_;
   TrainingState state_;
   Device device_;
+  CapturedStep step_;
+  std::optional<Enqueued> enqueued_;
+  OnBatch on_batch_;
   double epoch_seconds_ = 0;
   int64_t epoch_pairs_ = 0, epoch_tokens_ = 0;  // since the start or the last resume, for the rates
 };

@@ -25,6 +25,7 @@ template <class A>
 struct SgdFactors {
   StepFactors<A> common;
   A momentum, one_minus_dampening, step_size;
+  bool first;
 };
 
 constexpr int64_t kNormBlock = 4096;
@@ -98,7 +99,7 @@ HWY_INLINE void step(const kernels::SgdStep<T>& args, const SgdFactors<A>& f, in
   if (args.momentum_buffer != nullptr) {
     const auto momentum = hn::Set(d, f.momentum);
     auto b = g;
-    if (!args.first) {
+    if (!f.first) {
       b = hn::Add(hn::Mul(io.load(args.momentum_buffer + i), momentum),
                   hn::Mul(g, hn::Set(d, f.one_minus_dampening)));
     }
@@ -192,15 +193,28 @@ HWY_EXPORT(sum_squares_f64);
 auto sum_squares_for(const float*) { return HEED_SIMD(sum_squares_f32); }
 auto sum_squares_for(const double*) { return HEED_SIMD(sum_squares_f64); }
 
+bool is_skipped(const double* norm) { return norm != nullptr && !std::isfinite(*norm); }
+
+template <class T>
+double rate_of(const kernels::StepSlice<T>& slice) {
+  return *slice.rate * slice.rate_factor;
+}
+
 template <class T, class A = accumulator_t<T>>
 StepFactors<A> step_factors(const kernels::StepSlice<T>& slice, bool decoupled) {
   double clip = 1;
-  if (slice.gradient_norm != nullptr) {
+  if (slice.gradient_norm != nullptr && slice.clip > 0) {
     clip = slice.clip / (*slice.gradient_norm + 1e-6);
-    if (clip > 1) clip = 1;  // a NaN norm stays one, and shows in every value
+    if (clip > 1) clip = 1;
   }
-  return {A(clip), A(decoupled ? 1 - slice.rate * slice.weight_decay : 1), A(slice.weight_decay),
+  return {A(clip), A(decoupled ? 1 - rate_of(slice) * slice.weight_decay : 1), A(slice.weight_decay),
           !decoupled && slice.weight_decay != 0};
+}
+
+/// All that is done where the norm is not finite.
+template <class T>
+void skip(const kernels::StepSlice<T>& slice) {
+  if (slice.zero_gradient) std::fill_n(slice.gradient, slice.count, 0);
 }
 
 template <class Args, class Factors>
@@ -213,7 +227,7 @@ void step_all(const Args& args, const Factors& factors) {
 }  // namespace
 
 template <class A>
-void squared_norm(const kernels::SquaredNorm<A>& args) {
+void gradient_norm(const kernels::GradientNorm<A>& args) {
   const auto sum_squares = sum_squares_for(args.g);
   Workspace<double> sums((args.count + kNormBlock - 1) / kNormBlock);
   parallel_for(args.count, kNormBlock, [&](int64_t begin, int64_t end) {
@@ -221,29 +235,37 @@ void squared_norm(const kernels::SquaredNorm<A>& args) {
   });
   double total = 0;
   for (int64_t block = 0; block * kNormBlock < args.count; ++block) total += sums.data()[block];
-  *args.result = total;
+  *args.norm = std::sqrt(total);
+}
+
+void set_rate(const kernels::SetRate& args) { *args.rate = args.value; }
+
+void advance_step(const kernels::AdvanceStep& args) {
+  if (!is_skipped(args.gradient_norm)) ++*args.step;
 }
 
 template <class T>
 void adam_step(const kernels::AdamStep<T>& args) {
   using A = accumulator_t<T>;
+  if (is_skipped(args.slice.gradient_norm)) return skip(args.slice);
   HEED_ASSERT(*args.step >= 1, "adam_step: step is ", *args.step, ", counted from 1");
   const double step = static_cast<double>(*args.step);
   const double correction1 = 1 - std::pow(args.beta1, step), correction2 = 1 - std::pow(args.beta2, step);
   step_all(args, AdamFactors<A>{step_factors(args.slice, args.decoupled), A(args.beta2), A(1 - args.beta1),
                                 A(1 - args.beta2), A(std::sqrt(correction2)), A(args.eps),
-                                A(args.slice.rate / correction1), 1 - args.beta1 >= 0.5});
+                                A(rate_of(args.slice) / correction1), 1 - args.beta1 >= 0.5});
 }
 
 template <class T>
 void sgd_step(const kernels::SgdStep<T>& args) {
   using A = accumulator_t<T>;
+  if (is_skipped(args.slice.gradient_norm)) return skip(args.slice);
   step_all(args, SgdFactors<A>{step_factors(args.slice, false), A(args.momentum), A(1 - args.dampening),
-                               A(args.slice.rate)});
+                               A(rate_of(args.slice)), *args.step == 1});
 }
 
-template void squared_norm<float>(const kernels::SquaredNorm<float>&);
-template void squared_norm<double>(const kernels::SquaredNorm<double>&);
+template void gradient_norm<float>(const kernels::GradientNorm<float>&);
+template void gradient_norm<double>(const kernels::GradientNorm<double>&);
 #define HEED_INSTANTIATE(T)                                \
   template void adam_step<T>(const kernels::AdamStep<T>&); \
   template void sgd_step<T>(const kernels::SgdStep<T>&);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include <heed/kernels/cuda/device.cuh>
 #include <heed/kernels/cuda/vector.cuh>
@@ -52,11 +53,24 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(const float* g, int64_t 
 
 // Budget: 32 registers, 2048 bytes shared.
 __global__ void __launch_bounds__(kThreads)
-    join_norm_kernel(const double* partials, int count, double* result) {
+    join_norm_kernel(const double* partials, int count, double* norm) {
   double sum = 0;
   for (int i = threadIdx.x; i < count; i += kThreads) sum += partials[i];
   sum = sum_of_threads(sum);
-  if (threadIdx.x == 0) *result = sum;
+  if (threadIdx.x == 0) *norm = sqrt(sum);
+}
+
+// ---- what a step reads
+
+// Budget: 8 registers, 0 bytes shared.
+__global__ void set_rate_kernel(double* rate, double value) { *rate = value; }
+
+// Nothing but the gradients is changed where the norm is not finite.
+__device__ __forceinline__ bool is_skipped(const double* norm) { return norm != nullptr && !(*norm < HUGE_VAL); }
+
+// Budget: 8 registers, 0 bytes shared.
+__global__ void advance_step_kernel(int64_t* step, const double* norm) {
+  if (!is_skipped(norm)) ++*step;
 }
 
 // ---- steps
@@ -72,17 +86,19 @@ struct Factors {
   float beta2, one_minus_beta1, one_minus_beta2, root, eps, step_size;  // Adam
   int lerp_from_gradient;
   float momentum, one_minus_dampening;  // SGD
+  int first;
 };
 
 template <class T>
 __device__ void set_common(Factors& f, const StepSlice<T>& slice, bool decoupled) {
   double clip = 1;
-  if (slice.gradient_norm != nullptr) {
+  if (slice.gradient_norm != nullptr && slice.clip > 0) {
     clip = slice.clip / (*slice.gradient_norm + 1e-6);
-    if (clip > 1) clip = 1;  // a NaN norm stays one, and shows in every value
+    if (clip > 1) clip = 1;
   }
+  const double rate = *slice.rate * slice.rate_factor;
   f.clip = static_cast<float>(clip);
-  f.shrink = static_cast<float>(decoupled ? 1 - slice.rate * slice.weight_decay : 1);
+  f.shrink = static_cast<float>(decoupled ? 1 - rate * slice.weight_decay : 1);
   f.decay = static_cast<float>(slice.weight_decay);
   f.has_decay = !decoupled && slice.weight_decay != 0;
 }
@@ -96,7 +112,7 @@ __device__ void set_factors(Factors& f, const AdamStep<T>& args) {
   f.one_minus_beta2 = static_cast<float>(1 - args.beta2);
   f.root = static_cast<float>(sqrt(1 - pow(args.beta2, step)));
   f.eps = static_cast<float>(args.eps);
-  f.step_size = static_cast<float>(args.slice.rate / (1 - pow(args.beta1, step)));
+  f.step_size = static_cast<float>(*args.slice.rate * args.slice.rate_factor / (1 - pow(args.beta1, step)));
   f.lerp_from_gradient = 1 - args.beta1 >= 0.5;
 }
 
@@ -105,7 +121,8 @@ __device__ void set_factors(Factors& f, const SgdStep<T>& args) {
   set_common(f, args.slice, false);
   f.momentum = static_cast<float>(args.momentum);
   f.one_minus_dampening = static_cast<float>(1 - args.dampening);
-  f.step_size = static_cast<float>(args.slice.rate);
+  f.step_size = static_cast<float>(*args.slice.rate * args.slice.rate_factor);
+  f.first = *args.step == 1;
 }
 
 // The gradient as the step sees it: clipped, and with weight decay added to it.
@@ -147,9 +164,9 @@ __device__ __forceinline__ void step(const SgdStep<T>& args, const Factors& f, i
   take_gradient(args.slice, f, i, value, g);
   if (args.momentum_buffer != nullptr) {
     float b[kWidth] = {};
-    if (!args.first) load(b, args.momentum_buffer + i);
+    if (!f.first) load(b, args.momentum_buffer + i);
     for (int j = 0; j < kWidth; ++j) {
-      b[j] = args.first ? g[j] : plus(times(b[j], f.momentum), times(g[j], f.one_minus_dampening));
+      b[j] = f.first ? g[j] : plus(times(b[j], f.momentum), times(g[j], f.one_minus_dampening));
       g[j] = args.nesterov ? plus(g[j], times(b[j], f.momentum)) : b[j];
     }
     store(args.momentum_buffer + i, b);
@@ -157,9 +174,17 @@ __device__ __forceinline__ void step(const SgdStep<T>& args, const Factors& f, i
   for (int j = 0; j < kWidth; ++j) value[j] = plus(value[j], times(g[j], -f.step_size));
 }
 
-// Budget: 56 registers, 52 bytes shared.
+// Budget: 56 registers, 56 bytes shared.
 template <template <class> class Args, class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) step_kernel(Args<T> args, int64_t items) {
+  const StepSlice<T>& slice = args.slice;
+  const int64_t first = int64_t{blockIdx.x} * kThreads + threadIdx.x, stride = int64_t{gridDim.x} * kThreads;
+  if (is_skipped(slice.gradient_norm)) {
+    const float zeros[kWidth] = {};
+    for (int64_t item = first; item < items && slice.zero_gradient; item += stride)
+      store(slice.gradient + item * kWidth, zeros);
+    return;
+  }
   auto& factors = simt::shared<Factors>();
   if (threadIdx.x == 0) {
     factors = Factors{};
@@ -167,9 +192,7 @@ __global__ void __launch_bounds__(kThreads) step_kernel(Args<T> args, int64_t it
   }
   __syncthreads();
   const Factors f = factors;
-  const StepSlice<T>& slice = args.slice;
-  for (int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x; item < items;
-       item += int64_t{gridDim.x} * kThreads) {
+  for (int64_t item = first; item < items; item += stride) {
     const int64_t i = item * kWidth;
     float value[kWidth];
     if (slice.master != nullptr)
@@ -197,16 +220,24 @@ void run_steps(const char* what, const Args<T>& args, bool aligned) {
 }  // namespace
 
 template <class A>
-void squared_norm(const kernels::SquaredNorm<A>& args) {
+void gradient_norm(const kernels::GradientNorm<A>& args) {
   constexpr int kWidth = 4;
   const bool vectors = args.count % kWidth == 0 && aligned_for<kWidth>(args.g);
   const int64_t items = vectors ? args.count / kWidth : args.count;
   const unsigned blocks = std::max(1u, blocks_for(simt::ceil_div(items, kNormElements)));
   const Scratch partials(blocks * sizeof(double));
-  launch("squared_norm", vectors ? norm_kernel<kWidth> : norm_kernel<1>, dim3(blocks), dim3(kThreads), 0,
+  launch("gradient_norm", vectors ? norm_kernel<kWidth> : norm_kernel<1>, dim3(blocks), dim3(kThreads), 0,
          args.g, items, partials.as<double>());
-  launch("squared_norm", join_norm_kernel, dim3(1), dim3(kThreads), 0, partials.as<double>(),
-         static_cast<int>(blocks), args.result);
+  launch("gradient_norm", join_norm_kernel, dim3(1), dim3(kThreads), 0, partials.as<double>(),
+         static_cast<int>(blocks), args.norm);
+}
+
+void set_rate(const kernels::SetRate& args) {
+  launch("set_rate", set_rate_kernel, dim3(1), dim3(1), 0, args.rate, args.value);
+}
+
+void advance_step(const kernels::AdvanceStep& args) {
+  launch("advance_step", advance_step_kernel, dim3(1), dim3(1), 0, args.step, args.gradient_norm);
 }
 
 template <class T>
@@ -219,7 +250,7 @@ void sgd_step(const SgdStep<T>& args) {
   run_steps("sgd_step", args, aligned_for<4>(args.momentum_buffer));
 }
 
-template void squared_norm<float>(const kernels::SquaredNorm<float>&);
+template void gradient_norm<float>(const kernels::GradientNorm<float>&);
 #define HEED_INSTANTIATE(T)                       \
   template void adam_step<T>(const AdamStep<T>&); \
   template void sgd_step<T>(const SgdStep<T>&);

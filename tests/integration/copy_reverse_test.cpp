@@ -191,6 +191,24 @@ TEST_F(CopyReverse, TheCudaDeviceTrainsAlike) {
   EXPECT_EQ(epochs[0].at("step"), epochs[1].at("step"));
 }
 
+TEST_F(CopyReverse, OnCudaTwoRunsAndAResumedOneAreEqual) {
+  const std::vector<std::string> options{"--steps", "14", "--batch-size", "8", "--save-every", "7",
+                                         "--device", "cuda"};
+  std::vector<std::string> resumed = options;
+  resumed.push_back("--resume");
+  for (const char* name : {"a", "b"}) {
+    const Result r = run(small(name, options));
+    if (r.code == 7) GTEST_SKIP() << "no CUDA device";
+    ASSERT_EQ(r.code, 0) << r.err;
+  }
+  const std::string whole = read_file(dir_ / "a" / "model.safetensors");
+  EXPECT_EQ(read_file(dir_ / "b" / "model.safetensors"), whole);
+  fs::remove(dir_ / "b" / "checkpoint-14.safetensors");
+  const Result again = run(small("b", resumed));
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(read_file(dir_ / "b" / "model.safetensors"), whole);
+}
+
 TEST_F(CopyReverse, KilledAndResumedEqualsNeverStopped) {
   const std::vector<std::string> length{"--steps", "400", "--save-every", "7", "--clip", "1"};
   ASSERT_EQ(run(small("whole", length)).code, 0);

@@ -183,7 +183,7 @@ TEST(BadOptimizer, AGradientThatIsNotFiniteIsNamed) {
                              {"step 1", "gradient norm is", "first bad gradient that of 'weight'", "skip"});
   EXPECT_EQ(adam.steps(), 0);
   expect_error<NumericError>([&] { optim::clip_gradient_norm(model.parameters(), 1); }, {"'weight'"});
-  EXPECT_TRUE(adam.step({.clip = 1, .non_finite = optim::NonFinite::skip}).skipped);
+  EXPECT_TRUE(adam.step({.clip = 1, .non_finite = optim::NonFinite::skip}).skipped());
 }
 
 TEST(BadOptimizer, StateOfAnotherModelIsNamed) {

@@ -1,12 +1,15 @@
 #include <cmath>
+#include <functional>
 
 #include <gtest/gtest.h>
 
+#include <heed/core/captured_step.h>
 #include <heed/core/ops.h>
 #include <heed/optim/adam.h>
 #include <heed/optim/schedule.h>
 #include <heed/optim/sgd.h>
 
+#include "expect_error.h"
 #include "op_check.h"
 
 namespace heed::optim {
@@ -92,7 +95,7 @@ TEST(Optimizer, ClipsInItsOwnPassAndZeroesGradients) {
   const std::vector<double> before = x.to_vector<double>();
   set_gradient(x, full({4}, 3, {.dtype = DType::f64}));
   const StepResult result = sgd.step({.clip = 1.5});
-  EXPECT_NEAR(result.gradient_norm, 6, 1e-12);
+  EXPECT_NEAR(result.gradient_norm(), 6, 1e-12);
   const double scale = 1.5 / (6 + 1e-6);
   for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(x.to_vector<double>()[i], before[i] - 3 * scale, 1e-12);
   EXPECT_FALSE(x.grad().defined());
@@ -141,7 +144,7 @@ TEST(Optimizer, ANormThatIsNotFiniteRaisesOrSkips) {
   set_gradient(x, full({2}, INFINITY, {.dtype = DType::f64}));
   EXPECT_THROW(adam.step({.clip = 1}), NumericError);
   EXPECT_EQ(x.to_vector<double>(), before);
-  EXPECT_TRUE(adam.step({.clip = 1, .non_finite = NonFinite::skip}).skipped);
+  EXPECT_TRUE(adam.step({.clip = 1, .non_finite = NonFinite::skip}).skipped());
   EXPECT_EQ(x.to_vector<double>(), before);
   EXPECT_EQ(adam.steps(), 0);
   EXPECT_FALSE(x.grad().defined());
@@ -214,6 +217,77 @@ TEST(Optimizer, OnCudaEqualsTheCpu) {
     compare(trained<AdamW>(adam, dtype, kCpu), trained<AdamW>(adam, dtype, cuda_device()), eps);
     compare(trained<Sgd>(sgd, dtype, kCpu), trained<Sgd>(sgd, dtype, cuda_device()), eps);
   }
+}
+
+struct CapturedRun {
+  std::vector<float> value;
+  std::vector<double> norms;
+  int64_t steps;
+};
+
+// Eight steps with another rate each, the fifth with a gradient that is not finite.
+template <class Kind, class Options>
+CapturedRun captured_run(const Options& options, Device device, bool capture) {
+  const Tensor x = test::normal({6}, 1).to(DType::f32).to(device).set_requires_grad();
+  Kind optimizer(Parameters({{"x", {}, x}}), options);
+  CapturedStep step(
+      device,
+      [&](const StepInputs& inputs) {
+        sum(x * inputs.tensors[0]).backward();
+        return PooledVector<Tensor>{optimizer.step({.clip = 1, .non_finite = NonFinite::skip}).norm};
+      },
+      {.capture = capture});
+  CapturedRun run;
+  for (int i = 0; i < 8; ++i) {
+    optimizer.set_rate(0.01 * (i + 1));
+    const Tensor g =
+        i == 4 ? full({6}, INFINITY) : test::normal({6}, static_cast<uint64_t>(10 + i)).to(DType::f32);
+    const StepResult result{.norm = step({{g}, {}}).get()[0]};
+    EXPECT_EQ(result.skipped(), i == 4);
+    run.norms.push_back(result.gradient_norm());
+  }
+  EXPECT_EQ(step.graphs(), capture && device.is_cuda());
+  run.value = x.detach().to_vector<float>();
+  run.steps = optimizer.steps();
+  return run;
+}
+
+template <class Kind, class Options>
+void check_captured_runs(const Options& options) {
+  const CapturedRun cpu = captured_run<Kind>(options, kCpu, true),
+                    called = captured_run<Kind>(options, cuda_device(), false),
+                    captured = captured_run<Kind>(options, cuda_device(), true);
+  EXPECT_EQ(captured.value, called.value);
+  EXPECT_EQ(captured.norms, called.norms);
+  EXPECT_EQ(captured.steps, 7);
+  EXPECT_EQ(cpu.steps, 7);
+  for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(captured.value[i], cpu.value[i], 1e-6);
+}
+
+TEST(Optimizer, ACapturedStepTakesEachRateAndLeavesOutWhatIsNotFinite) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  check_captured_runs<Adam>(AdamOptions{.weight_decay = 0.1});
+  check_captured_runs<AdamW>(AdamOptions{.weight_decay = 0.1});
+  check_captured_runs<Sgd>(SgdOptions{.momentum = 0.9, .dampening = 0.5});
+}
+
+TEST(Optimizer, WhatACapturedStepCannotDo) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  const auto refused = [](const std::function<void(Optimizer&)>& call, const char* message) {
+    const Tensor x = ones({6}, {.device = cuda_device()}).set_requires_grad();
+    Adam adam(Parameters({{"x", {}, x}}));
+    CapturedStep step(cuda_device(), [&](const StepInputs& inputs) {
+      sum(x * inputs.tensors[0]).backward();
+      call(adam);
+      return PooledVector<Tensor>{};
+    });
+    step({{ones({6})}, {}});
+    const std::vector<float> before = x.detach().to_vector<float>();
+    test::expect_error<StateError>([&] { step({{ones({6})}, {}}); }, {message});
+    EXPECT_EQ(x.detach().to_vector<float>(), before);
+  };
+  refused([](Optimizer& adam) { adam.step({.clip = 1}); }, "the host would wait for cuda:0");
+  refused([](Optimizer& adam) { adam.set_rate(1); }, "set_rate within a captured step");
 }
 
 TEST(Optimizer, ImpossibleOptions) {

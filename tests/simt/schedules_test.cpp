@@ -17,6 +17,7 @@
 #include <heed/kernels/indexing.h>
 #include <heed/kernels/linear.h>
 #include <heed/kernels/optimizer.h>
+#include <heed/kernels/random.h>
 #include <heed/kernels/reduce.h>
 #include <heed/kernels/residual_layer_norm.h>
 #include <heed/kernels/runtime.h>
@@ -282,6 +283,20 @@ TYPED_TEST(Schedules, Linear) {
     });
 }
 
+TYPED_TEST(Schedules, RandomFills) {
+  using T = TypeParam;
+  const uint64_t base = 1000;
+  check_schedules("random", [&] {
+    DeviceBuffer<uint64_t> device_base(std::vector<uint64_t>{base});
+    const PhiloxState rng{5, device_base.data(), 9};
+    DeviceBuffer<T> uniform(1027);
+    DeviceBuffer<int64_t> integers(1027);
+    cuda::fill_uniform(kernels::FillUniform<T>{uniform.data(), 1027, -3, 5, rng});
+    cuda::fill_integers(kernels::FillIntegers{integers.data(), 1027, -7, int64_t{1} << 62, rng});
+    return bytes(uniform, integers);
+  });
+}
+
 TYPED_TEST(Schedules, OptimizerSteps) {
   using T = TypeParam;
   for (const int64_t count : {1000, 333})
@@ -290,22 +305,25 @@ TYPED_TEST(Schedules, OptimizerSteps) {
       DeviceBuffer<float> master(numbers<float>(count, 1)), gradient(numbers<float>(count, 2)),
           m(numbers<float>(count, 3)), v(std::vector<float>(static_cast<size_t>(count), 0.5f)),
           buffer(static_cast<size_t>(count));
-      DeviceBuffer<double> norm(1);
-      DeviceBuffer<int64_t> step(std::vector<int64_t>{3});
-      cuda::squared_norm(kernels::SquaredNorm<float>{gradient.data(), count, norm.data()});
+      DeviceBuffer<double> norm(1), rate(1);
+      DeviceBuffer<int64_t> step(std::vector<int64_t>{2});
+      cuda::gradient_norm(kernels::GradientNorm<float>{gradient.data(), count, norm.data()});
+      cuda::set_rate(kernels::SetRate{rate.data(), 0.01});
+      cuda::advance_step(kernels::AdvanceStep{step.data(), norm.data()});
       kernels::StepSlice<T> slice{value.data(),
                                   sizeof(T) == 2 ? master.data() : nullptr,
                                   gradient.data(),
                                   count,
-                                  0.01,
+                                  rate.data(),
+                                  1,
                                   0.1,
                                   norm.data(),
                                   1.0,
                                   false};
       cuda::adam_step(kernels::AdamStep<T>{slice, m.data(), v.data(), 0.9, 0.98, 1e-9, true, step.data()});
       slice.zero_gradient = true;
-      cuda::sgd_step(kernels::SgdStep<T>{slice, buffer.data(), 0.9, 0.0, true, true});
-      return bytes(value, master, gradient, m, v, buffer, norm);
+      cuda::sgd_step(kernels::SgdStep<T>{slice, buffer.data(), 0.9, 0.0, true, step.data()});
+      return bytes(value, master, gradient, m, v, buffer, norm, rate, step);
     });
 }
 

@@ -1,0 +1,82 @@
+#include "apps/common/seq2seq_step.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include <heed/core/creation.h>
+#include <heed/kernels/embedding.h>
+
+namespace heed::apps {
+namespace {
+
+// The smallest sizes of a bucket.
+constexpr int64_t kRows = 64, kSequences = 8, kLongest = 8;
+
+int64_t bucket_of(int64_t size, int64_t least) {
+  if (size <= least) return least;
+  const auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(size - 1)) / 4);
+  return (size + step - 1) / step * step;
+}
+
+template <class Values>
+Tensor filled_up(const Values& values, int64_t size, typename Values::value_type rest) {
+  const Tensor x = empty({size}, {dtype_of<typename Values::value_type>(), kCpu});
+  auto* const first = x.data<typename Values::value_type>();
+  std::fill(std::copy(values.begin(), values.end(), first), first + size, rest);
+  return x;
+}
+
+Tensor positions_of(const data::Sequences& side, int64_t rows) {
+  const Tensor positions = zeros({rows}, {DType::i64, kCpu});
+  for (size_t i = 0; i < side.first.size(); ++i) {
+    int64_t* const first = positions.data<int64_t>() + side.first[i];
+    std::iota(first, first + side.length[i], int64_t{0});
+  }
+  return positions;
+}
+
+// The tensors of a side stand together: ids, positions, first rows, lengths.
+constexpr size_t kSource = 0, kTarget = 4, kLabels = 8;
+
+void append(StepInputs& inputs, const data::Symbols& ids, const data::Sequences& side, bool padded) {
+  const auto count = static_cast<int64_t>(side.first.size());
+  const int64_t rows = padded ? bucket_of(side.rows, kRows) : side.rows;
+  const int64_t sequences = padded ? bucket_of(count, kSequences) : count;
+  inputs.tensors.push_back(filled_up(ids, rows, kNoToken));
+  inputs.tensors.push_back(positions_of(side, rows));
+  inputs.tensors.push_back(filled_up(side.first, sequences, 0));
+  inputs.tensors.push_back(filled_up(side.length, sequences, 0));
+  inputs.constants.push_back(padded ? bucket_of(side.max_length, kLongest) : side.max_length);
+}
+
+Segments segments_of(const Tensor& first, const Tensor& length, int64_t rows, int64_t longest) {
+  if (first.device().is_cuda())
+    return Segments::on_device(first, length, rows, static_cast<int32_t>(longest));
+  const std::span<const int64_t> firsts(first.data<int64_t>(), static_cast<size_t>(first.numel()));
+  const std::span<const int32_t> lengths(length.data<int32_t>(), static_cast<size_t>(length.numel()));
+  return Segments(firsts, lengths, firsts, lengths);
+}
+
+nn::Tokens tokens_of(const StepInputs& inputs, size_t side, int64_t longest) {
+  const Tensor* const x = &inputs.tensors[side];
+  return {x[0], segments_of(x[2], x[3], x[0].numel(), longest), x[1]};
+}
+
+}  // namespace
+
+StepInputs step_inputs(const data::PairBatch& batch, Device device) {
+  const bool padded = !device.is_cpu();
+  StepInputs inputs;
+  append(inputs, batch.source_ids, batch.source, padded);
+  append(inputs, batch.target_ids, batch.target, padded);
+  inputs.tensors.push_back(filled_up(batch.labels, inputs.tensors[kTarget].numel(), data::kPad));
+  return inputs;
+}
+
+Seq2SeqBatch batch_of(const StepInputs& inputs) {
+  return {tokens_of(inputs, kSource, inputs.constants[0]), tokens_of(inputs, kTarget, inputs.constants[1]),
+          inputs.tensors[kLabels]};
+}
+
+}  // namespace heed::apps

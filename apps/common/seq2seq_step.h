@@ -1,0 +1,19 @@
+// A batch of pairs as what a captured step works on (core/captured_step.h), and back.
+#pragma once
+
+#include <heed/core/captured_step.h>
+#include <heed/data/pair_batch.h>
+
+#include "apps/common/seq2seq.h"
+
+namespace heed::apps {
+
+/// For the CPU the batch as it is. For other devices it is padded to its bucket, so that few shapes occur:
+/// the numbers of rows and of sequences and the longest lengths are rounded up, to one of four sizes between
+/// a power of two and the next. Rows that are added hold kNoToken and the label kPad, sequences no rows.
+StepInputs step_inputs(const data::PairBatch& batch, Device device);
+
+/// The batch that a step sees.
+Seq2SeqBatch batch_of(const StepInputs& inputs);
+
+}  // namespace heed::apps
