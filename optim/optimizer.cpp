@@ -65,6 +65,7 @@ void Optimizer::set_rate(double rate) {
       !is_capturing(device), StateError,
       "optimizer: set_rate within a captured step would set the rate of every repetition; call it before "
       "the step");
+  if (rate == rate_) return;
   HEED_DISPATCH(
       device, set_rate,
       kernels::SetRate{.rate = reinterpret_cast<double*>(rate_tensor_.data<int64_t>()), .value = rate});

@@ -94,7 +94,7 @@ class Optimizer {
   Parameters parameters_;
   std::vector<Group> groups_;
   std::vector<int32_t> group_of_;  // of each parameter
-  double rate_;
+  double rate_ = 0;
   Tensor rate_tensor_;  // its bits, i64 [1], where the step reads it
   Tensor step_tensor_, masters_;
 };
