@@ -306,7 +306,7 @@ TYPED_TEST(Schedules, OptimizerSteps) {
           m(numbers<float>(count, 3)), v(std::vector<float>(static_cast<size_t>(count), 0.5f)),
           buffer(static_cast<size_t>(count));
       DeviceBuffer<double> norm(1), rate(1);
-      DeviceBuffer<int64_t> step(std::vector<int64_t>{2});
+      DeviceBuffer<int64_t> step(std::vector<int64_t>{2}), first(std::vector<int64_t>{1});
       cuda::gradient_norm(kernels::GradientNorm<float>{gradient.data(), count, norm.data()});
       cuda::set_rate(kernels::SetRate{rate.data(), 0.01});
       cuda::advance_step(kernels::AdvanceStep{step.data(), norm.data()});
@@ -322,7 +322,7 @@ TYPED_TEST(Schedules, OptimizerSteps) {
                                   false};
       cuda::adam_step(kernels::AdamStep<T>{slice, m.data(), v.data(), 0.9, 0.98, 1e-9, true, step.data()});
       slice.zero_gradient = true;
-      cuda::sgd_step(kernels::SgdStep<T>{slice, buffer.data(), 0.9, 0.0, true, step.data()});
+      cuda::sgd_step(kernels::SgdStep<T>{slice, buffer.data(), 0.9, 0.0, true, first.data()});
       return bytes(value, master, gradient, m, v, buffer, norm, rate, step);
     });
 }
