@@ -46,7 +46,7 @@ struct Slot {
   static std::byte* at_least(std::unique_ptr<cuda::PinnedMemory>& memory, int64_t bytes) {
     if (!memory || memory->bytes() < static_cast<size_t>(bytes)) {
       memory.reset();
-      memory = std::make_unique<cuda::PinnedMemory>(static_cast<size_t>(bytes + bytes / 2));
+      memory = std::make_unique<cuda::PinnedMemory>(static_cast<size_t>(bytes + bytes / 2 + kAlignment));
     }
     return memory->data();
   }
@@ -57,8 +57,9 @@ struct Slot {
 struct Bucket {
   Tensor block;  // i64
   StepInputs inputs;
+  bool prepared = false;         // a call has come to its end
   PooledVector<Tensor> outputs;  // of the graph
-  uint64_t draws = 0;           // offsets of the generator that a repetition takes
+  uint64_t draws = 0;            // offsets of the generator that a repetition takes
   std::optional<cuda::Graph> graph;
 
   Bucket(const StepInputs& host, Device device);
@@ -88,7 +89,7 @@ PooledVector<Tensor> call(const CapturedStep::Function& function, const StepInpu
 
 struct StepOutputs::State {
   PooledVector<Tensor> tensors;  // those of the CPU; of a device only shapes and dtypes count
-  std::shared_ptr<Slot> slot;   // null: the CPU
+  std::shared_ptr<Slot> slot;    // null: the CPU
 };
 
 PooledVector<Tensor> StepOutputs::get() const {
@@ -119,8 +120,7 @@ struct CapturedStep::OnDevice {
   void upload(Slot& slot, const Bucket& bucket, const StepInputs& host, uint64_t base) const;
   void download(Slot& slot, const PooledVector<Tensor>& outputs) const;
   void capture(const Function& function, Bucket& bucket, Generator& generator) const;
-  PooledVector<Tensor> do_step(const Function& function, Bucket& bucket, bool first,
-                              Generator& generator) const;
+  PooledVector<Tensor> do_step(const Function& function, Bucket& bucket, Generator& generator) const;
 
   Device device;
   CapturedStepOptions options;
@@ -180,9 +180,13 @@ void CapturedStep::OnDevice::capture(const Function& function, Bucket& bucket, G
 }
 
 // The first call finds and makes whatever is made once: tables, plans of products, code to be loaded.
-PooledVector<Tensor> CapturedStep::OnDevice::do_step(const Function& function, Bucket& bucket, bool first,
-                                                    Generator& generator) const {
-  if (first || !options.capture) return call(function, bucket.inputs);
+PooledVector<Tensor> CapturedStep::OnDevice::do_step(const Function& function, Bucket& bucket,
+                                                     Generator& generator) const {
+  if (!bucket.prepared || !options.capture) {
+    PooledVector<Tensor> outputs = call(function, bucket.inputs);
+    bucket.prepared = true;
+    return outputs;
+  }
   if (!bucket.graph) capture(function, bucket, generator);
   bucket.graph->launch();
   generator.reset(generator.seed(), generator.offset() + bucket.draws);
@@ -197,18 +201,17 @@ std::shared_ptr<StepOutputs::State> CapturedStep::OnDevice::step(const Function&
   Generator& generator = default_generator();
   const Key key = key_of(host, generator.seed());
   auto found = buckets.find(key);
-  const bool first = found == buckets.end();
   std::optional<Bucket> unkept;
-  if (first && static_cast<int64_t>(buckets.size()) < options.most_buckets)
+  if (found == buckets.end() && static_cast<int64_t>(buckets.size()) < options.most_buckets)
     found = buckets.try_emplace(key, host, device).first;
   Bucket& bucket = found != buckets.end() ? found->second : unkept.emplace(host, device);
 
   const std::shared_ptr<Slot> slot = free_slot();
   upload(*slot, bucket, host, generator.offset());
-  PooledVector<Tensor> outputs = do_step(function, bucket, first, generator);
+  PooledVector<Tensor> outputs = do_step(function, bucket, generator);
   download(*slot, outputs);
   return std::allocate_shared<StepOutputs::State>(PoolAllocator<StepOutputs::State>(),
- StepOutputs::State{std::move(outputs), slot});
+                                                  StepOutputs::State{std::move(outputs), slot});
 }
 
 #else

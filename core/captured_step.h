@@ -14,7 +14,8 @@ namespace heed {
 /// What one step works on. Steps that agree in the shapes and dtypes of the tensors and in the constants can
 /// repeat each other: they form a bucket.
 struct StepInputs {
-  PooledVector<Tensor> tensors;  // on the CPU where they are handed in, on the device where the step sees them
+  PooledVector<Tensor>
+      tensors;  // on the CPU where they are handed in, on the device where the step sees them
   PooledVector<int64_t> constants;  // whatever else the step's launches depend on, such as longest lengths
 };
 

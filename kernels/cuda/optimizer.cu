@@ -66,7 +66,9 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void set_rate_kernel(double* rate, double value) { *rate = value; }
 
 // Nothing but the gradients is changed where the norm is not finite.
-__device__ __forceinline__ bool is_skipped(const double* norm) { return norm != nullptr && !(*norm < HUGE_VAL); }
+__device__ __forceinline__ bool is_skipped(const double* norm) {
+  return norm != nullptr && !(*norm < HUGE_VAL);
+}
 
 // Budget: 8 registers, 0 bytes shared.
 __global__ void advance_step_kernel(int64_t* step, const double* norm) {

@@ -153,15 +153,18 @@ TEST(CapturedStep, WhatCannotBeCapturedIsAStateErrorAndChangesNothing) {
 
 TEST(CapturedStep, WithoutMemoryItCanBeTriedAgain) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
-  bool fails = false;
+  bool fails = true;
   CapturedStep step(cuda_device(), [&](const StepInputs& in) {
     if (fails) throw OutOfMemory("no more");
     return PooledVector<Tensor>{in.tensors[0] * 2.0};
   });
   const StepInputs in{{full({1}, 4.0)}, {}};
-  step(in);
-  fails = true;
   EXPECT_THROW(step(in), OutOfMemory);
+  fails = false;
+  EXPECT_EQ(step(in).get()[0].item<float>(), 8) << "the first call once more";
+  EXPECT_EQ(step.graphs(), 0);
+  fails = true;
+  EXPECT_THROW(step(in), OutOfMemory) << "in the capture";
   fails = false;
   EXPECT_EQ(step(in).get()[0].item<float>(), 8);
   EXPECT_EQ(step.graphs(), 1);

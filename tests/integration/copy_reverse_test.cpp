@@ -192,8 +192,8 @@ TEST_F(CopyReverse, TheCudaDeviceTrainsAlike) {
 }
 
 TEST_F(CopyReverse, OnCudaTwoRunsAndAResumedOneAreEqual) {
-  const std::vector<std::string> options{"--steps", "14", "--batch-size", "8", "--save-every", "7",
-                                         "--device", "cuda"};
+  const std::vector<std::string> options{"--steps",      "14", "--batch-size", "8",
+                                         "--save-every", "7",  "--device",     "cuda"};
   std::vector<std::string> resumed = options;
   resumed.push_back("--resume");
   for (const char* name : {"a", "b"}) {
