@@ -14,6 +14,9 @@ enum class Causal : uint8_t {
   bottom_right  // the last query sees every key: query i sees keys 0 .. i + (keys - queries)
 };
 
+/// How much of a block of queries and keys is visible. `some` has to be asked pair by pair.
+enum class BlockVisibility : uint8_t { none, some, all };
+
 /// A key is visible if the causal rule allows it and, where a window is set, it lies within the window or is
 /// one of the global tokens. Windows are measured from the query's own place on the diagonal.
 struct Visibility {
@@ -41,6 +44,23 @@ struct Visibility {
     if (window_right >= 0 && distance > window_right) return false;
     // Lengths are 32-bit, and a 64-bit remainder is a call on a GPU.
     return dilation <= 1 || static_cast<int32_t>(distance) % dilation == 0;
+  }
+
+  /// Of queries [q0, q1) and keys [k0, k1), neither empty. `some` is a safe answer, and may stand for others.
+  HEED_HOST_DEVICE BlockVisibility block(int64_t q0, int64_t q1, int64_t k0, int64_t k1, int64_t queries,
+                                         int64_t keys) const {
+    const int64_t nearest = k0 - diagonal(q1 - 1, queries, keys),
+                  farthest = k1 - 1 - diagonal(q0, queries, keys);
+    if (causal != Causal::none && nearest > 0) return BlockVisibility::none;
+    const bool below = causal == Causal::none || farthest <= 0;
+    if (!has_window()) return below ? BlockVisibility::all : BlockVisibility::some;
+    if (q0 >= global_tokens && k0 >= global_tokens &&
+        ((window_left >= 0 && farthest < -static_cast<int64_t>(window_left)) ||
+         (window_right >= 0 && nearest > window_right)))
+      return BlockVisibility::none;
+    const bool inside = dilation <= 1 && (window_left < 0 || nearest >= -static_cast<int64_t>(window_left)) &&
+                        (window_right < 0 || farthest <= window_right);
+    return below && inside ? BlockVisibility::all : BlockVisibility::some;
   }
 
   /// One past the last key that query q can see: keys from here on need no work.

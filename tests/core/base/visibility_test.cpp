@@ -35,5 +35,37 @@ TEST(Visibility, BoundsHoldForEveryRule) {
               }
 }
 
+// block() says none or all only where visible() does, and says so of every block that the rule alone decides.
+TEST(Visibility, BlocksAreWhatTheirPairsAre) {
+  int64_t decided = 0, some = 0;
+  for (Causal causal : {Causal::none, Causal::top_left, Causal::bottom_right})
+    for (int left : {-1, 0, 2})
+      for (int right : {-1, 0, 1})
+        for (int dilation : {1, 2})
+          for (int global : {0, 1, 3})
+            for (int q0 = 0; q0 < 8; ++q0)
+              for (int q1 = q0 + 1; q1 <= 8; q1 += 2)
+                for (int k0 = 0; k0 < 6; ++k0)
+                  for (int k1 = k0 + 1; k1 <= 6; k1 += 2) {
+                    const Visibility rule{causal, left, right, dilation, global};
+                    int count = 0;
+                    for (int q = q0; q < q1; ++q)
+                      for (int k = k0; k < k1; ++k) count += rule.visible(q, k, 8, 6);
+                    const BlockVisibility block = rule.block(q0, q1, k0, k1, 8, 6);
+                    if (block == BlockVisibility::none) {
+                      ASSERT_EQ(count, 0);
+                    }
+                    if (block == BlockVisibility::all) {
+                      ASSERT_EQ(count, (q1 - q0) * (k1 - k0));
+                    }
+                    block == BlockVisibility::some ? ++some : ++decided;
+                    if (dilation == 1 && global == 0 && (count == 0 || count == (q1 - q0) * (k1 - k0))) {
+                      ASSERT_NE(block, BlockVisibility::some);
+                    }
+                  }
+  EXPECT_GT(decided, 0);
+  EXPECT_GT(some, 0);
+}
+
 }  // namespace
 }  // namespace heed
