@@ -24,6 +24,8 @@ struct AttentionCase {
   bool mask = false, alibi = false;
   int32_t relative_limit = -1;  // a relative table if >= 0
   double dropout = 0;
+  int64_t query_padding = 3, key_padding = 1;  // elements after each row of q, and of k and v
+  bool hidden_nan = true;                      // NaN in keys that no query sees
 };
 
 /// What attention computes, in storage type Store; statistics in Acc.
@@ -75,8 +77,8 @@ struct AttentionProblem {
                 static_cast<int32_t>(max_key),
                 total_query,
                 total_key};
-    q_stride = c.heads * c.width + 3;
-    kv_stride = 2 * c.key_heads * c.width + 1;
+    q_stride = c.heads * c.width + c.query_padding;
+    kv_stride = 2 * c.key_heads * c.width + c.key_padding;
     scale = 1 / std::sqrt(static_cast<double>(c.width));
     q = random_values<T>(query_rows * q_stride, 1, 1.5);
     kv = random_values<T>(key_rows * kv_stride, 2);
@@ -111,14 +113,14 @@ struct AttentionProblem {
     return s * bias_stride[0] + h * bias_stride[1] + i * bias_stride[2] + k * bias_stride[3];
   }
 
-  /// NaN in gap rows, between the rows and in keys that no query sees.
+  /// NaN in gap rows, between the rows and perhaps in keys that no query sees.
   void poison() {
     std::vector<bool> query_row(query_rows), key_seen(key_rows);
     for (int64_t s = 0; s < segments.count; ++s) {
       for (int64_t i = 0; i < query_length[s]; ++i) {
         query_row[query_first[s] + i] = true;
         for (int64_t k = 0; k < key_length[s]; ++k) {
-          if (visible(s, i, k)) key_seen[key_first[s] + k] = true;
+          if (!c.hidden_nan || visible(s, i, k)) key_seen[key_first[s] + k] = true;
         }
       }
     }
@@ -127,19 +129,31 @@ struct AttentionProblem {
         q[r * q_stride + i] = gout[r * q_stride + i] = quiet_nan<T>();
     }
     for (int64_t r = 0; r < key_rows; ++r) {
-      for (int64_t i = key_seen[r] ? kv_stride - 1 : 0; i < kv_stride; ++i)
+      for (int64_t i = key_seen[r] ? kv_stride - c.key_padding : 0; i < kv_stride; ++i)
         kv[r * kv_stride + i] = quiet_nan<T>();
     }
   }
 
-  kernels::AttentionBias<T> bias_args() const {
+  /// Where the operands are: here, or copied to a device.
+  struct Operands {
+    const T *q, *kv, *gout, *bias, *relative;
+    const bool* mask;
+    const float* slopes;
+    SegmentsView segments;
+  };
+  Operands operands() const {
+    return {q.data(),        kv.data(),  gout.data(),   bias.data(),
+            relative.data(), mask.get(), slopes.data(), segments};
+  }
+
+  kernels::AttentionBias<T> bias_args(const Operands& at) const {
     kernels::AttentionBias<T> b{};
-    if (c.bias) b.bias = bias.data();
+    if (c.bias) b.bias = at.bias;
     std::copy_n(bias_stride, 4, b.bias_stride);
-    if (c.mask) b.mask = mask.get();
+    if (c.mask) b.mask = at.mask;
     std::copy_n(mask_stride, 4, b.mask_stride);
-    if (c.alibi) b.alibi_slopes = slopes.data();
-    if (c.relative_limit >= 0) b.relative = relative.data();
+    if (c.alibi) b.alibi_slopes = at.slopes;
+    if (c.relative_limit >= 0) b.relative = at.relative;
     b.relative_limit = std::max(c.relative_limit, 0);
     return b;
   }
@@ -237,31 +251,69 @@ struct AttentionProblem {
     }
   }
 
+  kernels::AttentionForward<T> forward_args(const Operands& at, T* out, A* lse) const {
+    return {.q = {at.q, q_stride, c.width},
+            .k = {at.kv, kv_stride, c.width},
+            .v = {at.kv + c.key_heads * c.width, kv_stride, c.width},
+            .out = {out, q_stride, c.width},
+            .lse = lse,
+            .segments = at.segments,
+            .query_rows = query_rows,
+            .key_rows = key_rows,
+            .heads = c.heads,
+            .key_heads = c.key_heads,
+            .width = c.width,
+            .scale = scale,
+            .visibility = c.visibility,
+            .bias = bias_args(at),
+            .dropout = dropout};
+  }
+
   void forward(std::vector<T>& out, std::vector<A>& lse) const {
     out.assign(q.size(), quiet_nan<T>());
     lse.assign(c.heads * query_rows, std::numeric_limits<A>::quiet_NaN());
-    const int64_t v_offset = c.key_heads * c.width;
-    cpu::attention_forward<T>({.q = {q.data(), q_stride, c.width},
-                               .k = {kv.data(), kv_stride, c.width},
-                               .v = {kv.data() + v_offset, kv_stride, c.width},
-                               .out = {out.data(), q_stride, c.width},
-                               .lse = lse.data(),
-                               .segments = segments,
-                               .query_rows = query_rows,
-                               .key_rows = key_rows,
-                               .heads = c.heads,
-                               .key_heads = c.key_heads,
-                               .width = c.width,
-                               .scale = scale,
-                               .visibility = c.visibility,
-                               .bias = bias_args(),
-                               .dropout = dropout});
+    cpu::attention_forward<T>(forward_args(operands(), out.data(), lse.data()));
   }
 
   /// Which gradients to ask for and whether to add to what is there.
   struct Wanted {
-    bool q = true, k = true, v = true, accumulate = false;
+    bool q = true, k = true, v = true, bias = true, accumulate = false;
   };
+
+  /// Where the gradients go: gq as q, gk and gv each as kv.
+  struct Gradients {
+    T *gq, *gk, *gv;
+    A *gbias, *grelative;
+  };
+
+  kernels::AttentionBackward<T> backward_args(const Operands& at, const T* out, const A* lse,
+                                              const Wanted& wanted, const Gradients& to) const {
+    const int64_t v_offset = c.key_heads * c.width;
+    return {.q = {at.q, q_stride, c.width},
+            .k = {at.kv, kv_stride, c.width},
+            .v = {at.kv + v_offset, kv_stride, c.width},
+            .out = {out, q_stride, c.width},
+            .gout = {at.gout, q_stride, c.width},
+            .lse = lse,
+            .gq = {wanted.q ? to.gq : nullptr, q_stride, c.width},
+            .gk = {wanted.k ? to.gk : nullptr, kv_stride, c.width},
+            .gv = {wanted.v ? to.gv + v_offset : nullptr, kv_stride, c.width},
+            .accumulate_q = wanted.accumulate,
+            .accumulate_k = wanted.accumulate,
+            .accumulate_v = wanted.accumulate,
+            .gbias = c.bias && wanted.bias ? to.gbias : nullptr,
+            .grelative = c.relative_limit >= 0 && wanted.bias ? to.grelative : nullptr,
+            .segments = at.segments,
+            .query_rows = query_rows,
+            .key_rows = key_rows,
+            .heads = c.heads,
+            .key_heads = c.key_heads,
+            .width = c.width,
+            .scale = scale,
+            .visibility = c.visibility,
+            .bias = bias_args(at),
+            .dropout = dropout};
+  }
 
   /// Gradients into r's vectors, which have their size and old content if wanted.accumulate.
   void backward(const std::vector<T>& out, const std::vector<A>& lse, const Wanted& wanted,
@@ -273,31 +325,9 @@ struct AttentionProblem {
       r.gbias.assign(bias.size(), A(0));
       r.grelative.assign(relative.size(), A(0));
     }
-    const int64_t v_offset = c.key_heads * c.width;
-    cpu::attention_backward<T>({.q = {q.data(), q_stride, c.width},
-                                .k = {kv.data(), kv_stride, c.width},
-                                .v = {kv.data() + v_offset, kv_stride, c.width},
-                                .out = {out.data(), q_stride, c.width},
-                                .gout = {gout.data(), q_stride, c.width},
-                                .lse = lse.data(),
-                                .gq = {wanted.q ? r.gq.data() : nullptr, q_stride, c.width},
-                                .gk = {wanted.k ? r.gk.data() : nullptr, kv_stride, c.width},
-                                .gv = {wanted.v ? r.gv.data() + v_offset : nullptr, kv_stride, c.width},
-                                .accumulate_q = wanted.accumulate,
-                                .accumulate_k = wanted.accumulate,
-                                .accumulate_v = wanted.accumulate,
-                                .gbias = c.bias ? r.gbias.data() : nullptr,
-                                .grelative = c.relative_limit >= 0 ? r.grelative.data() : nullptr,
-                                .segments = segments,
-                                .query_rows = query_rows,
-                                .key_rows = key_rows,
-                                .heads = c.heads,
-                                .key_heads = c.key_heads,
-                                .width = c.width,
-                                .scale = scale,
-                                .visibility = c.visibility,
-                                .bias = bias_args(),
-                                .dropout = dropout});
+    cpu::attention_backward<T>(
+        backward_args(operands(), out.data(), lse.data(), wanted,
+                      {r.gq.data(), r.gk.data(), r.gv.data(), r.gbias.data(), r.grelative.data()}));
   }
 
   /// The elements that belong to heads: [rows, heads, width] at `offset` of rows of `stride`.
@@ -310,5 +340,34 @@ struct AttentionProblem {
     return values;
   }
 };
+
+/// What a kernel got, forward and all gradients, against the plain loops.
+template <class T>
+void expect_exact(const AttentionProblem<T>& p, const AttentionResult<T, accumulator_t<T>>& got) {
+  using A = accumulator_t<T>;
+  using R = reference_t<T>;
+  const auto exact = p.template plain<R, R>();
+  const auto plain = p.template plain<T, A>();
+  const int64_t own = p.c.heads * p.c.width, keys = p.c.key_heads * p.c.width;
+  const auto inner = [&](const auto& values, int64_t stride, int64_t offset, int64_t count) {
+    return AttentionProblem<T>::inner(values, stride, offset, count);
+  };
+  const auto compare = [&](const auto& a, const auto& b, const auto& c, int64_t stride, int64_t offset,
+                           int64_t count, double factor, const char* what, double term) {
+    expect_within<T>(inner(a, stride, offset, count), inner(b, stride, offset, count),
+                     inner(c, stride, offset, count), factor, what, term);
+  };
+  compare(got.out, exact.out, plain.out, p.q_stride, 0, own, 2, "out", -1);
+  expect_within<A>(got.lse, exact.lse, plain.lse, 2, "lse");
+  compare(got.gq, exact.gq, plain.gq, p.q_stride, 0, own, 3, "gq", exact.term_q);
+  compare(got.gk, exact.gk, plain.gk, p.kv_stride, 0, keys, 3, "gk", exact.term_k);
+  compare(got.gv, exact.gv, plain.gv, p.kv_stride, keys, keys, 3, "gv", exact.term_v);
+  // Sums in A, of terms that are as exact as `out`, which is a T.
+  if (p.c.bias) expect_within<T>(got.gbias, exact.gbias, plain.gbias, 3, "gbias", exact.term_bias);
+  if (p.c.relative_limit >= 0)
+    expect_within<T>(got.grelative, exact.grelative, plain.grelative, 3, "grelative", exact.term_bias);
+  for (const T value : inner(got.out, p.q_stride, own, p.q_stride - own))
+    ASSERT_TRUE(std::isnan(double(value))) << "wrote between the rows";
+}
 
 }  // namespace heed::test
