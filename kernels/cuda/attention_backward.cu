@@ -1,142 +1,46 @@
 // The gradients of attention for every dtype, width and bias: a warp takes a query, then a key, and makes the
 // weights again. Each sum has one owner, so nothing is added atomically.
 #include <heed/kernels/attention.h>
-#include <heed/kernels/cuda/attention_rows.cuh>
-#include <heed/kernels/cuda/attention_score.cuh>
+#include <heed/kernels/cuda/attention_generic.cuh>
+#include <heed/kernels/cuda/attention_path.h>
 #include <heed/kernels/cuda/device.cuh>
 
 namespace heed::cuda {
 namespace {
 
-using kernels::AttentionBackward;
-
-/// A weight after dropout, and the gradient of its score.
-struct PairGradient {
-  float weight, score;
-};
-
-template <class T>
-__device__ __forceinline__ PairGradient pair_gradient(const AttentionBackward<T>& args, const Plane& p,
-                                                      int64_t query, int64_t key, float lse, float delta,
-                                                      float score, float gweight) {
-  const float weight = weight_of(score_of(args, p, query, key, score), lse);
-  if (weight == 0.0f) return {0.0f, 0.0f};  // what a hidden key holds must not count
-  const float factor = dropout_factor(args, p, query, key);
-  return {weight * factor, weight * (gweight * factor - delta)};
-}
-
-/// to (+)= values, by the lanes of a warp.
-template <class T>
-__device__ __forceinline__ void write_row(T* to, const float* values, float scale, int64_t width,
-                                          bool accumulate, int lane) {
-  for (int64_t c = lane; c < width; c += 32)
-    to[c] = T((accumulate ? static_cast<float>(to[c]) : 0.0f) + values[c] * scale);
-}
-
-/// Adds up factor[j] * rows(j)[c] over j < count into sum; zero factors are left out with what they multiply.
-template <class Rows>
-__device__ __forceinline__ void add_products(float* sum, const float* factor, int count, int64_t width,
-                                             int lane, Rows rows) {
-  for (int64_t c = lane; c < width; c += 32) {
-    float total = sum[c];
-    for (int j = 0; j < count; ++j)
-      if (const float f = factor[j]; f != 0.0f) total += f * static_cast<float>(rows(j)[c]);
-    sum[c] = total;
-  }
-}
-
-// delta: [heads, query_rows], Σ gout * out of each query: what the softmax takes off every score's gradient.
-// Budget: 112 registers, 0 bytes shared.
+// delta_to: [heads, query_rows], the delta_of each query.
+// Budget: 104 registers, 0 bytes shared.
 template <class T>
 __global__ void __launch_bounds__(kAttentionThreads, 4)
-    query_kernel(AttentionBackward<T> args, int64_t blocks, float* delta_of) {
+    query_kernel(AttentionBackward<T> args, int64_t blocks, float* delta_to) {
   const WarpTask task(blocks);
   const Plane p(args, task.sequence, blockIdx.y);
   simt::Arena<> arena;
   const WarpRows rows(arena, args.width, 1);
   if (task.place >= p.queries) return;
-  const int64_t query = task.place, row = p.query_first + query, at = p.head * args.query_rows + row;
-  const T *q = row_of(args.q, row, p.head), *gout = row_of(args.gout, row, p.head),
-          *out = row_of(args.out, row, p.head);
-  float* const sum = rows.row(0);
-  float delta = 0.0f;
-  for (int64_t c = task.lane; c < args.width; c += 32) {
-    sum[c] = 0.0f;
-    delta += static_cast<float>(gout[c]) * static_cast<float>(out[c]);
-  }
-  delta = simt::warp_sum(delta);
-  if (task.lane == 0) delta_of[at] = delta;
-  if (args.gq.data == nullptr) return;
-
-  const float lse = args.lse[at];
-  const int64_t end = args.visibility.key_end(query, p.queries, p.keys);
-  for (int64_t first = args.visibility.key_begin(query, p.queries, p.keys); first < end; first += 32) {
-    const int64_t key = first + task.lane;
-    PairGradient g{0.0f, 0.0f};
-    if (key < end)
-      g = pair_gradient(args, p, query, key, lse, delta,
-                        dot(q, row_of(args.k, p.key_first + key, p.key_head), args.width),
-                        dot(gout, row_of(args.v, p.key_first + key, p.key_head), args.width));
-    __syncwarp();
-    rows.value(0)[task.lane] = g.score;
-    __syncwarp();
-    add_products(sum, rows.value(0), static_cast<int>(end - first < 32 ? end - first : 32), args.width,
-                 task.lane, [&](int j) { return row_of(args.k, p.key_first + first + j, p.key_head); });
-  }
-  write_row(row_of(args.gq, row, p.head), sum, static_cast<float>(args.scale), args.width, args.accumulate_q,
-            task.lane);
+  const int64_t row = p.query_first + task.place;
+  const float delta = delta_of(args, row, p.head, task.lane);
+  if (task.lane == 0) delta_to[p.head * args.query_rows + row] = delta;
+  if (args.gq.data != nullptr) query_gradient(args, p, task.place, delta, rows);
 }
 
-// Budget: 56 registers, 0 bytes shared.
+// Budget: 64 registers, 0 bytes shared.
 template <class T>
-__global__ void __launch_bounds__(kAttentionThreads)
-    key_kernel(AttentionBackward<T> args, int64_t blocks, const float* delta_of) {
+__global__ void __launch_bounds__(kAttentionThreads, 8)
+    key_kernel(AttentionBackward<T> args, int64_t blocks, const float* delta) {
   const WarpTask task(blocks);
-  const int64_t group = static_cast<unsigned>(args.heads) / static_cast<unsigned>(args.key_heads),
-                key_head = blockIdx.y;
-  const Plane first_plane(args, task.sequence, key_head * group);
   simt::Arena<> arena;
   const WarpRows rows(arena, args.width, 2);
-  if (task.place >= first_plane.keys) return;
-  const int64_t key = task.place, row = first_plane.key_first + key;
-  const T *k = row_of(args.k, row, key_head), *v = row_of(args.v, row, key_head);
-  for (int64_t c = task.lane; c < args.width; c += 32) rows.row(0)[c] = rows.row(1)[c] = 0.0f;
-  for (int64_t head = key_head * group; head < (key_head + 1) * group; ++head) {
-    const Plane p(args, task.sequence, head);
-    for (int64_t first = 0; first < p.queries; first += 32) {
-      const int64_t query = first + task.lane, query_row = p.query_first + query;
-      PairGradient g{0.0f, 0.0f};
-      if (query < p.queries && args.visibility.visible(query, key, p.queries, p.keys)) {
-        const int64_t at = head * args.query_rows + query_row;
-        g = pair_gradient(args, p, query, key, args.lse[at], delta_of[at],
-                          dot(row_of(args.q, query_row, head), k, args.width),
-                          dot(row_of(args.gout, query_row, head), v, args.width));
-      }
-      __syncwarp();
-      rows.value(0)[task.lane] = g.score;
-      rows.value(1)[task.lane] = g.weight;
-      __syncwarp();
-      const int count = static_cast<int>(p.queries - first < 32 ? p.queries - first : 32);
-      const int64_t from = p.query_first + first;
-      if (args.gk.data != nullptr)
-        add_products(rows.row(0), rows.value(0), count, args.width, task.lane,
-                     [&](int j) { return row_of(args.q, from + j, head); });
-      if (args.gv.data != nullptr)
-        add_products(rows.row(1), rows.value(1), count, args.width, task.lane,
-                     [&](int j) { return row_of(args.gout, from + j, head); });
-    }
-  }
-  if (args.gk.data != nullptr)
-    write_row(row_of(args.gk, row, key_head), rows.row(0), static_cast<float>(args.scale), args.width,
-              args.accumulate_k, task.lane);
-  if (args.gv.data != nullptr)
-    write_row(row_of(args.gv, row, key_head), rows.row(1), 1.0f, args.width, args.accumulate_v, task.lane);
+  if (task.place >= args.segments.key_length[task.sequence]) return;
+  key_gradient(
+      args, task.sequence, blockIdx.y, task.place,
+      [&](int64_t row, int64_t head) { return delta[head * args.query_rows + row]; }, rows);
 }
 
 /// The gradient of one pair's score, for the biases.
 template <class T>
-__device__ __forceinline__ float score_gradient(const AttentionBackward<T>& args, const Plane& p,
-                                                int64_t query, int64_t key, const float* delta_of) {
+__device__ __forceinline__ float score_gradient(const AttentionBackward<T>& args, const Plane& p, int query,
+                                                int key, const float* delta_of) {
   const int64_t row = p.query_first + query, at = p.head * args.query_rows + row, key_row = p.key_first + key;
   if (!args.visibility.visible(query, key, p.queries, p.keys)) return 0.0f;
   return pair_gradient(args, p, query, key, args.lse[at], delta_of[at],
@@ -182,7 +86,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
 
 // A warp an entry of grelative, blockIdx.y the head: over all pairs of that distance; the outermost entries
 // have all that lie beyond, too.
-// Budget: 48 registers, 0 bytes shared.
+// Budget: 56 registers, 0 bytes shared.
 template <class T>
 __global__ void __launch_bounds__(kAttentionThreads)
     relative_kernel(AttentionBackward<T> args, const float* delta_of) {
@@ -237,6 +141,11 @@ void attention_backward(const AttentionBackward<T>& args) {
   clear_gaps(args.gk, args.accumulate_k, s.total_key, args.key_rows, args.key_heads);
   clear_gaps(args.gv, args.accumulate_v, s.total_key, args.key_rows, args.key_heads);
   if (s.count * args.heads == 0) return;
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    const AttentionPath path = attention_path(args);
+    if (path == AttentionPath::short_sequences) return short_attention_backward(kWhat, args);
+    if (path == AttentionPath::flash) return flash_attention_backward(kWhat, args);
+  }
 
   const Scratch scratch(static_cast<size_t>(args.heads * args.query_rows) * sizeof(float));
   float* const delta = scratch.as<float>();

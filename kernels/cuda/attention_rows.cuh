@@ -1,4 +1,5 @@
-// How the attention kernels are cut: a warp for each query (or key) of each sequence and head.
+// How the generic attention kernels are cut, a warp for each query (or key) of each sequence and head; and
+// the clearing of rows in no sequence.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +15,12 @@ inline constexpr int kAttentionThreads = kAttentionWarps * 32;
 
 /// The warp's sequence and its place there. `blocks` blocks along x take a sequence; blockIdx.y is the head.
 struct WarpTask {
-  int64_t sequence, place;
-  int lane;
+  int sequence, place, lane;
 
   __device__ __forceinline__ explicit WarpTask(int64_t blocks)
-      : sequence(blockIdx.x / static_cast<unsigned>(blocks)),
-        place(int64_t{blockIdx.x % static_cast<unsigned>(blocks)} * kAttentionWarps + threadIdx.x / 32),
+      : sequence(static_cast<int>(blockIdx.x / static_cast<unsigned>(blocks))),
+        place(static_cast<int>(blockIdx.x % static_cast<unsigned>(blocks) * kAttentionWarps +
+                               threadIdx.x / 32)),
         lane(static_cast<int>(threadIdx.x) % 32) {}
 };
 
@@ -28,13 +29,20 @@ inline dim3 attention_grid(int64_t blocks, int64_t heads) {
   return {static_cast<unsigned>(blocks), static_cast<unsigned>(heads)};
 }
 
-/// A warp's part of shared memory: `count` rows of `width` floats, and as many sets of a float for each lane.
+/// A warp's own memory: `count` rows of `width` floats, and as many sets of a float for each lane.
 class WarpRows {
  public:
-  __device__ __forceinline__ WarpRows(simt::Arena<>& arena, int64_t width, int count) : width_(width) {
-    const int warp = static_cast<int>(threadIdx.x) / 32;
-    rows_ = arena.take<float>(static_cast<size_t>(kAttentionWarps * count * width)) + warp * count * width;
-    values_ = arena.take<float>(static_cast<size_t>(kAttentionWarps * count * 32)) + warp * count * 32;
+  __device__ __forceinline__ WarpRows(float* memory, int64_t width, int count)
+      : width_(width), rows_(memory), values_(memory + count * width) {}
+
+  /// The warp's part of a block's shared memory.
+  __device__ __forceinline__ WarpRows(simt::Arena<>& arena, int64_t width, int count)
+      : WarpRows(arena.take<float>(static_cast<size_t>(kAttentionWarps * floats(width, count))) +
+                     threadIdx.x / 32 * floats(width, count),
+                 width, count) {}
+
+  static __host__ __device__ constexpr int64_t floats(int64_t width, int count) {
+    return count * (width + 32);
   }
 
   __device__ __forceinline__ float* row(int i) const { return rows_ + i * width_; }
@@ -46,10 +54,7 @@ class WarpRows {
 };
 
 inline size_t warp_rows_bytes(int64_t width, int count) {
-  return simt::SharedLayout()
-      .add<float>(static_cast<size_t>(kAttentionWarps * count * width))
-      .add<float>(static_cast<size_t>(kAttentionWarps * count * 32))
-      .bytes;
+  return static_cast<size_t>(kAttentionWarps * WarpRows::floats(width, count)) * sizeof(float);
 }
 
 template <class T>

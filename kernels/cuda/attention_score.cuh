@@ -8,19 +8,20 @@ namespace heed::cuda {
 
 /// One sequence and head.
 struct Plane {
-  int64_t sequence, head, key_head;
+  int sequence, head, key_head;
+  int queries, keys;
   int64_t query_first, key_first;  // rows
-  int64_t queries, keys;
 
   template <class Args>
-  __device__ __forceinline__ Plane(const Args& args, int64_t of_sequence, int64_t of_head)
+  __device__ __forceinline__ Plane(const Args& args, int of_sequence, int of_head)
       : sequence(of_sequence),
         head(of_head),
-        key_head(static_cast<unsigned>(of_head * args.key_heads) / static_cast<unsigned>(args.heads)),
-        query_first(args.segments.query_first[of_sequence]),
-        key_first(args.segments.key_first[of_sequence]),
+        key_head(static_cast<int>(static_cast<unsigned>(of_head * args.key_heads) /
+                                  static_cast<unsigned>(args.heads))),
         queries(args.segments.query_length[of_sequence]),
-        keys(args.segments.key_length[of_sequence]) {}
+        keys(args.segments.key_length[of_sequence]),
+        query_first(args.segments.query_first[of_sequence]),
+        key_first(args.segments.key_first[of_sequence]) {}
 };
 
 /// The row of one head of a view.
@@ -39,7 +40,7 @@ __device__ __forceinline__ float dot(const X* x, const Y* y, int64_t width) {
 
 /// The score of a pair whose product of q and k is `product`; -inf if the query does not see the key.
 template <class Args>
-__device__ __forceinline__ float score_of(const Args& args, const Plane& p, int64_t query, int64_t key,
+__device__ __forceinline__ float score_of(const Args& args, const Plane& p, int query, int key,
                                           float product) {
   const auto& b = args.bias;
   const auto at = [&](const int64_t(&stride)[4]) {
@@ -70,13 +71,12 @@ __device__ __forceinline__ float weight_of(float score, float lse) {
 
 /// What dropout multiplies a weight by.
 template <class Args>
-__device__ __forceinline__ float dropout_factor(const Args& args, const Plane& p, int64_t query,
-                                                int64_t key) {
+__device__ __forceinline__ float dropout_factor(const Args& args, const Plane& p, int query, int key) {
   if (!args.dropout.active()) return 1.0f;
   const DropoutBits draw =
       attention_dropout_bits(args.dropout.rng, static_cast<uint32_t>(key / 8), static_cast<uint32_t>(query),
                              static_cast<uint32_t>(p.sequence * args.heads + p.head));
-  return draw.bits(static_cast<int>(key % 8)) >= args.dropout.threshold ? args.dropout.scale : 0.0f;
+  return draw.bits(key % 8) >= args.dropout.threshold ? args.dropout.scale : 0.0f;
 }
 
 }  // namespace heed::cuda

@@ -329,52 +329,61 @@ TYPED_TEST(Schedules, OptimizerSteps) {
 
 TYPED_TEST(Schedules, Attention) {
   using T = TypeParam;
-  check_schedules("attention", [] {
-    constexpr int64_t kRows = 50, kHeads = 2, kWidth = 5, kLimit = 3, kCount = kRows * kHeads * kWidth;
-    DeviceBuffer<T> q(numbers<T>(kCount, 1)), k(numbers<T>(kCount, 2)), v(numbers<T>(kCount, 3)), out(kCount),
-        gout(numbers<T>(kCount, 4)), gq(kCount), gk(kCount), gv(kCount),
-        relative(numbers<T>(kHeads * (2 * kLimit + 1), 5));
-    DeviceBuffer<float> lse(kHeads * kRows), grelative(numbers<float>(kHeads * (2 * kLimit + 1), 6));
-    DeviceBuffer<int64_t> first(std::vector<int64_t>{0, 40});  // the last row is in no segment
-    DeviceBuffer<int32_t> length(std::vector<int32_t>{40, 9});
-    const SegmentsView segments{2, first.data(), first.data(), length.data(), length.data(), 40, 40, 49, 49};
-    const Visibility causal{.causal = Causal::top_left};
-    kernels::AttentionBias<T> bias{};
-    bias.relative = relative.data();
-    bias.relative_limit = kLimit;
-    const auto heads = [](auto* data) {
-      return kernels::HeadsView<std::remove_pointer_t<decltype(data)>>{data, kHeads * kWidth, kWidth};
-    };
-    const auto read = [&](const DeviceBuffer<T>& x) { return heads(static_cast<const T*>(x.data())); };
-    cuda::attention_forward(kernels::AttentionForward<T>{read(q), read(k), read(v), heads(out.data()),
-                                                         lse.data(), segments, kRows, kRows, kHeads, kHeads,
-                                                         kWidth, 0.4, causal, bias, some_dropout()});
-    cuda::attention_backward(kernels::AttentionBackward<T>{.q = read(q),
-                                                           .k = read(k),
-                                                           .v = read(v),
-                                                           .out = read(out),
-                                                           .gout = read(gout),
-                                                           .lse = lse.data(),
-                                                           .gq = heads(gq.data()),
-                                                           .gk = heads(gk.data()),
-                                                           .gv = heads(gv.data()),
-                                                           .accumulate_q = false,
-                                                           .accumulate_k = false,
-                                                           .accumulate_v = false,
-                                                           .gbias = nullptr,
-                                                           .grelative = grelative.data(),
-                                                           .segments = segments,
-                                                           .query_rows = kRows,
-                                                           .key_rows = kRows,
-                                                           .heads = kHeads,
-                                                           .key_heads = kHeads,
-                                                           .width = kWidth,
-                                                           .scale = 0.4,
-                                                           .visibility = causal,
-                                                           .bias = bias,
-                                                           .dropout = some_dropout()});
-    return bytes(out, lse, gq, gk, gv, grelative);
-  });
+  struct Shape {
+    int64_t width;
+    int32_t length;
+  };
+  for (const Shape& s : {Shape{5, 40}, Shape{16, 40}, Shape{16, 130}})
+    check_schedules("attention", [&] {
+      constexpr int64_t kHeads = 2, kLimit = 3;
+      const int64_t rows = s.length + 10, width = s.width, count = rows * kHeads * width;
+      const bool table = width == 5;  // its gradient is the generic kernels'
+      const size_t n = static_cast<size_t>(count);
+      DeviceBuffer<T> q(numbers<T>(count, 1)), k(numbers<T>(count, 2)), v(numbers<T>(count, 3)), out(n),
+          gout(numbers<T>(count, 4)), gq(n), gk(n), gv(n), relative(numbers<T>(kHeads * (2 * kLimit + 1), 5));
+      DeviceBuffer<float> lse(static_cast<size_t>(kHeads * rows)),
+          grelative(numbers<float>(kHeads * (2 * kLimit + 1), 6));
+      DeviceBuffer<int64_t> first(std::vector<int64_t>{0, s.length});  // the last row is in no segment
+      DeviceBuffer<int32_t> length(std::vector<int32_t>{s.length, 9});
+      const SegmentsView segments{2,        first.data(), first.data(), length.data(), length.data(),
+                                  s.length, s.length,     rows - 1,     rows - 1};
+      const Visibility causal{.causal = Causal::top_left};
+      kernels::AttentionBias<T> bias{};
+      bias.relative = table ? relative.data() : nullptr;
+      bias.relative_limit = kLimit;
+      const auto heads = [=](auto* data) {
+        return kernels::HeadsView<std::remove_pointer_t<decltype(data)>>{data, kHeads * width, width};
+      };
+      const auto read = [&](const DeviceBuffer<T>& x) { return heads(static_cast<const T*>(x.data())); };
+      cuda::attention_forward(kernels::AttentionForward<T>{read(q), read(k), read(v), heads(out.data()),
+                                                           lse.data(), segments, rows, rows, kHeads, kHeads,
+                                                           width, 0.4, causal, bias, some_dropout()});
+      cuda::attention_backward(kernels::AttentionBackward<T>{.q = read(q),
+                                                             .k = read(k),
+                                                             .v = read(v),
+                                                             .out = read(out),
+                                                             .gout = read(gout),
+                                                             .lse = lse.data(),
+                                                             .gq = heads(gq.data()),
+                                                             .gk = heads(gk.data()),
+                                                             .gv = heads(gv.data()),
+                                                             .accumulate_q = false,
+                                                             .accumulate_k = false,
+                                                             .accumulate_v = false,
+                                                             .gbias = nullptr,
+                                                             .grelative = table ? grelative.data() : nullptr,
+                                                             .segments = segments,
+                                                             .query_rows = rows,
+                                                             .key_rows = rows,
+                                                             .heads = kHeads,
+                                                             .key_heads = kHeads,
+                                                             .width = width,
+                                                             .scale = 0.4,
+                                                             .visibility = causal,
+                                                             .bias = bias,
+                                                             .dropout = some_dropout()});
+      return bytes(out, lse, gq, gk, gv, grelative);
+    });
 }
 
 }  // namespace

@@ -1,0 +1,396 @@
+// The attention kernels that hold tiles of bf16 rows, against plain loops in double.
+#include <limits>
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include <heed/core/base/check.h>
+#include <heed/kernels/cuda/attention_path.h>
+#include <heed/kernels/runtime.h>
+
+#include "../kernels/attention_problem.h"
+#include "device_buffer.h"
+
+namespace heed::test {
+namespace {
+
+using cuda::AttentionPath;
+using heed::testing::bytes_of;
+using heed::testing::DeviceBuffer;
+using Problem = AttentionProblem<bfloat16>;
+using Result = AttentionResult<bfloat16, float>;
+
+/// A problem copied to the device.
+class Attention {
+ public:
+  explicit Attention(const Problem& problem)
+      : p(problem),
+        q_(p.q),
+        kv_(p.kv),
+        gout_(p.gout),
+        bias_(p.bias),
+        relative_(p.relative),
+        slopes_(p.slopes),
+        mask_(std::vector<unsigned char>(p.mask.get(),
+                                         p.mask.get() + p.segments.count * p.max_query * p.max_key)),
+        query_first_(p.query_first),
+        key_first_(p.key_first),
+        query_length_(p.query_length),
+        key_length_(p.key_length),
+        out_(p.q.size()),
+        lse_(static_cast<size_t>(p.c.heads * p.query_rows)) {}
+
+  kernels::AttentionForward<bfloat16> forward_args() const {
+    return p.forward_args(operands(), out_.data(), lse_.data());
+  }
+
+  void forward(Result& r) const {
+    cuda::attention_forward(forward_args());
+    cuda::synchronize(0);
+    r.out = out_.get();
+    r.lse = lse_.get();
+  }
+
+  kernels::AttentionBackward<bfloat16> backward_args(const Problem::Wanted& wanted,
+                                                     const Problem::Gradients& to = {}) const {
+    return p.backward_args(operands(), out_.data(), lse_.data(), wanted, to);
+  }
+
+  /// After `forward`; the gradients begin as `start` if they are added.
+  void backward(const Problem::Wanted& wanted, Result& r, float start = 0) const {
+    const auto buffer = [&](size_t size) {
+      return wanted.accumulate ? std::make_unique<DeviceBuffer<bfloat16>>(std::vector<bfloat16>(size, start))
+                               : std::make_unique<DeviceBuffer<bfloat16>>(size);
+    };
+    const auto gq = buffer(p.q.size()), gk = buffer(p.kv.size()), gv = buffer(p.kv.size());
+    const DeviceBuffer<float> gbias(std::vector<float>(p.bias.size())),
+        grelative(std::vector<float>(p.relative.size()));
+    cuda::attention_backward(
+        backward_args(wanted, {gq->data(), gk->data(), gv->data(), gbias.data(), grelative.data()}));
+    cuda::synchronize(0);
+    r.gq = gq->get();
+    r.gk = gk->get();
+    r.gv = gv->get();
+    r.gbias = gbias.get();
+    r.grelative = grelative.get();
+  }
+
+ private:
+  Problem::Operands operands() const {
+    SegmentsView s = p.segments;
+    s.query_first = query_first_.data();
+    s.key_first = key_first_.data();
+    s.query_length = query_length_.data();
+    s.key_length = key_length_.data();
+    return {q_.data(),        kv_.data(),
+            gout_.data(),     bias_.data(),
+            relative_.data(), reinterpret_cast<const bool*>(mask_.data()),
+            slopes_.data(),   s};
+  }
+
+  const Problem& p;
+  DeviceBuffer<bfloat16> q_, kv_, gout_, bias_, relative_;
+  DeviceBuffer<float> slopes_;
+  DeviceBuffer<unsigned char> mask_;
+  DeviceBuffer<int64_t> query_first_, key_first_;
+  DeviceBuffer<int32_t> query_length_, key_length_;
+  DeviceBuffer<bfloat16> out_;
+  DeviceBuffer<float> lse_;
+};
+
+constexpr auto kShort = AttentionPath::short_sequences, kFlash = AttentionPath::flash,
+               kGeneric = AttentionPath::generic;
+
+/// A case that a fast kernel takes, and where it need not do again what a hidden key made NaN.
+AttentionCase aligned(AttentionCase c) {
+  c.query_padding = c.key_padding = 8;
+  c.hidden_nan = false;
+  return c;
+}
+
+void check(const AttentionCase& c, AttentionPath path) {
+  const Problem p(aligned(c));
+  const Attention attention(p);
+  ASSERT_EQ(cuda::attention_path(attention.forward_args()), path);
+  ASSERT_EQ(cuda::attention_path(attention.backward_args({.bias = false})), path);
+  Result got, biases;
+  attention.forward(got);
+  attention.backward({.bias = false}, got);
+  attention.backward({.q = false, .k = false, .v = false}, biases);
+  got.gbias = biases.gbias;
+  got.grelative = biases.grelative;
+  expect_exact(p, got);
+}
+
+// Rows at addresses that can be read 16 bytes at a time; nothing is read.
+kernels::AttentionForward<bfloat16> some_forward(int64_t width, int32_t queries, int32_t keys) {
+  const auto at = [](uintptr_t address) { return reinterpret_cast<bfloat16*>(address); };
+  kernels::AttentionForward<bfloat16> args{};
+  args.q = {at(0x1000), 256, width};
+  args.k = {at(0x2000), 256, width};
+  args.v = {at(0x3000), 256, width};
+  args.out = {at(0x4000), 256, width};
+  args.width = width;
+  args.segments.max_query = queries;
+  args.segments.max_key = keys;
+  return args;
+}
+
+TEST(AttentionPath, IsChosenByWidthAndLength) {
+  const auto path = [](int64_t width, int32_t queries, int32_t keys) {
+    return cuda::attention_path(some_forward(width, queries, keys));
+  };
+  for (const int64_t width : {16, 32, 64}) {
+    EXPECT_EQ(path(width, 1, 1), kShort);
+    EXPECT_EQ(path(width, 128, 128), kShort);
+    EXPECT_EQ(path(width, 129, 1), kFlash);
+    EXPECT_EQ(path(width, 1, 129), kFlash);
+  }
+  EXPECT_EQ(path(128, 1, 1), kFlash);
+  EXPECT_EQ(path(128, 5000, 5000), kFlash);
+  for (const int64_t width : {1, 8, 24, 48, 80, 96, 192, 256}) EXPECT_EQ(path(width, 20, 20), kGeneric);
+}
+
+TEST(AttentionPath, NeedsAlignedRowsOfBf16) {
+  auto args = some_forward(32, 20, 20);
+  args.q.data += 1;
+  EXPECT_EQ(cuda::attention_path(args), kGeneric);
+  args = some_forward(32, 20, 20);
+  args.v.row_stride = 257;
+  EXPECT_EQ(cuda::attention_path(args), kGeneric);
+  args = some_forward(32, 20, 20);
+  args.out.head_stride = 36;
+  EXPECT_EQ(cuda::attention_path(args), kGeneric);
+  kernels::AttentionForward<float> wide{};
+  wide.width = 32;
+  EXPECT_EQ(cuda::attention_path(wide), kGeneric);
+}
+
+TEST(AttentionPath, LeavesGradientsOfBiasesToTheGenericKernels) {
+  kernels::AttentionBackward<bfloat16> args{};
+  args.width = 16;
+  args.segments.max_query = args.segments.max_key = 20;
+  EXPECT_EQ(cuda::attention_path(args), kShort);
+  float gradient = 0;
+  args.gbias = &gradient;
+  EXPECT_EQ(cuda::attention_path(args), kGeneric);
+  args.gbias = nullptr;
+  args.grelative = &gradient;
+  EXPECT_EQ(cuda::attention_path(args), kGeneric);
+  args.grelative = nullptr;
+  args.gk.row_stride = 4;
+  EXPECT_EQ(cuda::attention_path(args), kGeneric);
+  args.gk.row_stride = 0;
+  args.segments.max_key = 129;
+  EXPECT_EQ(cuda::attention_path(args), kFlash);
+}
+
+TEST(CudaAttention, ShortLengths) {
+  for (const int32_t n : {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128}) {
+    SCOPED_TRACE(n);
+    const int64_t width = n % 3 == 0 ? 16 : n % 3 == 1 ? 32 : 64;
+    check({.sequences = {{n, n}, {1, n}, {n, 3}}, .heads = 1, .key_heads = 1, .width = width}, kShort);
+    check({.sequences = {{n, n}, {5, n}},
+           .heads = 1,
+           .key_heads = 1,
+           .width = width,
+           .visibility = {.causal = Causal::bottom_right},
+           .dropout = 0.2},
+          kShort);
+  }
+}
+
+TEST(CudaAttention, LongLengths) {
+  for (const int32_t n : {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200}) {
+    SCOPED_TRACE(n);
+    const bool causal = n % 2 == 1;
+    check({.sequences = {{n, 130}, {130, n}},
+           .heads = 1,
+           .key_heads = 1,
+           .width = 16,
+           .visibility = {.causal = causal ? Causal::top_left : Causal::none},
+           .dropout = causal ? 0.2 : 0},
+          kFlash);
+  }
+}
+
+TEST(CudaAttention, Widths) {
+  for (const int64_t width : {16, 32, 64, 128})
+    for (const int32_t extra : {0, 100})
+      check({.sequences = {{40 + extra, 37 + extra}, {1, 3}},
+             .heads = 1,
+             .key_heads = 1,
+             .width = width,
+             .dropout = extra ? 0.25 : 0},
+            width < 128 && extra == 0 ? kShort : kFlash);
+}
+
+TEST(CudaAttention, RulesAndGaps) {
+  const Visibility rules[] = {
+      {.causal = Causal::top_left},
+      {.causal = Causal::bottom_right, .window_left = 4},
+      {.window_left = 20, .window_right = 2},
+      {.window_left = 9, .window_right = 9, .dilation = 3},
+      {.window_left = 3, .window_right = 3, .global_tokens = 2},
+      {.causal = Causal::top_left, .window_left = 6, .global_tokens = 3},
+      {.causal = Causal::bottom_right, .window_left = 40, .dilation = 4, .global_tokens = 1},
+  };
+  for (size_t i = 0; i < std::size(rules); ++i) {
+    SCOPED_TRACE(i);
+    AttentionCase c{.sequences = {{20, 20}, {13, 29}, {0, 5}, {31, 7}, {5, 0}, {1, 1}, {50, 90}},
+                    .heads = 1,
+                    .key_heads = 1,
+                    .width = 16,
+                    .visibility = rules[i],
+                    .gaps = true};
+    check(c, kShort);
+    c.sequences.push_back({150, 140});
+    check(c, kFlash);
+  }
+}
+
+TEST(CudaAttention, SharedKeyHeads) {
+  for (const int64_t key_heads : {1, 3, 6})
+    for (const int64_t width : {16, 32})
+      check({.sequences = {{19, 23}, {33, 40}},
+             .heads = 6,
+             .key_heads = key_heads,
+             .width = width,
+             .dropout = 0.1},
+            kShort);
+  check({.sequences = {{70, 130}}, .heads = 4, .key_heads = 2, .width = 16, .dropout = 0.1}, kFlash);
+}
+
+TEST(CudaAttention, Biases) {
+  for (int parts = 1; parts < 32; ++parts) {
+    SCOPED_TRACE(parts);
+    const bool bias = parts & 1, shared = parts & 2, mask = parts & 4, alibi = parts & 8,
+               relative = parts & 16;
+    if (shared && !bias) continue;
+    check({.sequences = {{20, 20}, {3, parts % 4 == 0 ? 130 : 70}},
+           .heads = 2,
+           .key_heads = 2,
+           .width = 16,
+           .visibility = {.causal = parts % 3 == 1 ? Causal::bottom_right : Causal::none},
+           .bias = bias,
+           .shared_bias = shared,
+           .mask = mask,
+           .alibi = alibi,
+           .relative_limit = relative ? 6 : -1,
+           .dropout = parts % 3 == 0 ? 0.25 : 0},
+          parts % 4 == 0 ? kFlash : kShort);
+  }
+}
+
+TEST(CudaAttention, EverySubsetOfGradientsAndAccumulation) {
+  for (const int32_t keys : {29, 140}) {
+    const Problem p(aligned({.sequences = {{20, keys}, {13, 11}},
+                             .heads = 4,
+                             .key_heads = 2,
+                             .width = 16,
+                             .visibility = {.causal = Causal::bottom_right},
+                             .gaps = true,
+                             .dropout = 0.1}));
+    const Attention attention(p);
+    Result all, added;
+    attention.forward(all);
+    attention.backward({}, all);
+    for (int set = 0; set < 8; ++set) {
+      Result some;
+      attention.backward({.q = (set & 1) != 0, .k = (set & 2) != 0, .v = (set & 4) != 0}, some);
+      if (set & 1) {
+        EXPECT_EQ(bytes_of(some.gq), bytes_of(all.gq)) << set;
+      }
+      if (set & 2) {
+        EXPECT_EQ(bytes_of(some.gk), bytes_of(all.gk)) << set;
+      }
+      if (set & 4) {
+        EXPECT_EQ(bytes_of(some.gv), bytes_of(all.gv)) << set;
+      }
+    }
+    attention.backward({.accumulate = true}, added, 3.0f);
+    const auto expect_added = [](const std::vector<bfloat16>& sum, const std::vector<bfloat16>& g) {
+      for (size_t i = 0; i < g.size(); ++i) {
+        const double was = std::isnan(double(g[i])) ? 0 : double(g[i]);
+        ASSERT_NEAR(double(sum[i]), was + 3, epsilon<bfloat16>() * (3 + 2 * std::fabs(was)));
+      }
+    };
+    expect_added(added.gq, all.gq);
+    expect_added(added.gk, all.gk);
+    expect_added(added.gv, all.gv);
+  }
+}
+
+TEST(CudaAttention, WithoutLogSumExp) {
+  for (const int32_t n : {20, 140}) {
+    const Problem p(aligned({.sequences = {{n, n}}}));
+    const Attention attention(p);
+    Result with, without;
+    attention.forward(with);
+    auto args = attention.forward_args();
+    const DeviceBuffer<bfloat16> out(p.q.size());
+    args.lse = nullptr;
+    args.out.data = out.data();
+    cuda::attention_forward(args);
+    EXPECT_EQ(bytes_of(out.get()), bytes_of(with.out));
+  }
+}
+
+/// Forward and gradients of one head, without what is between the rows.
+std::vector<std::vector<bfloat16>> head_of(const Problem& p) {
+  const Attention attention(p);
+  Result r;
+  attention.forward(r);
+  attention.backward({}, r);
+  const int64_t w = p.c.width;
+  return {Problem::inner(r.out, p.q_stride, 0, w), Problem::inner(r.gq, p.q_stride, 0, w),
+          Problem::inner(r.gk, p.kv_stride, 0, w), Problem::inner(r.gv, p.kv_stride, w, w)};
+}
+
+// A tile has hidden keys beside visible ones, and 0 * NaN is not 0: all must be as the generic kernels have
+// it.
+TEST(CudaAttention, NaNGoesToThoseWhoSeeItAlone) {
+  for (const int32_t n : {40, 140})
+    for (const float poison :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
+      for (const char* where : {"q", "k", "v", "gout"}) {
+        SCOPED_TRACE(concat(n, ' ', poison, ' ', where));
+        AttentionCase c{.sequences = {{n, n}},
+                        .heads = 1,
+                        .key_heads = 1,
+                        .visibility = {.causal = Causal::top_left, .window_left = 8},
+                        .dropout = 0.2};
+        Problem generic(c), fast(aligned(c));
+        const bool of_query = *where == 'q' || *where == 'g';
+        const int64_t row = of_query ? generic.q_stride : generic.kv_stride;
+        (*where == 'q'   ? generic.q
+         : *where == 'g' ? generic.gout
+                         : generic.kv)[static_cast<size_t>(21 * row + (*where == 'v' ? c.width : 0) + 3)] =
+            poison;
+        for (int64_t r = 0; r < n; ++r) {
+          for (int64_t i = 0; i < c.width; ++i) {
+            fast.q[r * fast.q_stride + i] = generic.q[r * generic.q_stride + i];
+            fast.gout[r * fast.q_stride + i] = generic.gout[r * generic.q_stride + i];
+          }
+          for (int64_t i = 0; i < 2 * c.width; ++i)
+            fast.kv[r * fast.kv_stride + i] = generic.kv[r * generic.kv_stride + i];
+        }
+        ASSERT_EQ(cuda::attention_path(Attention(generic).forward_args()), kGeneric);
+        ASSERT_NE(cuda::attention_path(Attention(fast).forward_args()), kGeneric);
+        const auto want = head_of(generic), got = head_of(fast);
+        for (size_t what = 0; what < want.size(); ++what) {
+          size_t finite = 0;
+          for (size_t i = 0; i < want[what].size(); ++i) {
+            const double x = double(got[what][i]), y = double(want[what][i]);
+            ASSERT_EQ(std::isfinite(x), std::isfinite(y)) << what << " at " << i;
+            if (!std::isfinite(y)) continue;
+            ++finite;
+            ASSERT_NEAR(x, y, 0.05) << what << " at " << i;
+          }
+          EXPECT_GT(finite, 0u) << what;
+        }
+      }
+}
+
+}  // namespace
+}  // namespace heed::test
