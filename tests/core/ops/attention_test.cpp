@@ -92,6 +92,30 @@ TEST(Attention, ShapesThatFillNoTile) {
   check({.name = "scale", .segments = kPacked, .scale = 0.7});
 }
 
+// Widths and lengths for which the CUDA kernels hold tiles of bf16.
+TEST(Attention, ShapesThatFillTiles) {
+  for (int64_t width : {16, 32, 64, 128})
+    check(
+        {.name = concat("width ", width), .segments = Segments::packed(Lengths{17, 1, 16}), .width = width});
+  for (Layout layout : {Layout::separate, Layout::qkv, Layout::kv})
+    check({.name = "mask, causal, dropout",
+           .segments = Segments::dense(2, 33, Lengths{33, 9}),
+           .heads = 4,
+           .key_heads = 2,
+           .width = 16,
+           .visibility = {.causal = Causal::top_left},
+           .mask = random_mask({33, 33}),
+           .dropout = 0.25},
+          layout);
+  check({.name = "longer than a block holds",
+         .segments = Segments::packed(Lengths{3, 130}, Lengths{129, 5}),
+         .heads = 2,
+         .key_heads = 1,
+         .width = 16,
+         .bias = {130, 129},
+         .dropout = 0.25});
+}
+
 TEST(Attention, KeyHeads) {
   check({.name = "one key head", .segments = kPacked, .heads = 3, .key_heads = 1});
   check({.name = "two for six", .segments = kCross, .heads = 6, .key_heads = 2, .width = 2}, Layout::kv);
