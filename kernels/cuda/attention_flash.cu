@@ -11,8 +11,12 @@ namespace {
 using Bf16Forward = AttentionForward<bfloat16>;
 
 template <int kWidth>
+using Keys = KeyStream<kWidth, kStreamRows, Bf16Forward>;
+
+template <int kWidth>
 struct ForwardMemory {
-  bfloat16 q[kStreamRows * kWidth], k[2][kStreamRows * kWidth], v[2][kStreamRows * kWidth];
+  bfloat16 q[kStreamRows * kWidth];
+  typename Keys<kWidth>::Memory keys;
   float scratch[kStreamWarps][Pairs<Bf16Forward>::kScratch];
   uint8_t kept[kStreamWarps][kTile * kStreamRows / 8];
 };
@@ -22,27 +26,12 @@ template <int kWidth>
 __global__ void __launch_bounds__(kStreamThreads, 2) flash_forward_kernel(Bf16Forward args, int64_t blocks) {
   const StreamTask task(blocks, true);
   const Plane p(args, task.sequence, static_cast<int>(blockIdx.y));
-  const int queries = p.queries, keys = p.keys;
-  if (task.first >= queries) return;
+  if (task.first >= p.queries) return;
   simt::Arena<> arena;
   auto& memory = *arena.take<ForwardMemory<kWidth>>(1, 16);
-  const auto load_keys = [&](int key, int stage) {
-    const int64_t row = p.key_first + key;
-    stream<kWidth>(memory.k[stage], args.k, row, p.key_head, keys - key);
-    stream<kWidth>(memory.v[stage], args.v, row, p.key_head, keys - key);
-    simt::cp_async_commit();
-  };
-  const auto next_visible = [&](int key) {
-    while (key < keys && args.visibility.block(task.first, task.first + kStreamRows, key, key + kStreamRows,
-                                               queries, keys) == BlockVisibility::none)
-      key += kStreamRows;
-    return key;
-  };
-
-  int key = next_visible(0);
-  stream<kWidth>(memory.q, args.q, p.query_first + task.first, p.head, queries - task.first);
-  if (key < keys) load_keys(key, 0);
+  stream<kWidth>(memory.q, args.q, p.query_first + task.first, p.head, p.queries - task.first);
   simt::cp_async_commit();
+  Keys<kWidth> keys(args, p, task.first, memory.keys);
   simt::cp_async_wait<0>();
   __syncthreads();
   const int warp = static_cast<int>(threadIdx.x) / 32, query = task.first + warp * kTile;
@@ -50,19 +39,12 @@ __global__ void __launch_bounds__(kStreamThreads, 2) flash_forward_kernel(Bf16Fo
   const Pairs<Bf16Forward> pairs(args, p, memory.scratch[warp]);
   const KeptKeys kept(memory.kept[warp], kStreamRows / 8, args.dropout.active());
   OnlineSoftmax<kWidth> softmax;
-  for (int stage = 0; key < keys; stage ^= 1) {
-    simt::cp_async_wait<0>();
-    __syncthreads();  // this tile is there, and nobody reads the one before
-    const int next = next_visible(key + kStreamRows);
-    if (next < keys) load_keys(next, stage ^ 1);
-    if (query < queries) {
-      kept.draw(args, p, query, key / 8, 0, 0, kTile, kStreamRows / 8);
-      softmax.template add<kStreamRows>(q, memory.k[stage], memory.v[stage], pairs, kept, 0, query, key,
-                                        keys);
-    }
-    key = next;
+  while (keys.next()) {
+    if (query >= p.queries) continue;
+    kept.draw(args, p, query, keys.key() / 8, 0, 0, kTile, kStreamRows / 8);
+    softmax.template add<kStreamRows>(q, keys.k(), keys.v(), pairs, kept, 0, query, keys.key(), p.keys);
   }
-  if (query < queries) softmax.write(args, p, query, memory.scratch[warp]);
+  if (query < p.queries) softmax.write(args, p, query, memory.scratch[warp]);
 }
 
 template <int kWidth>

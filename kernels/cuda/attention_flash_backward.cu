@@ -14,51 +14,40 @@ template <int kWidth>
 constexpr int kStep = kWidth <= 64 ? 64 : 32;
 
 template <int kWidth>
+using Keys = KeyStream<kWidth, kStep<kWidth>, Bf16Backward>;
+
+template <int kWidth>
 struct QueryMemory {
   bfloat16 q[kStreamRows * kWidth], gout[kStreamRows * kWidth];
-  bfloat16 k[2][kStep<kWidth> * kWidth], v[2][kStep<kWidth> * kWidth];
+  typename Keys<kWidth>::Memory keys;
   float lse[kStreamRows], delta[kStreamRows], scratch[kStreamWarps][Pairs<Bf16Backward>::kScratch];
   uint8_t kept[kStreamWarps][kTile * kStep<kWidth> / 8];
 };
 
 // delta_to: [heads, query_rows], Σ gout * out of each query.
-// Budget: 240 registers, 0 bytes shared.
+// Budget: 248 registers, 0 bytes shared.
 template <int kWidth>
-__global__ void __launch_bounds__(kStreamThreads)
+__global__ void __launch_bounds__(kStreamThreads, 2)
     flash_query_kernel(Bf16Backward args, int64_t blocks, float* delta_to) {
   const StreamTask task(blocks, true);
   const Plane p(args, task.sequence, static_cast<int>(blockIdx.y));
-  const int queries = p.queries, keys = p.keys;
-  if (task.first >= queries) return;
+  if (task.first >= p.queries) return;
   simt::Arena<> arena;
   auto& memory = *arena.take<QueryMemory<kWidth>>(1, 16);
   const int warp = static_cast<int>(threadIdx.x) / 32, row = warp * kTile, query = task.first + row;
   const int64_t first_row = p.query_first + task.first, at = p.head * args.query_rows + first_row;
-  write_deltas<kWidth>(memory.delta + row, args, first_row + row, p.head, queries - query);
+  write_deltas<kWidth>(memory.delta + row, args, first_row + row, p.head, p.queries - query);
   __syncwarp();
-  if (const int i = lane_id(); i < kTile && query + i < queries)
+  if (const int i = lane_id(); i < kTile && query + i < p.queries)
     delta_to[at + row + i] = memory.delta[row + i];
   if (args.gq.data == nullptr) return;
 
-  const auto load_keys = [&](int key, int stage) {
-    const int64_t key_row = p.key_first + key;
-    stream<kWidth>(memory.k[stage], args.k, key_row, p.key_head, keys - key);
-    stream<kWidth>(memory.v[stage], args.v, key_row, p.key_head, keys - key);
-    simt::cp_async_commit();
-  };
-  const auto next_visible = [&](int key) {
-    while (key < keys && args.visibility.block(task.first, task.first + kStreamRows, key, key + kStep<kWidth>,
-                                               queries, keys) == BlockVisibility::none)
-      key += kStep<kWidth>;
-    return key;
-  };
-  int key = next_visible(0);
-  stream<kWidth>(memory.q, args.q, first_row, p.head, queries - task.first);
-  stream<kWidth>(memory.gout, args.gout, first_row, p.head, queries - task.first);
-  load_values(memory.lse, args.lse + at, kStreamRows, queries - task.first, static_cast<int>(threadIdx.x),
-              kStreamThreads);
-  if (key < keys) load_keys(key, 0);
+  const int valid = p.queries - task.first;
+  stream<kWidth>(memory.q, args.q, first_row, p.head, valid);
+  stream<kWidth>(memory.gout, args.gout, first_row, p.head, valid);
+  load_values(memory.lse, args.lse + at, kStreamRows, valid, static_cast<int>(threadIdx.x), kStreamThreads);
   simt::cp_async_commit();
+  Keys<kWidth> keys(args, p, task.first, memory.keys);
   simt::cp_async_wait<0>();
   __syncthreads();
   const Operand<kWidth> q(memory.q, row), gout(memory.gout, row);
@@ -67,19 +56,13 @@ __global__ void __launch_bounds__(kStreamThreads)
   const QueryTile tile{memory.q + row * kWidth, memory.gout + row * kWidth, memory.lse + row,
                        memory.delta + row};
   Sums<kWidth> gq;
-  for (int stage = 0; key < keys; stage ^= 1) {
-    simt::cp_async_wait<0>();
-    __syncthreads();  // this tile is there, and nobody reads the one before
-    const int next = next_visible(key + kStep<kWidth>);
-    if (next < keys) load_keys(next, stage ^ 1);
-    if (query < queries) {
-      kept.draw(args, p, query, key / 8, 0, 0, kTile, kStep<kWidth> / 8);
-      add_query_gradients(gq, q, gout, args, pairs, kept, tile, 0, query, {memory.k[stage], memory.v[stage]},
-                          key, keys - key < kStep<kWidth> ? keys - key : kStep<kWidth>);
-    }
-    key = next;
+  while (keys.next()) {
+    if (query >= p.queries) continue;
+    const int key = keys.key(), count = p.keys - key < kStep<kWidth> ? p.keys - key : kStep<kWidth>;
+    kept.draw(args, p, query, key / 8, 0, 0, kTile, kStep<kWidth> / 8);
+    add_query_gradients(gq, q, gout, args, pairs, kept, tile, 0, query, {keys.k(), keys.v()}, key, count);
   }
-  if (query < queries) write_query_gradients(gq, args, p, query, memory.scratch[warp]);
+  if (query < p.queries) write_query_gradients(gq, args, p, query, memory.scratch[warp]);
 }
 
 template <int kWidth>

@@ -13,6 +13,8 @@ namespace {
 
 constexpr int kMostWarps = 8;
 
+__host__ __device__ constexpr int whole_tiles(int rows) { return simt::ceil_div(rows, kTile) * kTile; }
+
 /// How a block is cut: `slots` heads at a time, so that the rows of neighbouring heads are read together,
 /// each with `warps` warps and a barrier of their own.
 struct Cut {
@@ -22,8 +24,8 @@ struct Cut {
   /// For sequences of which a head takes `tiles` warps.
   Cut(const SegmentsView& segments, int64_t heads, int64_t width, int tiles)
       : warps(static_cast<unsigned>(std::max(1, tiles))),
-        query_rows(simt::ceil_div(segments.max_query, kTile) * kTile),
-        key_rows(simt::ceil_div(segments.max_key, kTile) * kTile) {
+        query_rows(whole_tiles(segments.max_query)),
+        key_rows(whole_tiles(segments.max_key)) {
     slots = static_cast<unsigned>(std::min<int64_t>({64 / width, kMostWarps / warps, heads}));
   }
 
@@ -111,7 +113,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, (kWidth < 64 ? 2 : 1))
   simt::cp_async_commit();
   const int query = me.first;
   const KeptKeys kept(memory.kept, cut.key_rows / 8, args.dropout.active());
-  kept.draw(args, p, query, 0, query, 0, query < queries ? kTile : 0, simt::ceil_div(keys, 8));
+  kept.draw(args, p, query, 0, query, 0, query < queries ? kTile : 0, whole_tiles(keys) / 8);
   meet(me);
   if (query >= queries) return;
 
@@ -148,7 +150,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1) backward_kernel(Bf16Backwa
     simt::cp_async_commit();
     if (mine < cut.query_rows) {
       write_deltas<kWidth>(memory.delta + mine, args, p.query_first + mine, head, queries - mine);
-      kept.draw(args, p, mine, 0, mine, 0, kTile, simt::ceil_div(keys, 8));
+      kept.draw(args, p, mine, 0, mine, 0, kTile, whole_tiles(keys) / 8);
     }
     meet(me);
     const Pairs<Bf16Backward> pairs(args, p, memory.scratch);

@@ -28,6 +28,59 @@ __device__ __forceinline__ void stream(bfloat16 (&tile)[kElements],
                      kStreamThreads);
 }
 
+/// The tiles of keys that some of 64 queries see, in order, each on its way while the one before is worked
+/// on.
+template <int kWidth, int kRows, class Args>
+class KeyStream {
+ public:
+  struct Memory {
+    bfloat16 k[2][kRows * kWidth], v[2][kRows * kWidth];
+  };
+
+  /// Begins to copy the first tile for queries from `query` on.
+  __device__ __forceinline__ KeyStream(const Args& args, const Plane& plane, int query, Memory& memory)
+      : args_(args), plane_(plane), memory_(memory), query_(query), next_(visible_from(0)) {
+    load(0);
+  }
+
+  /// On to the next tile, if there is one: by the whole block, which is then done with the one before.
+  __device__ __forceinline__ bool next() {
+    if (next_ >= plane_.keys) return false;
+    simt::cp_async_wait<0>();
+    __syncthreads();
+    key_ = next_;
+    stage_ ^= 1;
+    next_ = visible_from(key_ + kRows);
+    load(stage_ ^ 1);
+    return true;
+  }
+
+  __device__ __forceinline__ int key() const { return key_; }  // the first of the tile
+  __device__ __forceinline__ const bfloat16* k() const { return memory_.k[stage_]; }
+  __device__ __forceinline__ const bfloat16* v() const { return memory_.v[stage_]; }
+
+ private:
+  __device__ __forceinline__ int visible_from(int key) const {
+    while (key < plane_.keys && args_.visibility.block(query_, query_ + kStreamRows, key, key + kRows,
+                                                       plane_.queries, plane_.keys) == BlockVisibility::none)
+      key += kRows;
+    return key;
+  }
+
+  __device__ __forceinline__ void load(int stage) {
+    if (next_ >= plane_.keys) return;
+    const int64_t row = plane_.key_first + next_;
+    stream<kWidth>(memory_.k[stage], args_.k, row, plane_.key_head, plane_.keys - next_);
+    stream<kWidth>(memory_.v[stage], args_.v, row, plane_.key_head, plane_.keys - next_);
+    simt::cp_async_commit();
+  }
+
+  const Args& args_;
+  const Plane& plane_;
+  Memory& memory_;
+  int query_, next_, key_ = 0, stage_ = 1;
+};
+
 /// f with the head width that the flash kernels are compiled for.
 template <class F>
 void with_width(int64_t width, F f) {
