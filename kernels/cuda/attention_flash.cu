@@ -23,7 +23,8 @@ struct ForwardMemory {
 
 // Budget: 248 registers, 0 bytes shared.
 template <int kWidth>
-__global__ void __launch_bounds__(kStreamThreads, 2) flash_forward_kernel(Bf16Forward args, int64_t blocks) {
+__global__ void __launch_bounds__(kStreamThreads, kStreamBlocks<kWidth>)
+    flash_forward_kernel(Bf16Forward args, int64_t blocks) {
   const StreamTask task(blocks, true);
   const Plane p(args, task.sequence, static_cast<int>(blockIdx.y));
   if (task.first >= p.queries) return;

@@ -27,7 +27,7 @@ struct QueryMemory {
 // delta_to: [heads, query_rows], Σ gout * out of each query.
 // Budget: 248 registers, 0 bytes shared.
 template <int kWidth>
-__global__ void __launch_bounds__(kStreamThreads, 2)
+__global__ void __launch_bounds__(kStreamThreads, kStreamBlocks<kWidth>)
     flash_query_kernel(Bf16Backward args, int64_t blocks, float* delta_to) {
   const StreamTask task(blocks, true);
   const Plane p(args, task.sequence, static_cast<int>(blockIdx.y));
@@ -76,7 +76,7 @@ struct KeyMemory {
 // blockIdx.y: the head of the keys.
 // Budget: 248 registers, 0 bytes shared.
 template <int kWidth>
-__global__ void __launch_bounds__(kStreamThreads, 2)
+__global__ void __launch_bounds__(kStreamThreads, kStreamBlocks<kWidth>)
     flash_key_kernel(Bf16Backward args, int64_t blocks, const float* delta) {
   const StreamTask task(blocks, false);
   const int group = heads_of_a_key_head(args);

@@ -131,6 +131,7 @@ __device__ __forceinline__ void write_query_gradients(const Sums<kWidth>& gq, co
              args.accumulate_q);
     return;
   }
+  __syncwarp();
   for (int i = query; i < query + kTile && i < p.queries; ++i)  // perhaps 0 * NaN of a hidden key
     query_gradient(args, p, i, delta_of(args, p.query_first + i, p.head, lane_id()),
                    WarpRows(scratch, kWidth, 1));
@@ -152,6 +153,7 @@ __device__ __forceinline__ void write_key_gradients(const Sums<kWidth>& gk, cons
       gv.write(row_of(args.gv, row, p.key_head), args.gv.row_stride, valid, {kept, kept}, args.accumulate_v);
     return;
   }
+  __syncwarp();
   for (int i = key; i < key + kTile && i < p.keys; ++i)
     key_gradient(
         args, p.sequence, p.key_head, i,

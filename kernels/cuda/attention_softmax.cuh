@@ -74,6 +74,7 @@ class OnlineSoftmax {
           total_[half] == 0.0f ? 0.0f : (args.dropout.active() ? args.dropout.scale : 1.0f) / total_[half];
     const int64_t row = p.query_first + query;
     if (!out_.finite(valid)) {  // perhaps 0 * NaN of a hidden key
+      __syncwarp();
       for (int i = 0; i < kTile && i < valid; ++i)
         attend_query(args, p, query + i, WarpRows(scratch, kWidth, 1));
       return;

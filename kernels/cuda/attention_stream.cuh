@@ -7,6 +7,10 @@ namespace heed::cuda {
 
 inline constexpr int kStreamWarps = 4, kStreamThreads = kStreamWarps * 32, kStreamRows = kStreamWarps * kTile;
 
+/// Blocks of a multiprocessor that the compiler has to leave registers for.
+template <int kWidth>
+inline constexpr int kStreamBlocks = kWidth <= 32 ? 3 : 2;
+
 /// The block's sequence and the first of its 64 rows there, `blocks` blocks a sequence; the later ones begin
 /// first if `reversed`, as a causal query has the more keys the later it is.
 struct StreamTask {
