@@ -14,9 +14,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
-from heed_torch import load_safetensors  # noqa: E402
-
 PAD = 0
 
 
@@ -95,6 +92,9 @@ def ids(rows, length, vocab, seed):
 
 def load(model, path):
     """Takes the weights that bench/step wrote; every one of them, and no other is there."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+    from heed_torch import load_safetensors
+
     renamed = {"encoder.layers": "encoder", "decoder.layers": "decoder", "in_proj_": "in_proj.", "multihead_attn": "cross",
                "norm1": "norms.0", "norm2": "norms.1", "norm3": "norms.2", "src_embedding": "src", "tgt_embedding": "tgt",
                "generator": "out"}
@@ -106,10 +106,12 @@ def load(model, path):
     model.load_state_dict(state)
 
 
+SIZES = dict(d_model=128, heads=8, encoder_layers=3, decoder_layers=3, d_ff=512, vocab=20, batch=32, source=12, target=21)
+
+
 def main():
     parser = argparse.ArgumentParser()
-    for name, value in dict(d_model=128, heads=8, encoder_layers=3, decoder_layers=3, d_ff=512, vocab=20, batch=32,
-                            source=12, target=21, threads=2).items():
+    for name, value in dict(SIZES, threads=2).items():
         parser.add_argument("--" + name.replace("_", "-"), type=int, default=value)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")

@@ -10,19 +10,45 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-VARIANTS = ("eager", "compiled")
+SIZES = dict(f32=4, bf16=2)
 
-Row = collections.namedtuple("Row", "program benchmark work arguments")
+# `bytes` among the arguments: how large the buffers of one call are, at least.
+Row = collections.namedtuple("Row", "program benchmark work variants arguments")
 
 
 def layer_norm(direction, dtype, rows, cols):
     return Row("cuda_layer_norm_bench", f"layer_norm_{direction}/{dtype}/{rows}/{cols}/manual_time",
-               f"layer_norm_{direction}", dict(dtype=dtype, rows=rows, cols=cols))
+               f"layer_norm_{direction}", ("eager", "compiled"),
+               dict(dtype=dtype, rows=rows, cols=cols, bytes=2 * rows * cols * SIZES[dtype]))
+
+
+def attention(direction, sequences, heads, length, width, causal):
+    """PyTorch's, with each of its implementations in turn: it does not always choose the fastest."""
+    sizes = f"{sequences}/{heads}/{length}/{width}/{int(causal)}"
+    return Row("cuda_attention_bench", f"attention_{direction}/bf16/{sizes}/manual_time", f"attention_{direction}",
+               ("cudnn", "flash", "efficient"),
+               dict(dtype="bf16", sequences=sequences, heads=heads, length=length, width=width, causal=causal,
+                    bytes=4 * sequences * heads * length * width * SIZES["bf16"]))
+
+
+def training_step(dtype):
+    return Row("cuda_step_bench", f"training_step/{dtype}/graph/manual_time", "training_step",
+               ("eager", "compiled", "graph"), dict(dtype=dtype, bytes=1 << 40))
 
 
 ROWS = (
+    training_step("bf16"),
+    training_step("f32"),
     layer_norm("forward", "bf16", 16384, 1024),
     layer_norm("backward", "bf16", 16384, 1024),
+    attention("forward", 256, 8, 64, 64, False),
+    attention("backward", 256, 8, 64, 64, False),
+    attention("forward", 512, 8, 32, 16, False),
+    attention("backward", 512, 8, 32, 16, False),
+    attention("forward", 16, 16, 1024, 64, True),
+    attention("backward", 16, 16, 1024, 64, True),
+    attention("forward", 4, 16, 4096, 128, False),
+    attention("backward", 4, 16, 4096, 128, False),
     layer_norm("forward", "f32", 16384, 1024),
     layer_norm("backward", "f32", 16384, 1024),
     layer_norm("forward", "bf16", 131072, 128),

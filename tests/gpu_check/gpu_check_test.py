@@ -144,7 +144,7 @@ class Frame(Pretended):
         self.pack()
         for script in make_pack.SCRIPTS:
             (self.folder / "script").mkdir(exist_ok=True)
-            (self.folder / "script" / script).write_text((HERE / script).read_text())
+            (self.folder / "script" / script.name).write_text(script.read_text())
         program = self.folder / "run"
         program.write_text((HERE / "run.py").read_text())
         process = subprocess.Popen([sys.executable, program, "--out", self.out], stdout=subprocess.PIPE, text=True)
@@ -270,7 +270,7 @@ class Comparisons(Pretended):
         script = self.folder / "peer.py"
         script.write_text("import json, sys\nprint(json.dumps(dict(version='PyTorch')), flush=True)\n"
                           "for line in sys.stdin:\n    variant = json.loads(line)['variant']\n" + peer)
-        row = parts.comparisons.ROWS[0]
+        row = next(row for row in parts.comparisons.ROWS if row.work == "layer_norm_forward")
         self.add("bench", row.program, "#!/bin/sh\necho '" + json.dumps(dict(benchmarks=[
             dict(name=row.benchmark, real_time=10, time_unit="us", run_type="iteration")]), indent=1) + "'\n")
 
@@ -284,6 +284,11 @@ class Comparisons(Pretended):
                              "dict(error='no compiler')), flush=True)\n")
         self.assertEqual(steps, [("eager", "passed", "10.0 us, PyTorch 25.0 us: 2.50 times as long"),
                                  ("compiled", "skipped", "no compiler")])
+
+    def test_the_best_of_several_variants(self):
+        steps = self.compare("    print(json.dumps(dict(microseconds=25 if variant == 'eager' else 15)), flush=True)\n")
+        self.assertEqual(steps[-1], ("best", "passed", "10.0 us, PyTorch 15.0 us: 1.50 times as long"))
+        self.assertEqual(len(steps), 3)
 
     def test_a_peer_that_hangs_or_ends(self):
         hanging = self.compare("    import time; time.sleep(60)\n")

@@ -12,7 +12,8 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-SCRIPTS = ("frame.py", "parts.py", "comparisons.py", "torch_peer.py")
+SCRIPTS = (*(HERE / name for name in ("frame.py", "parts.py", "comparisons.py", "torch_peer.py")),
+           HERE.parents[1] / "bench" / "peers" / "torch_step.py")
 # What every Linux has in a matching version, what comes with the driver, and what is too large and comes with CUDA.
 LEFT_OUT = re.compile(r"^(ld-linux|libc|libm|libdl|librt|libpthread|libcuda|libcublas|libcublasLt|libasan|libubsan)\b")
 FORBIDDEN = re.compile(r"^(libdnnl|libmkl|libgomp|libiomp)")
@@ -77,7 +78,7 @@ def make(build, folder, limit):
     shutil.copyfile(HERE.parent / "simt" / "ptx_goldens.txt", fresh / "ptx_goldens.txt")
     (fresh / "script").mkdir()
     for script in SCRIPTS:
-        shutil.copyfile(HERE / script, fresh / "script" / script)
+        shutil.copyfile(script, fresh / "script" / script.name)
     shutil.copyfile(HERE / "run.py", fresh / "run")
     (fresh / "run").chmod(0o755)
     about = dict(version=version_of(build), device=device, goldens="ptx_goldens.txt", programs=names)

@@ -1,22 +1,31 @@
 """Times work in PyTorch: a question in JSON a line on standard input, an answer a line on standard output.
 
-A function of WORK takes (device, number of the set, question, compiled) and gives a call to be timed. Calls are captured
+A function of WORK takes (device, number of the set, question, wrap) and gives a call to be timed; what wrap gives back
+does what it was given, as the question's variant wants it: compiled, or by one of the implementations of attention. Calls are captured
 in a CUDA graph, so that Python's own time is not counted; sets of buffers take turns, so that none is found in the cache.
 """
 import json
 import os
+import pathlib
 import statistics
 import sys
 import time
+import types
 
 try:
     import torch
+    import torch.nn.attention
     from torch.nn import functional as F
 except ImportError as error:
     print(json.dumps(dict(error=f"PyTorch cannot be imported: {error}")), flush=True)
     sys.exit(0)
 
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "bench" / "peers")]
+import torch_step  # noqa: E402
+
 DTYPES = dict(f32=torch.float32, bf16=torch.bfloat16)
+ATTENTION = dict(cudnn="CUDNN_ATTENTION", flash="FLASH_ATTENTION", efficient="EFFICIENT_ATTENTION")
 
 
 def layer_norm_inputs(device, seed, question):
@@ -39,7 +48,64 @@ def layer_norm_backward(device, seed, question, wrap):
     return lambda: torch.autograd.grad(y, (x, weight, bias), gy.detach(), retain_graph=True)
 
 
-WORK = dict(layer_norm_forward=layer_norm_forward, layer_norm_backward=layer_norm_backward)
+def attention_inputs(device, seed, question):
+    torch.manual_seed(seed)
+    shape = [question[key] for key in ("sequences", "length", "heads", "width")]
+    qkv = [torch.randn(shape, device=device).to(DTYPES[question["dtype"]]).transpose(1, 2) for _ in range(4)]
+    return qkv[:3], qkv[3]
+
+
+def attention_forward(device, seed, question, wrap):
+    qkv, _ = attention_inputs(device, seed, question)
+    function = wrap(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=question["causal"]))
+    return lambda: function(*qkv)
+
+
+def attention_backward(device, seed, question, wrap):
+    qkv, gout = attention_inputs(device, seed, question)
+    for tensor in qkv:
+        tensor.requires_grad_()
+    out = wrap(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=question["causal"]))(*qkv)
+    return lambda: torch.autograd.grad(out, qkv, gout, retain_graph=True)
+
+
+def training_step(device, seed, question, wrap):
+    """That of bench/peers/torch_step.py, which a pack has beside this file."""
+    torch.manual_seed(seed)
+    c = types.SimpleNamespace(**torch_step.SIZES, dropout=0.1)
+    model = torch_step.Model(c).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True, capturable=device == "cuda")
+    source, target, labels = (torch_step.ids(c.batch, length, c.vocab, n).to(device)
+                              for n, length in enumerate((c.source, c.target, c.target), 1))
+    forward, bf16 = wrap(model), question["dtype"] == "bf16"
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(device, torch.bfloat16, enabled=bf16, cache_enabled=False):
+            logits = forward(source, target)
+        F.cross_entropy(logits.float().reshape(-1, c.vocab), labels.reshape(-1), ignore_index=0).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
+        optimizer.step()
+    return step
+
+
+WORK = dict(training_step=training_step, layer_norm_forward=layer_norm_forward, layer_norm_backward=layer_norm_backward,
+            attention_forward=attention_forward, attention_backward=attention_backward)
+
+
+def wrapper(variant):
+    if variant == "compiled":
+        return lambda f: torch.compile(f, dynamic=False)
+    if variant not in ATTENTION:
+        return lambda f: f
+    backend = getattr(torch.nn.attention.SDPBackend, ATTENTION[variant])
+
+    def chosen(f):
+        def call(*arguments):
+            with torch.nn.attention.sdpa_kernel(backend):
+                return f(*arguments)
+        return call
+    return chosen
 
 
 class Timer:
@@ -58,15 +124,15 @@ class Timer:
         end.synchronize()
         return 1e-3 * start.elapsed_time(end)
 
-    def captured(self, calls):
-        """Something that does all the calls at once, and how: by a graph, or one after the other."""
+    def prepared(self, calls, graph):
+        """Something that does all the calls at once, and how: by a graph where that works, or one after the other."""
         def one_by_one():
             for call in calls:
                 call()
 
         for _ in range(3):  # warms up, and compiles
             one_by_one()
-        if not self.cuda:
+        if not self.cuda or not graph:
             return one_by_one, "calls"
         try:
             torch.cuda.synchronize()
@@ -83,12 +149,11 @@ class Timer:
 
 def prepare(device, question):
     """How many calls are timed at once, what does them, and how."""
-    compiled = question["variant"] == "compiled"
-    wrap = (lambda f: torch.compile(f, dynamic=False)) if compiled else (lambda f: f)
-    bytes_moved = 2 * question["rows"] * question["cols"] * DTYPES[question["dtype"]].itemsize
+    wrap = wrapper(question["variant"])
     l2 = torch.cuda.get_device_properties(0).L2_cache_size if device == "cuda" else 0
-    calls = [WORK[question["work"]](device, seed, question, wrap) for seed in range(4 * l2 // bytes_moved + 1)]
-    return (len(calls), *Timer(device).captured(calls))
+    calls = [WORK[question["work"]](device, seed, question, wrap) for seed in range(4 * l2 // question["bytes"] + 1)]
+    graph = question["work"] != "training_step" or question["variant"] == "graph"  # a step's own launches count
+    return (len(calls), *Timer(device).prepared(calls, graph))
 
 
 def measure(device, question, kept):
