@@ -16,6 +16,7 @@ if(NOT BUILD_SHARED_LIBS)
   endif()
 endif()
 set(heed_package ${CMAKE_INSTALL_LIBDIR}/cmake/heed)
+set_target_properties(${HEED_LIBRARIES} PROPERTIES INSTALL_RPATH "$ORIGIN")  # shared ones find each other
 install(TARGETS ${HEED_LIBRARIES} EXPORT heedTargets
         RUNTIME COMPONENT Runtime LIBRARY COMPONENT Runtime ARCHIVE COMPONENT Development)
 install(EXPORT heedTargets NAMESPACE heed:: DESTINATION ${heed_package} COMPONENT Development)
