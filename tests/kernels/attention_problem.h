@@ -81,7 +81,8 @@ struct AttentionProblem {
     kv_stride = 2 * c.key_heads * c.width + c.key_padding;
     scale = 1 / std::sqrt(static_cast<double>(c.width));
     q = random_values<T>(query_rows * q_stride, 1, 1.5);
-    kv = random_values<T>(std::max<int64_t>(key_rows, 1) * kv_stride, 2);  // v begins within the first row
+    kv = random_values<T>(key_rows * kv_stride, 2);
+    kv.reserve(kv_stride);  // v begins within the first row, even where there is none
     gout = random_values<T>(query_rows * q_stride, 3);
     draw_bias();
     dropout = make_dropout(c.dropout, {99887766554433ull, nullptr, (7ull << 32) + 5});
@@ -321,6 +322,7 @@ struct AttentionProblem {
     if (!wanted.accumulate) {
       r.gq.assign(q.size(), quiet_nan<T>());
       r.gk.assign(kv.size(), quiet_nan<T>());
+      r.gv.reserve(kv_stride);
       r.gv.assign(kv.size(), quiet_nan<T>());
       r.gbias.assign(bias.size(), A(0));
       r.grelative.assign(relative.size(), A(0));
