@@ -82,7 +82,6 @@ struct AttentionProblem {
     scale = 1 / std::sqrt(static_cast<double>(c.width));
     q = random_values<T>(query_rows * q_stride, 1, 1.5);
     kv = random_values<T>(key_rows * kv_stride, 2);
-    kv.reserve(kv_stride);  // v begins within the first row, even where there is none
     gout = random_values<T>(query_rows * q_stride, 3);
     draw_bias();
     dropout = make_dropout(c.dropout, {99887766554433ull, nullptr, (7ull << 32) + 5});
@@ -252,10 +251,16 @@ struct AttentionProblem {
     }
   }
 
+  /// Where v begins in rows of k and v; null where there are none.
+  template <class P>
+  P* values_of(P* kv) const {
+    return kv == nullptr ? nullptr : kv + c.key_heads * c.width;
+  }
+
   kernels::AttentionForward<T> forward_args(const Operands& at, T* out, A* lse) const {
     return {.q = {at.q, q_stride, c.width},
             .k = {at.kv, kv_stride, c.width},
-            .v = {at.kv + c.key_heads * c.width, kv_stride, c.width},
+            .v = {values_of(at.kv), kv_stride, c.width},
             .out = {out, q_stride, c.width},
             .lse = lse,
             .segments = at.segments,
@@ -289,16 +294,15 @@ struct AttentionProblem {
 
   kernels::AttentionBackward<T> backward_args(const Operands& at, const T* out, const A* lse,
                                               const Wanted& wanted, const Gradients& to) const {
-    const int64_t v_offset = c.key_heads * c.width;
     return {.q = {at.q, q_stride, c.width},
             .k = {at.kv, kv_stride, c.width},
-            .v = {at.kv + v_offset, kv_stride, c.width},
+            .v = {values_of(at.kv), kv_stride, c.width},
             .out = {out, q_stride, c.width},
             .gout = {at.gout, q_stride, c.width},
             .lse = lse,
             .gq = {wanted.q ? to.gq : nullptr, q_stride, c.width},
             .gk = {wanted.k ? to.gk : nullptr, kv_stride, c.width},
-            .gv = {wanted.v ? to.gv + v_offset : nullptr, kv_stride, c.width},
+            .gv = {wanted.v ? values_of(to.gv) : nullptr, kv_stride, c.width},
             .accumulate_q = wanted.accumulate,
             .accumulate_k = wanted.accumulate,
             .accumulate_v = wanted.accumulate,
@@ -322,7 +326,6 @@ struct AttentionProblem {
     if (!wanted.accumulate) {
       r.gq.assign(q.size(), quiet_nan<T>());
       r.gk.assign(kv.size(), quiet_nan<T>());
-      r.gv.reserve(kv_stride);
       r.gv.assign(kv.size(), quiet_nan<T>());
       r.gbias.assign(bias.size(), A(0));
       r.grelative.assign(relative.size(), A(0));
