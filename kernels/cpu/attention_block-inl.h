@@ -293,17 +293,18 @@ HWY_INLINE Vec<D> weight_of(D d, Vec<D> score, Vec<D> lse, const VisibleKeys& vi
 // ---- Dropout
 // -----------------------------------------------------------------------------------------------
 
-/// The four random words of one group of 8 keys for a 64-bit lane's worth of queries from `query` on; only
-/// the lower halves of the lanes count.
-template <class D64, class V = Vec<D64>>
+/// The random words of one group of 8 keys for two vectors of queries from `query` on, one a 64-bit lane.
+template <class D64>
 HWY_INLINE void attention_words(D64 d, const PhiloxState& rng, int64_t group, int64_t query, uint32_t plane,
-                                V (&word)[4]) {
+                                Philox4Lanes<D64> (&random)[2]) {
   const uint64_t position = rng.position();
-  word[0] = hn::Set(d, static_cast<uint64_t>(group));
-  word[1] = hn::Iota(d, static_cast<uint64_t>(query));
-  word[2] = hn::Set(d, plane);
-  word[3] = hn::Set(d, position & 0xffffffffu);
-  philox(d, word[0], word[1], word[2], word[3], static_cast<uint32_t>(rng.seed),
+  const auto c0 = hn::Set(d, static_cast<uint64_t>(group)), c2 = hn::Set(d, plane);
+  const auto c3 = hn::Set(d, position & 0xffffffffu);
+  for (int i = 0; i < 2; ++i) {
+    const int64_t first = query + i * static_cast<int64_t>(hn::Lanes(d));
+    random[i] = {{c0, hn::Iota(d, static_cast<uint64_t>(first)), c2, c3}};
+  }
+  philox(d, random, static_cast<uint32_t>(rng.seed),
          static_cast<uint32_t>(rng.seed >> 32) ^ static_cast<uint32_t>(position >> 32));
 }
 
@@ -320,17 +321,17 @@ HWY_NOINLINE void fill_dropout(D d, const Dropout& dropout, uint32_t plane, cons
   for (int64_t k = 0; k < at.keys; k += 8) {
     const int64_t group = (at.key + k) / 8;
     for (int64_t column = 0; column < at.vectors * lanes; column += lanes) {
-      Vec<decltype(d64)> word[4];
-      attention_words(d64, dropout.rng, group, at.query + column, plane, word);
+      Philox4Lanes<hn::ScalableTag<uint64_t>> random[2];
+      attention_words(d64, dropout.rng, group, at.query + column, plane, random);
       hn::VFromD<decltype(di)> bits[4];
-      if constexpr (sizeof(I) == 4) {
-        const hn::RebindToUnsigned<D> du;
-        Vec<decltype(d64)> upper[4];
-        attention_words(d64, dropout.rng, group, at.query + column + lanes / 2, plane, upper);
-        for (int i = 0; i < 4; ++i)
-          bits[i] = hn::BitCast(di, hn::ConcatEven(du, hn::BitCast(du, upper[i]), hn::BitCast(du, word[i])));
-      } else {
-        for (int i = 0; i < 4; ++i) bits[i] = hn::BitCast(di, word[i]);
+      for (int i = 0; i < 4; ++i) {
+        if constexpr (sizeof(I) == 4) {
+          const hn::RebindToUnsigned<D> du;
+          bits[i] = hn::BitCast(
+              di, hn::ConcatEven(du, hn::BitCast(du, random[1].word[i]), hn::BitCast(du, random[0].word[i])));
+        } else {  // as many queries as lanes: the second vector is not needed
+          bits[i] = hn::BitCast(di, random[0].word[i]);
+        }
       }
       const int64_t rows = std::min<int64_t>(8, at.keys - k);
       Lane<D>* to = factors + k * stride + column;

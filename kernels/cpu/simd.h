@@ -292,30 +292,39 @@ HWY_INLINE Vec<D> sigmoid(D d, Vec<D> x) {
 // ---- Random bits
 // -------------------------------------------------------------------------------------------
 
-/// Philox4x32-10 with one counter a 64-bit lane; only the lower half of a lane counts. The key is (k0, k1).
-template <class D, class V = Vec<D>>
-HWY_INLINE void philox(D d, V& c0, V& c1, V& c2, V& c3, uint32_t k0, uint32_t k1) {
+/// A counter, or its random words, in each 64-bit lane; only the lower half of a lane counts.
+template <class D>
+struct Philox4Lanes {
+  Vec<D> word[4];
+};
+
+/// Philox4x32-10 of two counters a lane, which hide each other's latencies. The key is (k0, k1).
+template <class D>
+HWY_INLINE void philox(D d, Philox4Lanes<D> (&counters)[2], uint32_t k0, uint32_t k1) {
   const hn::Repartition<uint32_t, D> d32;
   const auto m0 = hn::BitCast(d32, hn::Set(d, 0xD2511F53u));
   const auto m1 = hn::BitCast(d32, hn::Set(d, 0xCD9E8D57u));
+  auto key0 = hn::Set(d, k0), key1 = hn::Set(d, k1);
   for (int round = 0; round < 10; ++round) {
-    const auto p0 = hn::MulEven(hn::BitCast(d32, c0), m0);
-    const auto p1 = hn::MulEven(hn::BitCast(d32, c2), m1);
-    c0 = hn::Xor(hn::ShiftRight<32>(p1), hn::Xor(c1, hn::Set(d, k0)));
-    c2 = hn::Xor(hn::ShiftRight<32>(p0), hn::Xor(c3, hn::Set(d, k1)));
-    c1 = p1;
-    c3 = p0;
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
+    for (Philox4Lanes<D>& c : counters) {
+      const auto p0 = hn::MulEven(hn::BitCast(d32, c.word[0]), m0);
+      const auto p1 = hn::MulEven(hn::BitCast(d32, c.word[2]), m1);
+      c.word[0] = hn::Xor(hn::ShiftRight<32>(p1), hn::Xor(c.word[1], key0));
+      c.word[2] = hn::Xor(hn::ShiftRight<32>(p0), hn::Xor(c.word[3], key1));
+      c.word[1] = p1;
+      c.word[3] = p0;
+    }
+    key0 = hn::Add(key0, hn::Set(d, 0x9E3779B9u));
+    key1 = hn::Add(key1, hn::Set(d, 0xBB67AE85u));
   }
 }
 
-/// Writes the 8 decisions of one counter a lane as 16-bit numbers in order: 8 * Lanes(d) of them.
-template <class D, class V = Vec<D>>
-HWY_INLINE void store_decisions(D d, V c0, V c1, V c2, V c3, uint16_t* out) {
+/// Writes the 8 decisions of each lane as 16-bit numbers in order: 8 * Lanes(d) of them.
+template <class D>
+HWY_INLINE void store_decisions(D d, const Philox4Lanes<D>& random, uint16_t* out) {
   const auto low = hn::Set(d, 0xffffffffu);
-  const auto w01 = hn::Or(hn::And(c0, low), hn::ShiftLeft<32>(c1));
-  const auto w23 = hn::Or(hn::And(c2, low), hn::ShiftLeft<32>(c3));
+  const auto w01 = hn::Or(hn::And(random.word[0], low), hn::ShiftLeft<32>(random.word[1]));
+  const auto w23 = hn::Or(hn::And(random.word[2], low), hn::ShiftLeft<32>(random.word[3]));
   alignas(64) uint64_t words[2 * hn::MaxLanes(d)];
   hn::StoreInterleaved2(w01, w23, d, words);
   std::memcpy(out, words, sizeof words);
@@ -330,11 +339,14 @@ HWY_INLINE const uint16_t* fill_dropout_bits(const PhiloxState& rng, int64_t fir
   const auto p0 = hn::Set(d, position & 0xffffffffu), p1 = hn::Set(d, position >> 32);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), end = first + count;
   uint16_t* out = buffer.bits;
-  for (int64_t group = first / 8; group * 8 < end; group += lanes, out += 8 * lanes) {
-    auto c0 = hn::Iota(d, static_cast<uint64_t>(group));
-    auto c1 = hn::ShiftRight<32>(c0), c2 = p0, c3 = p1;
-    philox(d, c0, c1, c2, c3, static_cast<uint32_t>(rng.seed), static_cast<uint32_t>(rng.seed >> 32));
-    store_decisions(d, c0, c1, c2, c3, out);
+  for (int64_t group = first / 8; group * 8 < end; group += 2 * lanes, out += 16 * lanes) {
+    const auto lower = hn::Iota(d, static_cast<uint64_t>(group));
+    const auto upper = hn::Iota(d, static_cast<uint64_t>(group + lanes));
+    Philox4Lanes<hn::ScalableTag<uint64_t>> random[2] = {{{lower, hn::ShiftRight<32>(lower), p0, p1}},
+                                                         {{upper, hn::ShiftRight<32>(upper), p0, p1}}};
+    philox(d, random, static_cast<uint32_t>(rng.seed), static_cast<uint32_t>(rng.seed >> 32));
+    store_decisions(d, random[0], out);
+    store_decisions(d, random[1], out + 8 * lanes);
   }
   return buffer.bits + first % 8;
 }
@@ -348,12 +360,15 @@ HWY_INLINE const uint16_t* fill_attention_dropout_bits(const PhiloxState& rng, u
   const uint64_t position = rng.position();
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), end = int64_t{first} + count;
   uint16_t* out = buffer.bits;
-  for (int64_t group = first / 8; group * 8 < end; group += lanes, out += 8 * lanes) {
-    auto c0 = hn::Iota(d, static_cast<uint64_t>(group)), c1 = hn::Set(d, query), c2 = hn::Set(d, plane);
-    auto c3 = hn::Set(d, position & 0xffffffffu);
-    philox(d, c0, c1, c2, c3, static_cast<uint32_t>(rng.seed),
+  const auto c1 = hn::Set(d, query), c2 = hn::Set(d, plane), c3 = hn::Set(d, position & 0xffffffffu);
+  for (int64_t group = first / 8; group * 8 < end; group += 2 * lanes, out += 16 * lanes) {
+    Philox4Lanes<hn::ScalableTag<uint64_t>> random[2] = {
+        {{hn::Iota(d, static_cast<uint64_t>(group)), c1, c2, c3}},
+        {{hn::Iota(d, static_cast<uint64_t>(group + lanes)), c1, c2, c3}}};
+    philox(d, random, static_cast<uint32_t>(rng.seed),
            static_cast<uint32_t>(rng.seed >> 32) ^ static_cast<uint32_t>(position >> 32));
-    store_decisions(d, c0, c1, c2, c3, out);
+    store_decisions(d, random[0], out);
+    store_decisions(d, random[1], out + 8 * lanes);
   }
   return buffer.bits + first % 8;
 }
