@@ -21,14 +21,37 @@ struct Sizes {
 };
 Sizes sizes() { return bench::emulated() ? Sizes{2, 4, 5, 32, 2, 64, 1} : Sizes{32, 12, 21, 128, 8, 512, 3}; }
 
+/// Sequences of one length, in memory of the device that a repeated step may read.
+struct Side {
+  Tensor ids, positions, first, length;
+  int64_t longest;
+
+  Side(const Sizes& s, int64_t each, int64_t seed, Device device) : longest(each) {
+    const Tensor on_host = empty({s.batch * each}, {.dtype = DType::i64});
+    const Tensor place = empty_like(on_host), begin = empty({s.batch}, {.dtype = DType::i64});
+    for (int64_t i = 0; i < on_host.numel(); ++i) {
+      on_host.data<int64_t>()[i] = 3 + (i * i * 7 + i * 11 + seed) % (kVocabulary - 3);
+      place.data<int64_t>()[i] = i % each;
+    }
+    for (int64_t i = 0; i < s.batch; ++i) begin.data<int64_t>()[i] = i * each;
+    ids = on_host.to(device);
+    positions = place.to(device);
+    first = begin.to(device);
+    length = full({s.batch}, static_cast<double>(each), {.dtype = DType::i32}).to(device);
+  }
+  nn::Tokens tokens() const {
+    return {ids, Segments::on_device(first, length, ids.numel(), static_cast<int32_t>(longest)), positions};
+  }
+};
+
 class Step {
  public:
   Step(DType dtype, bool capture)
       : device_(cuda_device()),
         model_(config(sizes_)),
-        source_(nn::Tokens::dense(ids(sizes_.source, 1).to(device_))),
-        target_(nn::Tokens::dense(ids(sizes_.target, 2).to(device_))),
-        labels_(ids(sizes_.target, 3).flatten().to(device_)),
+        source_(sizes_, sizes_.source, 1, device_),
+        target_(sizes_, sizes_.target, 2, device_),
+        labels_(Side(sizes_, sizes_.target, 3, device_).ids),
         step_(device_, [this](const StepInputs&) { return train(); }, {.capture = capture}) {
     model_.to(dtype);
     model_.to(device_);
@@ -51,14 +74,9 @@ class Step {
     c.encoder_layers = c.decoder_layers = s.layers;
     return c;
   }
-  Tensor ids(int64_t length, int64_t seed) const {
-    const Tensor result = empty({sizes_.batch, length}, {.dtype = DType::i64});
-    for (int64_t i = 0; i < result.numel(); ++i)
-      result.data<int64_t>()[i] = 3 + (i * i * 7 + i * 11 + seed) % (kVocabulary - 3);
-    return result;
-  }
   PooledVector<Tensor> train() {
-    const Tensor loss = cross_entropy(model_.forward(source_, target_), labels_, {.ignore = 0});
+    const Tensor loss =
+        cross_entropy(model_.forward(source_.tokens(), target_.tokens()), labels_, {.ignore = 0});
     loss.backward();
     adam_->step({.clip = 1.0, .non_finite = optim::NonFinite::skip});
     return {loss};
@@ -67,7 +85,7 @@ class Step {
   Device device_;
   Sizes sizes_ = sizes();
   nn::Transformer model_;
-  nn::Tokens source_, target_;
+  Side source_, target_;
   Tensor labels_;
   std::unique_ptr<optim::Adam> adam_;
   CapturedStep step_;
