@@ -1,7 +1,6 @@
 // The program as its users run it: what it writes, learns, refuses, and how it goes on after being killed.
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <signal.h>
@@ -16,6 +15,8 @@
 #include <nlohmann/json.hpp>
 
 #include <heed/core/serialize.h>
+
+#include "temporary_folder.h"
 
 namespace heed {
 namespace {
@@ -43,15 +44,6 @@ struct Result {
 
 class CopyReverse : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const std::string pattern = (fs::temp_directory_path() / "heed-copy-reverse-XXXXXX").string();
-    std::vector<char> name(pattern.begin(), pattern.end());
-    name.push_back('\0');
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    dir_ = name.data();
-  }
-  void TearDown() override { fs::remove_all(dir_); }
-
   // Starts the program with its output in files.
   pid_t start(const std::vector<std::string>& arguments) const {
     const std::string program = HEED_COPY_REVERSE;
@@ -102,7 +94,8 @@ class CopyReverse : public ::testing::Test {
     return words;
   }
 
-  fs::path dir_;
+  const test::TemporaryFolder folder_;
+  const fs::path dir_ = folder_.path();
 };
 
 TEST_F(CopyReverse, LearnsToCopy) {

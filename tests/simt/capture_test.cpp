@@ -15,23 +15,14 @@
 #include <heed/kernels/simt/host/emulator.h>
 
 #include "device_buffer.h"
+#include "device_test.h"
 
 namespace heed::cuda {
 namespace {
 
 using heed::testing::DeviceBuffer;
-
-template <class E, class F>
-std::string message_of(F f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "nothing thrown";
-}
-
-bool emulated() { return device_name(0).rfind("emulated", 0) == 0; }
+using heed::testing::emulated;
+using heed::testing::message_of;
 
 // Something to record: *step moves on by one.
 void advance(const DeviceBuffer<int64_t>& step) { advance_step({step.data(), nullptr}); }

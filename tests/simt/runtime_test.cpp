@@ -9,20 +9,13 @@
 #include <heed/kernels/runtime.h>
 #include <heed/kernels/simt/host/emulator.h>
 
+#include "device_test.h"
+
 namespace heed::cuda {
 namespace {
 
-template <class E, class F>
-std::string message_of(F f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "nothing thrown";
-}
-
-bool emulated() { return device_name(0).rfind("emulated", 0) == 0; }
+using heed::testing::emulated;
+using heed::testing::message_of;
 
 TEST(CudaRuntime, TheDeviceSaysThatItIsEmulated) {
   if (!emulated()) GTEST_SKIP() << "a real device";
