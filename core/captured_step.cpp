@@ -40,9 +40,11 @@ Key key_of(const StepInputs& inputs, uint64_t seed) {
 // Pinned memory of one step under way: what goes to the device, and what comes back.
 struct Slot {
   std::unique_ptr<cuda::PinnedMemory> inputs, outputs;
+  cuda::PinnedMemory wrong_index;
   cuda::Event done;
 
-  explicit Slot(int device) : done(device) {}
+  explicit Slot(int device) : wrong_index(sizeof(kernels::WrongIndex)), done(device) {}
+  kernels::WrongIndex* wrong() const { return reinterpret_cast<kernels::WrongIndex*>(wrong_index.data()); }
   static std::byte* at_least(std::unique_ptr<cuda::PinnedMemory>& memory, int64_t bytes) {
     if (!memory || memory->bytes() < static_cast<size_t>(bytes)) {
       memory.reset();
@@ -95,6 +97,7 @@ struct StepOutputs::State {
 PooledVector<Tensor> StepOutputs::get() const {
   if (!state_->slot) return state_->tensors;
   state_->slot->done.wait();
+  kernels::throw_if_wrong(*state_->slot->wrong());
   PooledVector<Tensor> result;
   const std::byte* from = state_->slot->outputs->data();
   for (const Tensor& like : state_->tensors) {
@@ -161,6 +164,7 @@ void CapturedStep::OnDevice::download(Slot& slot, const PooledVector<Tensor>& ou
     cuda::download(device.index, to, output.raw_data(), static_cast<size_t>(bytes_of(output)));
     to += aligned(bytes_of(output));
   }
+  cuda::download_wrong_index(device.index, slot.wrong());
   slot.done.record();
 }
 

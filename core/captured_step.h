@@ -27,7 +27,8 @@ struct CapturedStepOptions {
 /// The tensors that one step returned, read by the host when it likes.
 class StepOutputs {
  public:
-  /// On the CPU. Waits until the device has done the step.
+  /// On the CPU. Waits until the device has done the step. IndexError if a kernel of the step, or of what
+  /// came between it and the step before, met a wrong index.
   PooledVector<Tensor> get() const;
 
  private:

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include <heed/core/base/allocator.h>
+#include <heed/kernels/wrong_index.h>
 
 namespace heed::cuda {
 
@@ -58,6 +59,10 @@ class PinnedMemory {
 /// that was recorded afterwards has come.
 void upload(int index, void* device, const void* pinned, size_t bytes);
 void download(int index, void* pinned, const void* device, size_t bytes);
+
+/// Enqueues a copy of the first index that a kernel found wrong since the host last asked, for
+/// kernels::throw_if_wrong; waits for no more than download does.
+void download_wrong_index(int index, kernels::WrongIndex* pinned);
 
 /// A place in the order of a device's work.
 class Event {

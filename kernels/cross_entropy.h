@@ -10,7 +10,8 @@ namespace heed::kernels {
 /// loss = Σ over rows with target != ignore of -((1 - s) log p[target] + s / classes Σ log p), divided by the
 /// number of such rows if mean. The gradient is made in the same pass. Rows that are ignored are not read,
 /// whatever they hold, and get a zero gradient; if all are, the loss is 0.
-/// A target outside [0, classes) that is not ignored: IndexError with value and row (CPU).
+/// A target outside [0, classes) that is not ignored is a WrongIndex: loss and row gradient become NaN on
+/// CUDA.
 template <class T>
 struct CrossEntropyForward {
   const T* logits;         // [rows, classes]

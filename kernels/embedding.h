@@ -5,6 +5,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/philox.h>
+#include <heed/kernels/wrong_index.h>
 
 namespace heed {
 
@@ -16,8 +17,8 @@ inline constexpr int64_t kNoToken = -1;
 
 namespace heed::kernels {
 
-/// An id outside [0, vocabulary) other than kNoToken, or a position outside [0, positions): IndexError with
-/// value, row and table size (CPU).
+/// An id outside [0, vocabulary) other than kNoToken, or a position outside [0, positions), is a WrongIndex:
+/// its row becomes NaN on CUDA.
 template <class T>
 struct EmbeddingForward {       // y = dropout(scale * weight[id] + position[position_id])
   const int64_t* ids;           // [rows]
@@ -43,6 +44,16 @@ struct EmbeddingBackward {      // each table row sums its gradients in the orde
   bool accumulate_weight, accumulate_position;
   int64_t rows, cols, vocabulary, positions;
 };
+
+/// IndexError for the first id or position that the forward cannot look up. For the CPU.
+inline void check_ids(const int64_t* ids, const int64_t* position_ids, int64_t rows, int64_t vocabulary,
+                      int64_t positions) {
+  for (int64_t row = 0; row < rows; ++row) {
+    if (ids[row] == kNoToken) continue;
+    check_index(IndexUse::embedding_id, ids[row], row, vocabulary);
+    if (position_ids != nullptr) check_index(IndexUse::embedding_position, position_ids[row], row, positions);
+  }
+}
 
 }  // namespace heed::kernels
 

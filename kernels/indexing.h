@@ -1,5 +1,6 @@
-// Choosing, adding and ordering elements by position. Contract for both devices. Every index has been checked
-// to lie in its range.
+// Choosing, adding and ordering elements by position. Contract for both devices. On
+// the CPU every index has been checked to lie in its range. On CUDA one that does not is a WrongIndex; what
+// it would have chosen is poisoned, what it would have changed stays as it is.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/strided.h>
+#include <heed/kernels/wrong_index.h>
 
 namespace heed::kernels {
 
@@ -16,10 +18,11 @@ using scattered_t = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
 
 template <class T>
 struct Gather {  // y = x[…, index, …]
-  T* y;
+  T* y;          // without gaps
   const int64_t* index;
   const T* x;
   Strided<3> space;  // y, index, x; x has stride 0 along the axis
+  int64_t entries;   // of x along the axis
   int64_t stride_x;  // of x along the axis
 };
 
@@ -27,19 +30,20 @@ struct Gather {  // y = x[…, index, …]
 template <class T>
 struct ScatterAdd {
   scattered_t<T>* y;
-  const int64_t* index;
+  const int64_t* index;  // without gaps
   const T* source;
   Strided<3> lines;  // y, index, source, without the axis
   int64_t n;         // elements of index along the axis
+  int64_t entries;   // of y along the axis
   int64_t stride_y, stride_index, stride_source;
 };
 
 template <class T>
 struct IndexSelect {  // y[i] = x[index[i]]; an index of kNoToken gives zeros
   T* y;               // [count, width]
-  const T* x;         // [.., width]
+  const T* x;         // [rows, width]
   const int64_t* index;
-  int64_t count, width;
+  int64_t count, width, rows;
 };
 
 template <class T>

@@ -27,7 +27,8 @@ void copy_to_host(int index, void* host, const void* device, size_t bytes);
 void copy_on_device(int index, void* to, const void* from, size_t bytes);
 void fill_bytes(int index, void* device, int value, size_t bytes);
 
-/// Waits for all work on the device; rethrows what went wrong in it.
+/// Waits for all work on the device; rethrows what went wrong in it. IndexError where a kernel met a wrong
+/// index since the last wait, after which the device can be used as before; so does copy_to_host.
 void synchronize(int index);
 
 }  // namespace heed::cuda

@@ -21,21 +21,13 @@ void check_ids(const Tensor& ids, const char* what, const Tensor& weight) {
              ", weight on ", weight.device(), "; move one with to(Device)");
 }
 
-// The kernel checks each id too, but only after its dropout was drawn from a generator. What is on a device
-// is left to it.
+// Before dropout is drawn from a generator; the kernel of the CPU checks again. On a device the kernel alone
+// does, and the host hears of it when it next waits for the device.
 void check_range(const Tensor& ids, const Tensor& weight, const EmbeddingOptions& options) {
   if (!ids.device().is_cpu()) return;
   const Tensor rows = ids.contiguous(), position_rows = contiguous_or_undefined(options.position_ids);
-  const int64_t *id = rows.data<int64_t>(), *position = data_or_null<int64_t>(position_rows);
-  const int64_t vocabulary = weight.shape()[0], positions = position ? options.position.shape()[0] : 0;
-  for (int64_t row = 0; row < rows.numel(); ++row) {
-    if (id[row] == kNoToken) continue;
-    HEED_CHECK(id[row] >= 0 && id[row] < vocabulary, IndexError, "embedding: id ", id[row], " in row ", row,
-               " is outside the table; expected 0 to ", vocabulary - 1, ", or ", kNoToken, " for no token");
-    HEED_CHECK(!position || (position[row] >= 0 && position[row] < positions), IndexError,
-               "embedding: position ", position[row], " in row ", row, " is outside the table of ", positions,
-               " positions; a longer sequence needs a larger one");
-  }
+  kernels::check_ids(rows.data<int64_t>(), data_or_null<int64_t>(position_rows), rows.numel(),
+                     weight.shape()[0], position_rows.defined() ? options.position.shape()[0] : 0);
 }
 
 void check(const Tensor& ids, const Tensor& weight, const EmbeddingOptions& options) {

@@ -10,21 +10,17 @@
 namespace heed {
 namespace {
 
-// All of `index` in [low, high), else IndexError with the value and its position.
-void check_indices(const Tensor& index, int64_t low, int64_t high, const char* operation) {
-  const Tensor host = index.to(kCpu).contiguous();
+using kernels::IndexUse;
+
+// All of `index` in [0, entries), else IndexError. What is on a device is left to its kernel, and the host
+// hears of it when it next waits for the device.
+void check_indices(IndexUse use, const Tensor& index, int64_t entries) {
+  if (!index.device().is_cpu()) return;
+  const Tensor host = index.contiguous();
   const int64_t* values = host.data<int64_t>();
-  for (int64_t i = 0; i < host.numel(); ++i) {
-    if (values[i] >= low && values[i] < high) continue;
-    Shape place = host.shape();
-    int64_t rest = i;
-    for (int axis = host.rank() - 1; axis >= 0; --axis) {
-      place[axis] = rest % host.shape()[axis];
-      rest /= host.shape()[axis];
-    }
-    throw IndexError(concat(operation, ": index ", values[i], " at position ", place, " is not in [", low,
-                            ", ", high - 1, "], for ", high, " entries"));
-  }
+  for (int64_t i = 0; i < host.numel(); ++i)
+    if (use != IndexUse::index_select || values[i] != kNoToken)
+      kernels::check_index(use, values[i], i, entries);
 }
 
 void check_index_dtype(const Tensor& index, const Tensor& x, const char* operation) {
@@ -35,7 +31,8 @@ void check_index_dtype(const Tensor& index, const Tensor& x, const char* operati
 }
 
 // The rules of gather and scatter_add; the axis from 0.
-int check_along_axis(const Tensor& x, int64_t axis, const Tensor& index, const char* operation) {
+int check_along_axis(const Tensor& x, int64_t axis, const Tensor& index, IndexUse use,
+                     const char* operation) {
   const int place = normalize_axis(axis, x.rank(), operation);
   check_index_dtype(index, x, operation);
   bool fits = index.rank() == x.rank();
@@ -43,7 +40,7 @@ int check_along_axis(const Tensor& x, int64_t axis, const Tensor& index, const c
   HEED_CHECK(fits, ShapeError, operation, ": an index of shape ", index.shape(), " for a tensor of ",
              x.shape(), " along axis ", axis,
              "; it needs the same rank and no larger sizes on the other axes");
-  check_indices(index, 0, x.shape()[place], operation);
+  check_indices(use, index, x.shape()[place]);
   return place;
 }
 
@@ -58,17 +55,18 @@ DType scattered_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : 
 
 // y[…, index, …] += source, where y has scattered_dtype.
 void scatter_into(const Tensor& y, int axis, const Tensor& index, const Tensor& source) {
-  const Tensor target = cut_to(y, index, axis);
+  const Tensor target = cut_to(y, index, axis), places = index.contiguous();
   visit_dtype(source.dtype(), [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>)
       HEED_DISPATCH(y.device(), scatter_add,
                     kernels::ScatterAdd<T>{.y = target.data<kernels::scattered_t<T>>(),
-                                           .index = index.data<int64_t>(),
+                                           .index = places.data<int64_t>(),
                                            .source = source.data<T>(),
-                                           .lines = lines_along(axis, index.shape(), target, index, source),
+                                           .lines = lines_along(axis, index.shape(), target, places, source),
                                            .n = index.shape()[axis],
+                                           .entries = y.shape()[axis],
                                            .stride_y = target.strides()[axis],
-                                           .stride_index = index.strides()[axis],
+                                           .stride_index = places.strides()[axis],
                                            .stride_source = source.strides()[axis]});
   });
 }
@@ -83,7 +81,7 @@ void scatter_gradient(GradOut& gx, int axis, const Tensor& index, const Tensor& 
 }  // namespace
 
 Tensor gather(const Tensor& x, int64_t axis, const Tensor& index) {
-  const int place = check_along_axis(x, axis, index, "gather");
+  const int place = check_along_axis(x, axis, index, IndexUse::gather, "gather");
   const Tensor y = empty(index.shape(), x.options());
   const Tensor lines = without_axis(cut_to(x, index, place), place).unsqueeze(place);
   visit_dtype(x.dtype(), [&]<class T>() {
@@ -92,6 +90,7 @@ Tensor gather(const Tensor& x, int64_t axis, const Tensor& index) {
                                      .index = index.data<int64_t>(),
                                      .x = x.data<T>(),
                                      .space = strided_index(y.shape(), y, index, lines),
+                                     .entries = x.shape()[place],
                                      .stride_x = x.strides()[place]});
   });
   return record("gather", x, y, [place, index = save(index)](const GradIn& gy, GradOut& gx) {
@@ -104,7 +103,7 @@ Tensor scatter_add(const Tensor& x, int64_t axis, const Tensor& index, const Ten
   check_same_kind(x, source, "scatter_add");
   HEED_CHECK(index.shape() == source.shape(), ShapeError, "scatter_add: the index is ", index.shape(),
              ", the source ", source.shape(), "; they need one shape");
-  const int place = check_along_axis(x, axis, index, "scatter_add");
+  const int place = check_along_axis(x, axis, index, IndexUse::scatter_add, "scatter_add");
   const Tensor sums = empty(x.shape(), {scattered_dtype(x.dtype()), x.device()});
   copy_elements(sums, x);
   scatter_into(sums, place, index, source);
@@ -118,7 +117,7 @@ Tensor scatter_add(const Tensor& x, int64_t axis, const Tensor& index, const Ten
 Tensor index_select(const Tensor& x, const Tensor& index) {
   HEED_CHECK(x.rank() > 0, ShapeError, "index_select: needs at least one axis, got a tensor of rank 0");
   check_index_dtype(index, x, "index_select");
-  check_indices(index, kNoToken, x.shape()[0], "index_select");
+  check_indices(IndexUse::index_select, index, x.shape()[0]);
   Shape shape = index.shape();
   for (int axis = 1; axis < x.rank(); ++axis) shape.append(x.shape()[axis]);
   const Tensor rows = x.detach().contiguous(), places = index.contiguous();
@@ -130,7 +129,8 @@ Tensor index_select(const Tensor& x, const Tensor& index) {
                                           .x = rows.data<T>(),
                                           .index = places.data<int64_t>(),
                                           .count = count,
-                                          .width = width});
+                                          .width = width,
+                                          .rows = x.shape()[0]});
   });
   return record(
       "index_select", x, y,
@@ -153,7 +153,7 @@ Tensor index_select(const Tensor& x, const Tensor& index) {
 Tensor one_hot(const Tensor& ids, int64_t classes, DType dtype) {
   HEED_CHECK(classes > 0, ConfigError, "one_hot: classes is ", classes, "; it must be at least 1");
   check_index_dtype(ids, ids, "one_hot");
-  check_indices(ids, 0, classes, "one_hot");
+  check_indices(IndexUse::one_hot, ids, classes);
   Shape shape = ids.shape();
   shape.append(classes);
   const Tensor y = empty(shape, {dtype, ids.device()}), places = ids.contiguous();

@@ -6,6 +6,7 @@
 #include <heed/kernels/cpu/typed_export.h>
 #include <heed/kernels/cpu/workspace.h>
 #include <heed/kernels/cross_entropy.h>
+#include <heed/kernels/wrong_index.h>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/cross_entropy.cpp"
@@ -119,9 +120,7 @@ int64_t count_targets(const kernels::CrossEntropyForward<T>& args) {
   for (int64_t r = 0; r < args.rows; ++r) {
     const int64_t target = args.targets[r];
     if (target == args.ignore) continue;
-    HEED_CHECK(target >= 0 && target < args.classes, IndexError, "cross_entropy: target ", target, " in row ",
-               r, " is not a class; expected 0 to ", args.classes - 1, ", or ", args.ignore,
-               " for a row to leave out (the ignore option)");
+    kernels::check_index(kernels::IndexUse::cross_entropy_target, target, r, args.classes);
     ++counted;
   }
   return counted;

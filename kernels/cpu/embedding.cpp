@@ -122,22 +122,6 @@ namespace {
 HEED_EXPORT_TYPED(embed_rows)
 HEED_EXPORT_TYPED(sum_table_row)
 
-template <class Args>
-void check_ids(const char* name, const Args& args) {
-  for (int64_t row = 0; row < args.rows; ++row) {
-    const int64_t id = args.ids[row];
-    if (id == kNoToken) continue;
-    HEED_CHECK(id >= 0 && id < args.vocabulary, IndexError, name, ": id ", id, " in row ", row,
-               " is outside the table; expected 0 to ", args.vocabulary - 1, ", or ", kNoToken,
-               " for no token");
-    if (args.position_ids == nullptr) continue;
-    const int64_t position = args.position_ids[row];
-    HEED_CHECK(position >= 0 && position < args.positions, IndexError, name, ": position ", position,
-               " in row ", row, " is outside the table of ", args.positions,
-               " positions; a longer sequence needs a larger one");
-  }
-}
-
 /// Writes gradient (+)= scale * the sum of gy over the rows with ids[row] = i, into row i. Rows without a
 /// token, and those with id `skip`, are left out.
 template <class T>
@@ -173,7 +157,7 @@ void table_gradient(const kernels::EmbeddingBackward<T>& args, const int64_t* id
 
 template <class T>
 void embedding_forward(const kernels::EmbeddingForward<T>& args) {
-  check_ids("embedding", args);
+  kernels::check_ids(args.ids, args.position_ids, args.rows, args.vocabulary, args.positions);
   const auto rows = HEED_SIMD_OF(T, embed_rows);
   const int64_t grain = std::max<int64_t>(1, 8192 / std::max<int64_t>(1, args.cols));
   parallel_for(args.rows, grain, [&](int64_t begin, int64_t end) { rows(args, begin, end); });
@@ -182,7 +166,7 @@ void embedding_forward(const kernels::EmbeddingForward<T>& args) {
 template <class T>
 void embedding_backward(const kernels::EmbeddingBackward<T>& args) {
   using A = accumulator_t<T>;
-  check_ids("embedding gradient", args);
+  kernels::check_ids(args.ids, args.position_ids, args.rows, args.vocabulary, args.positions);
   if (args.gweight != nullptr) {
     table_gradient(args, args.ids, args.padding_id, args.vocabulary, args.gweight, static_cast<A>(args.scale),
                    args.accumulate_weight);

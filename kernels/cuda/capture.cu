@@ -125,6 +125,7 @@ Graph::Graph(int index, std::shared_ptr<Allocator> arena, const std::function<vo
 Graph::~Graph() { cudaGraphExecDestroy(state_->executable); }
 
 void Graph::launch() const {
+  state_->device.expect_wrong_index();
   check(cudaGraphLaunch(state_->executable, state_->device.stream()), "cudaGraphLaunch");
 }
 
@@ -145,6 +146,10 @@ void download(int index, void* pinned, const void* device, size_t bytes) {
   if (bytes == 0) return;
   check(cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, device_state(index).stream()),
         "download");
+}
+
+void download_wrong_index(int index, kernels::WrongIndex* pinned) {
+  device_state(index).take_wrong_index(pinned);
 }
 
 struct Event::State {

@@ -2,6 +2,7 @@
 #include <heed/kernels/cuda/device.cuh>
 #include <heed/kernels/cuda/elementwise.cuh>
 #include <heed/kernels/cuda/rows.cuh>
+#include <heed/kernels/cuda/wrong_index.cuh>
 
 namespace heed::cuda {
 namespace {
@@ -66,14 +67,14 @@ __device__ __forceinline__ void fill_row(const RowLayout<kThreads, kWidth, kKeep
 // Budget: 120 registers, 96 bytes shared.
 template <class T, int kThreads, int kWidth, bool kKeep>
 __global__ void __launch_bounds__(kThreadsPerBlock<kThreads>)
-    rows_kernel(CrossEntropyForward<T> args, float* losses) {
+    rows_kernel(CrossEntropyForward<T> args, IndexGuard targets, float* losses) {
   const int64_t row = int64_t{blockIdx.x} * kGroupsPerBlock<kThreads> + threadIdx.x / kThreads;
   if (row >= args.rows) return;
   const RowLayout<kThreads, kWidth, kKeep> layout(args.classes, threadIdx.x % kThreads);
   const int64_t target = args.targets[row];
   T* g = args.glogits == nullptr ? nullptr : args.glogits + row * args.classes;
   const bool ignored = target == args.ignore;
-  if (ignored || target < 0 || target >= args.classes) {
+  if (ignored || !targets.holds(target, row)) {
     const float value = ignored ? 0.0f : kNan;
     fill_row(layout, g, value);
     if (layout.thread == 0) losses[row] = value;
@@ -150,7 +151,8 @@ void cross_entropy_forward(const CrossEntropyForward<T>& args) {
                        [&]<int kThreads, int kWidth, bool kKeep>() {
                          launch(kWhat, rows_kernel<T, kThreads, kWidth, kKeep>,
                                 blocks_of_rows<kThreads>(args.rows), dim3(kThreadsPerBlock<kThreads>), 0,
-                                args, losses.as<float>());
+                                args, IndexGuard(kernels::IndexUse::cross_entropy_target, args.classes),
+                                losses.as<float>());
                        });
   launch(kWhat, loss_kernel<T>, dim3(1), dim3(kSumThreads), 0, args, losses.as<float>());
 }

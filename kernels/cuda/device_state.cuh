@@ -10,6 +10,7 @@
 
 #include <heed/core/base/allocator.h>
 #include <heed/kernels/cuda/device.cuh>
+#include <heed/kernels/wrong_index.h>
 
 namespace heed::cuda {
 
@@ -34,6 +35,11 @@ class DeviceState {
   /// StateError, naming `what`, while this thread captures the stream: a graph cannot hold what waits.
   cudaStream_t stream_outside_capture(const char* what) const;
 
+  /// Where kernels keep the first wrong index, from now on.
+  kernels::WrongIndex* expect_wrong_index();
+  /// Enqueues a copy of it to the host and clears it; where no kernel can have kept one, `host` is none now.
+  void take_wrong_index(kernels::WrongIndex* host);
+
   /// The capture that this thread makes; null if it makes none.
   CaptureState* own_capture() const;
   void begin_capture(CaptureState& capture);
@@ -44,6 +50,8 @@ class DeviceState {
   MemorySource source();
 
   cudaStream_t stream_;
+  kernels::WrongIndex* wrong_index_;  // on the device
+  std::atomic<bool> checks_indices_{false};
   std::atomic<CaptureState*> capture_{nullptr};
 };
 

@@ -1,6 +1,7 @@
 #include <heed/kernels/cuda/dropout_mask.cuh>
 #include <heed/kernels/cuda/elementwise.cuh>
 #include <heed/kernels/cuda/sorted_rows.cuh>
+#include <heed/kernels/cuda/wrong_index.cuh>
 #include <heed/kernels/embedding.h>
 
 namespace heed::cuda {
@@ -11,17 +12,18 @@ template <class T>
 struct EmbedOp {
   static constexpr int kOperands = 3, kWidth = kVectorWidth<T>;
   kernels::EmbeddingForward<T> args;
+  IndexGuard ids, positions;
 
   bool aligned() const {
     return aligned_for<kWidth>(args.weight) && aligned_for<kWidth>(args.position) &&
            aligned_for<kWidth>(args.y);
   }
 
-  // A row of the table, or NaN if it has no such row: a wrong id shows in the result.
+  // A row of the table, or NaN if it has no such row, so that a step does not learn from it.
   template <int kWidth>
-  __device__ __forceinline__ void look_up(float (&v)[kWidth], const T* table, int64_t id, int64_t entries,
-                                          int64_t col) const {
-    if (id >= 0 && id < entries) return load(v, table + id * args.cols + col);
+  __device__ __forceinline__ void look_up(float (&v)[kWidth], const T* table, const IndexGuard& guard,
+                                          int64_t id, int64_t row, int64_t col) const {
+    if (guard.holds(id, row)) return load(v, table + id * args.cols + col);
     for (int j = 0; j < kWidth; ++j) v[j] = kNan;
   }
 
@@ -30,12 +32,12 @@ struct EmbedOp {
     const int64_t id = args.ids[at[1]];
     float v[kWidth] = {};
     if (id != kNoToken) {
-      look_up(v, args.weight, id, args.vocabulary, at[2]);
+      look_up(v, args.weight, ids, id, at[1], at[2]);
       const float scale = static_cast<float>(args.scale);
       for (int j = 0; j < kWidth; ++j) v[j] *= scale;
       if (args.position != nullptr) {
         float position[kWidth];
-        look_up(position, args.position, args.position_ids[at[1]], args.positions, at[2]);
+        look_up(position, args.position, positions, args.position_ids[at[1]], at[1], at[2]);
         for (int j = 0; j < kWidth; ++j) v[j] += position[j];
       }
       apply_dropout(v, args.dropout, at[0]);
@@ -48,7 +50,10 @@ struct EmbedOp {
 
 template <class T>
 void embedding_forward(const kernels::EmbeddingForward<T>& args) {
-  elementwise("embedding_forward", EmbedOp<T>{args}, rows_and_columns(args.rows, args.cols));
+  elementwise("embedding_forward",
+              EmbedOp<T>{args, IndexGuard(kernels::IndexUse::embedding_id, args.vocabulary),
+                         IndexGuard(kernels::IndexUse::embedding_position, args.positions)},
+              rows_and_columns(args.rows, args.cols));
 }
 
 template <class T>

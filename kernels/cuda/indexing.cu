@@ -1,13 +1,19 @@
 #include <heed/kernels/cuda/convert.cuh>
 #include <heed/kernels/cuda/elementwise.cuh>
 #include <heed/kernels/cuda/sorted_rows.cuh>
+#include <heed/kernels/cuda/wrong_index.cuh>
 #include <heed/kernels/embedding.h>
 #include <heed/kernels/indexing.h>
 
 namespace heed::cuda {
 namespace {
 
+using kernels::IndexUse;
 using kernels::scattered_t;
+
+// What a wrong index chooses: NaN, so that a step does not learn from it; false of bool.
+template <class Bits>
+constexpr Bits kPoison = sizeof(Bits) == 1 ? Bits(0) : static_cast<Bits>(~Bits(0));
 
 template <class Bits>
 struct GatherOp {
@@ -16,10 +22,12 @@ struct GatherOp {
   const int64_t* index;
   const Bits* x;
   int64_t stride;
+  IndexGuard guard;
 
   template <int kWidth>
   __device__ __forceinline__ void run(const int64_t (&at)[3], unsigned) const {
-    y[at[0]] = x[at[2] + index[at[1]] * stride];
+    const int64_t from = index[at[1]];
+    y[at[0]] = guard.holds(from, at[0]) ? x[at[2] + from * stride] : kPoison<Bits>;
   }
 };
 
@@ -28,12 +36,15 @@ template <class T>
 struct ScatterOp {
   static constexpr int kOperands = 3, kWidth = 1;
   kernels::ScatterAdd<T> args;
+  IndexGuard guard;
 
   template <int kWidth>
   __device__ __forceinline__ void run(const int64_t (&at)[3], unsigned) const {
     using A = scattered_t<T>;
     for (int64_t i = 0; i < args.n; ++i) {
-      A& to = args.y[at[0] + args.index[at[1] + i * args.stride_index] * args.stride_y];
+      const int64_t place = at[1] + i * args.stride_index, target = args.index[place];
+      if (!guard.holds(target, place)) continue;
+      A& to = args.y[at[0] + target * args.stride_y];
       const A value = static_cast<A>(args.source[at[2] + i * args.stride_source]);
       if constexpr (std::is_integral_v<A>)
         to = wrapping(to, value, [](auto a, auto b) { return a + b; });
@@ -50,6 +61,7 @@ struct SelectOp {
   const Bits* x;
   const int64_t* index;
   int64_t width;
+  IndexGuard guard;
 
   bool aligned() const { return aligned_for<kWidth>(y) && aligned_for<kWidth>(x); }
 
@@ -57,7 +69,12 @@ struct SelectOp {
   __device__ __forceinline__ void run(const int64_t (&at)[3], unsigned) const {
     const int64_t from = index[at[1]];
     Bits v[kWidth] = {};
-    if (from != kNoToken) load_raw(v, x + from * width + at[2]);
+    if (from != kNoToken) {
+      if (guard.holds(from, at[1]))
+        load_raw(v, x + from * width + at[2]);
+      else
+        for (Bits& value : v) value = kPoison<Bits>;
+    }
     store_raw(y + at[0], v);
   }
 };
@@ -90,12 +107,14 @@ struct OneHotOp {
   static constexpr int kOperands = 3, kWidth = kVectorWidth<T>;
   T* y;
   const int64_t* ids;
+  IndexGuard guard;
 
   bool aligned() const { return aligned_for<kWidth>(y); }
 
   template <int kWidth>
   __device__ __forceinline__ void run(const int64_t (&at)[3], unsigned) const {
     const int64_t id = ids[at[1]];
+    guard.holds(id, at[1]);
     math_t<T> v[kWidth];
     for (int j = 0; j < kWidth; ++j) v[j] = static_cast<math_t<T>>(at[2] + j == id ? 1 : 0);
     store(y + at[0], v);
@@ -107,15 +126,16 @@ struct OneHotOp {
 template <class T>
 void gather(const kernels::Gather<T>& args) {
   using Bits = unsigned_of_size<sizeof(T)>;
-  elementwise("gather",
-              GatherOp<Bits>{reinterpret_cast<Bits*>(args.y), args.index,
-                             reinterpret_cast<const Bits*>(args.x), args.stride_x},
-              args.space);
+  elementwise(
+      "gather",
+      GatherOp<Bits>{reinterpret_cast<Bits*>(args.y), args.index, reinterpret_cast<const Bits*>(args.x),
+                     args.stride_x, IndexGuard(IndexUse::gather, args.entries)},
+      args.space);
 }
 
 template <class T>
 void scatter_add(const kernels::ScatterAdd<T>& args) {
-  elementwise("scatter_add", ScatterOp<T>{args}, args.lines);
+  elementwise("scatter_add", ScatterOp<T>{args, IndexGuard(IndexUse::scatter_add, args.entries)}, args.lines);
 }
 
 template <class T>
@@ -123,7 +143,7 @@ void index_select(const kernels::IndexSelect<T>& args) {
   using Bits = unsigned_of_size<sizeof(T)>;
   elementwise("index_select",
               SelectOp<Bits>{reinterpret_cast<Bits*>(args.y), reinterpret_cast<const Bits*>(args.x),
-                             args.index, args.width},
+                             args.index, args.width, IndexGuard(IndexUse::index_select, args.rows)},
               rows_and_columns(args.count, args.width));
 }
 
@@ -149,7 +169,8 @@ void triangle(const kernels::Triangle<T>& args) {
 
 template <class T>
 void one_hot(const kernels::OneHot<T>& args) {
-  elementwise("one_hot", OneHotOp<T>{args.y, args.ids}, rows_and_columns(args.count, args.classes));
+  elementwise("one_hot", OneHotOp<T>{args.y, args.ids, IndexGuard(IndexUse::one_hot, args.classes)},
+              rows_and_columns(args.count, args.classes));
 }
 
 #define HEED_INSTANTIATE(T)                                      \

@@ -5,6 +5,7 @@
 
 #include <heed/core/base/check.h>
 #include <heed/kernels/cuda/device_state.cuh>
+#include <heed/kernels/cuda/wrong_index.cuh>
 #include <heed/kernels/runtime.h>
 
 namespace heed::cuda {
@@ -24,6 +25,13 @@ cudaStream_t make_stream(int device) {
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
   check(cudaSetDevice(selected_device), "cudaSetDevice");
   return stream;
+}
+
+kernels::WrongIndex* make_wrong_index(cudaStream_t stream) {
+  void* pointer = nullptr;
+  check(cudaMallocAsync(&pointer, sizeof(kernels::WrongIndex), stream), "cudaMallocAsync");
+  check(cudaMemsetAsync(pointer, 0, sizeof(kernels::WrongIndex), stream), "cudaMemsetAsync");
+  return static_cast<kernels::WrongIndex*>(pointer);
 }
 
 DeviceError no_device(int index) {
@@ -50,7 +58,8 @@ DeviceState::DeviceState(int device)
     : index(device),
       name("cuda:" + std::to_string(device)),
       allocator(source()),
-      stream_(make_stream(device)) {}
+      stream_(make_stream(device)),
+      wrong_index_(make_wrong_index(stream_)) {}
 
 MemorySource DeviceState::source() {
   return {name.c_str(),
@@ -92,6 +101,22 @@ cudaStream_t DeviceState::stream_outside_capture(const char* what) const {
              " within a captured step, which cannot be repeated; do it before or after the step");
   return stream();
 }
+
+kernels::WrongIndex* DeviceState::expect_wrong_index() {
+  checks_indices_ = true;
+  return wrong_index_;
+}
+
+void DeviceState::take_wrong_index(kernels::WrongIndex* host) {
+  *host = {};
+  if (!checks_indices_.exchange(false)) return;
+  constexpr size_t kBytes = sizeof *host;
+  check(cudaMemcpyAsync(host, wrong_index_, kBytes, cudaMemcpyDeviceToHost, stream_), "take_wrong_index");
+  check(cudaMemsetAsync(wrong_index_, 0, kBytes, stream_), "take_wrong_index");
+}
+
+IndexGuard::IndexGuard(kernels::IndexUse use, int64_t entries)
+    : first_(device_state(selected_device).expect_wrong_index()), entries_(entries), use_(use) {}
 
 CaptureState* DeviceState::own_capture() const {
   CaptureState* capture = capture_;
@@ -177,7 +202,12 @@ void fill_bytes(int index, void* device, int value, size_t bytes) {
 }
 
 void synchronize(int index) {
-  check(cudaStreamSynchronize(device_state(index).stream_outside_capture("synchronize")), "synchronize");
+  DeviceState& device = device_state(index);
+  const cudaStream_t stream = device.stream_outside_capture("synchronize");
+  kernels::WrongIndex wrong;
+  device.take_wrong_index(&wrong);
+  check(cudaStreamSynchronize(stream), "synchronize");
+  kernels::throw_if_wrong(wrong);
 }
 
 Scratch::Scratch(size_t bytes) : bytes_(bytes) {

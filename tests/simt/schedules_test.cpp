@@ -193,7 +193,7 @@ TYPED_TEST(Schedules, Indexing) {
       DeviceBuffer<T> table(numbers<T>(rows * width, 1)), y(static_cast<size_t>(count * width));
       DeviceBuffer<A> gx(numbers<A>(rows * width, 3));
       DeviceBuffer<int64_t> index(places);
-      cuda::index_select(kernels::IndexSelect<T>{y.data(), table.data(), index.data(), count, width});
+      cuda::index_select(kernels::IndexSelect<T>{y.data(), table.data(), index.data(), count, width, rows});
       cuda::index_select_backward(
           kernels::IndexSelectBackward<T>{gx.data(), y.data(), index.data(), count, width, rows});
       return bytes(y, gx);
@@ -293,6 +293,7 @@ TYPED_TEST(Schedules, RandomFills) {
     DeviceBuffer<int64_t> integers(1027);
     cuda::fill_uniform(kernels::FillUniform<T>{uniform.data(), 1027, -3, 5, rng});
     cuda::fill_integers(kernels::FillIntegers{integers.data(), 1027, -7, int64_t{1} << 62, rng});
+    cuda::fill_integers(kernels::FillIntegers{integers.data(), 0, 0, 1, rng});  // launches nothing
     return bytes(uniform, integers);
   });
 }
