@@ -80,24 +80,18 @@ void uniform_(const Tensor& target, double low, double high, Generator& generato
   });
 }
 
-// On the CPU for all devices: only so are the numbers the same on each.
 void normal_(const Tensor& target, double mean, double deviation, Generator& generator) {
   HEED_CHECK(std::isfinite(mean) && std::isfinite(deviation) && deviation >= 0, ConfigError, "normal_: mean ",
              mean, " and deviation ", deviation, " must be finite, the deviation not negative");
-  HEED_CHECK(
-      !is_capturing(target.device()), StateError,
-      "normal_: its numbers are made on the host, so a captured step would repeat them; draw them before "
-      "the step, or use uniform_");
   fill_random(target, [&](const Tensor& rows) {
-    const Tensor host = rows.device().is_cpu() ? rows : empty(rows.shape(), {rows.dtype(), kCpu});
-    visit_floating(host.dtype(), "normal_", [&]<class T>() {
-      cpu::fill_normal(kernels::FillNormal<T>{.y = host.data<T>(),
-                                              .count = host.numel(),
-                                              .mean = mean,
-                                              .std = deviation,
-                                              .rng = generator.next(kernels::kFillPositions<T>)});
+    visit_floating(rows.dtype(), "normal_", [&]<class T>() {
+      HEED_DISPATCH(rows.device(), fill_normal,
+                    kernels::FillNormal<T>{.y = rows.data<T>(),
+                                           .count = rows.numel(),
+                                           .mean = mean,
+                                           .std = deviation,
+                                           .rng = generator.next(kernels::kFillPositions<T>)});
     });
-    if (!rows.device().is_cpu()) rows.copy_(host);
   });
 }
 

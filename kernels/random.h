@@ -15,6 +15,7 @@
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/host_device.h>
 #include <heed/core/base/philox.h>
+#include <heed/kernels/box_muller.h>
 
 namespace heed::kernels {
 
@@ -33,13 +34,15 @@ struct FillUniform {
   PhiloxState rng;
 };
 
-/// Normal by the Box-Muller transform: elements 2k and 2k + 1 are the cosine and the sine of one draw. In
-/// double for f64, else in float. On the CPU only: no other device's log, cos and sin round as its own do.
+/// Normal by the Box-Muller transform: elements 2k and 2k + 1 are the cosine and the sine of one draw, the
+/// first of their words its radius, the second its angle. mean + std z in double, rounded to T through
+/// accumulator_t<T>. The same bits on every device (box_muller.h); f64, which takes log, cos and sin of the
+/// machine, exists on the CPU only.
 template <class T>
 struct FillNormal {
   T* y;  // [count]
   int64_t count;
-  double mean, std;
+  double mean, std;  // std >= 0
   PhiloxState rng;
 };
 
@@ -102,6 +105,19 @@ struct UniformRange {
   }
 };
 
+/// A number of mean 0 and deviation 1 moved to those of a fill.
+template <class T>
+struct NormalScale {
+  double mean, std;
+
+  /// ConfigError for a negative deviation.
+  NormalScale(double center, double deviation) : mean(center), std(deviation) {
+    HEED_CHECK(std >= 0, ConfigError, "fill_normal: the standard deviation is ", std, ", expected >= 0");
+  }
+
+  HEED_HOST_DEVICE T operator()(double z) const { return T(accumulator_t<T>(multiply_add(std, z, mean))); }
+};
+
 /// 64 random bits moved to [low, high).
 struct IntegerRange {
   uint64_t low, width;
@@ -133,13 +149,10 @@ struct IntegerRange {
   namespace heed::device {                                \
   template <class T>                                      \
   void fill_uniform(const kernels::FillUniform<T>& args); \
+  template <class T>                                      \
+  void fill_normal(const kernels::FillNormal<T>& args);   \
   void fill_integers(const kernels::FillIntegers& args);  \
   }
 HEED_DECLARE(cpu)
 HEED_DECLARE(cuda)
 #undef HEED_DECLARE
-
-namespace heed::cpu {
-template <class T>
-void fill_normal(const kernels::FillNormal<T>& args);
-}

@@ -22,13 +22,10 @@ void fill_groups(T* y, int64_t count, const Make& make) {
   });
 }
 
-/// Two normal numbers of (0, 1) from u in (0, 1] and a turn in [0, 1).
-template <class A>
-void box_muller(A u, A turn, A& first, A& second) {
-  const A radius = std::sqrt(A(-2) * std::log(u));
-  const A angle = A(6.283185307179586476925) * turn;
-  first = radius * std::cos(angle);
-  second = radius * std::sin(angle);
+/// kernels::box_muller in full precision, from a radius's u in (0, 1] and an angle in turns.
+kernels::CosineAndSine box_muller(double u, double turn) {
+  const double radius = std::sqrt(-2 * std::log(u)), angle = 6.283185307179586476925 * turn;
+  return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
 }  // namespace
@@ -50,25 +47,24 @@ void fill_uniform(const kernels::FillUniform<T>& args) {
 
 template <class T>
 void fill_normal(const kernels::FillNormal<T>& args) {
-  using A = accumulator_t<T>;
-  HEED_CHECK(args.std >= 0, ConfigError, "fill_normal: the standard deviation is ", args.std,
-             ", expected >= 0");
-  const A mean = A(args.mean), std = A(args.std);
+  const kernels::NormalScale<T> scale(args.mean, args.std);
   fill_groups(args.y, args.count, [&](int64_t group, T* values) {
     const Philox4 upper = kernels::fill_words(args.rng, group, 0);
-    A unit[4], normal[4];
-    if constexpr (std::is_same_v<T, double>) {
-      const Philox4 lower = kernels::fill_words(args.rng, group, 1);
-      for (int j = 0; j < 4; ++j)
-        unit[j] = static_cast<A>(kernels::join(upper.word[j], lower.word[j])) * 0x1p-64;
-    } else {
-      for (int j = 0; j < 4; ++j) unit[j] = static_cast<A>(upper.word[j]) * 0x1p-32f;
+    [[maybe_unused]] Philox4 lower;
+    if constexpr (std::is_same_v<T, double>) lower = kernels::fill_words(args.rng, group, 1);
+    for (int j = 0; j < 4; j += 2) {
+      kernels::CosineAndSine z;
+      if constexpr (std::is_same_v<T, double>) {
+        const auto unit = [&](int k) {
+          return static_cast<double>(kernels::join(upper.word[k], lower.word[k])) * 0x1p-64;
+        };
+        z = box_muller(unit(j) + 0x1p-65, unit(j + 1));  // half a step above zero keeps the logarithm finite
+      } else {
+        z = kernels::box_muller(upper.word[j], upper.word[j + 1]);
+      }
+      values[j] = scale(z.cosine);
+      values[j + 1] = scale(z.sine);
     }
-    // Half a step above zero keeps the logarithm finite.
-    const A step = std::is_same_v<T, double> ? A(0x1p-65) : A(0x1p-33);
-    box_muller(unit[0] + step, unit[1], normal[0], normal[1]);
-    box_muller(unit[2] + step, unit[3], normal[2], normal[3]);
-    for (int j = 0; j < 4; ++j) values[j] = T(mean + std * normal[j]);
   });
 }
 

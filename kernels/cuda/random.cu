@@ -11,7 +11,6 @@ constexpr int kThreads = 256;
 template <class T, class Make>
 __global__ void __launch_bounds__(kThreads) fill_kernel(T* y, int64_t count, PhiloxState rng, Make make) {
   const int64_t group = int64_t{blockIdx.x} * kThreads + threadIdx.x, first = 4 * group;
-  if (first >= count) return;
   const auto value = make(rng, group);
 #pragma unroll
   for (int j = 0; j < 4; ++j)
@@ -29,6 +28,22 @@ struct MakeUniform {
   };
   __device__ Group operator()(const PhiloxState& rng, int64_t group) const {
     return {range, kernels::fill_words(rng, group, 0)};
+  }
+};
+
+template <class T>
+struct MakeNormal {
+  kernels::NormalScale<T> scale;
+
+  struct Group {
+    T value[4];
+    __device__ T operator()(int j) const { return value[j]; }
+  };
+  __device__ Group operator()(const PhiloxState& rng, int64_t group) const {
+    const Philox4 words = kernels::fill_words(rng, group, 0);
+    const auto a = kernels::box_muller(words.word[0], words.word[1]);
+    const auto b = kernels::box_muller(words.word[2], words.word[3]);
+    return {{scale(a.cosine), scale(a.sine), scale(b.cosine), scale(b.sine)}};
   }
 };
 
@@ -60,6 +75,12 @@ void fill_uniform(const kernels::FillUniform<T>& args) {
        MakeUniform<T>{kernels::UniformRange<T>(args.low, args.high)});
 }
 
+template <class T>
+void fill_normal(const kernels::FillNormal<T>& args) {
+  fill("fill_normal", args.y, args.count, args.rng,
+       MakeNormal<T>{kernels::NormalScale<T>(args.mean, args.std)});
+}
+
 void fill_integers(const kernels::FillIntegers& args) {
   fill("fill_integers", args.y, args.count, args.rng,
        MakeIntegers{kernels::IntegerRange(args.low, args.high)});
@@ -67,5 +88,7 @@ void fill_integers(const kernels::FillIntegers& args) {
 
 template void fill_uniform<float>(const kernels::FillUniform<float>&);
 template void fill_uniform<bfloat16>(const kernels::FillUniform<bfloat16>&);
+template void fill_normal<float>(const kernels::FillNormal<float>&);
+template void fill_normal<bfloat16>(const kernels::FillNormal<bfloat16>&);
 
 }  // namespace heed::cuda

@@ -155,6 +155,23 @@ TEST(FillNormal, DoublesAreTheFloatsWithMoreDigits) {
   for (size_t i = 0; i < f32.size(); ++i) ASSERT_NEAR(f32[i], f64[i], 4e-6) << i;
 }
 
+// Against the functions of the C library, at each place where the series change and in between.
+TEST(FillNormal, SeriesAreExactToManyMoreDigitsThanFloatHas) {
+  std::vector<uint32_t> words;
+  for (uint64_t word = 0; word < uint64_t{1} << 32; word += 99991)
+    words.push_back(static_cast<uint32_t>(word));
+  for (const uint32_t change :
+       {0u, 0x20000000u, 0x5a82799au, 0x60000000u, 0x80000000u, 0xa0000000u, 0xb504f334u})
+    for (uint32_t i = 0; i < 100; ++i) words.insert(words.end(), {change + i, change - i});
+  for (const uint32_t word : words) {
+    const double log = -2 * std::log((word + 0.5) * 0x1p-32),
+                 angle = 6.283185307179586476925 * (word * 0x1p-32);
+    ASSERT_NEAR(kernels::minus_two_log(word), log, 1e-12 * log) << word;
+    ASSERT_NEAR(kernels::cosine_and_sine(word).cosine, std::cos(angle), 1e-11) << word;
+    ASSERT_NEAR(kernels::cosine_and_sine(word).sine, std::sin(angle), 1e-11) << word;
+  }
+}
+
 TEST(FillNormal, ZeroDeviationIsTheMean) {
   for (float value : normal<float>(9, 1.5, 0, kRng)) EXPECT_EQ(value, 1.5f);
 }

@@ -289,12 +289,13 @@ TYPED_TEST(Schedules, RandomFills) {
   check_schedules("random", [&] {
     DeviceBuffer<uint64_t> device_base(std::vector<uint64_t>{base});
     const PhiloxState rng{5, device_base.data(), 9};
-    DeviceBuffer<T> uniform(1027);
+    DeviceBuffer<T> uniform(1027), normal(1027);
     DeviceBuffer<int64_t> integers(1027);
     cuda::fill_uniform(kernels::FillUniform<T>{uniform.data(), 1027, -3, 5, rng});
+    cuda::fill_normal(kernels::FillNormal<T>{normal.data(), 1027, 1, 2, rng});
     cuda::fill_integers(kernels::FillIntegers{integers.data(), 1027, -7, int64_t{1} << 62, rng});
     cuda::fill_integers(kernels::FillIntegers{integers.data(), 0, 0, 1, rng});  // launches nothing
-    return bytes(uniform, integers);
+    return bytes(uniform, normal, integers);
   });
 }
 
