@@ -1,8 +1,10 @@
 // cuBLASLt behind gemm.h. Its matrices are stored column after column: a row-major product C = A B is asked
 // for as the column-major Cᵀ = Bᵀ Aᵀ.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <cublasLt.h>
+#include <limits>
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
@@ -15,6 +17,7 @@ namespace heed::cuda {
 namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+constexpr int kMostCandidates = 8;
 
 void check(cublasStatus_t status, const char* what) {
   HEED_CHECK(status == CUBLAS_STATUS_SUCCESS, DeviceError, what,
@@ -43,8 +46,22 @@ struct KeyHash {
 struct Plan {
   cublasLtMatmulDesc_t operation;
   cublasLtMatrixLayout_t a, b, c;
-  cublasLtMatmulAlgo_t algorithm;
+  cublasLtMatmulAlgo_t algorithms[kMostCandidates];  // the first is used
+  int candidates;                                    // those after it are yet to be timed
 };
+
+// Whether a plan's algorithm is measured. Not by default: the algorithms add in orders of their own, and
+// which is the fastest may change from run to run.
+bool plans_are_timed() {
+  static const bool timed = [] {
+    const char* value = std::getenv("HEED_CUDA_PLANS");
+    if (value == nullptr || *value == '\0' || std::string_view(value) == "heuristic") return false;
+    HEED_CHECK(std::string_view(value) == "timed", ConfigError, "HEED_CUDA_PLANS is '", value,
+               "'; expected heuristic or timed");
+    return true;
+  }();
+  return timed;
+}
 
 uint32_t alignment_of(const void* pointer) {
   const auto address = reinterpret_cast<uintptr_t>(pointer);
@@ -81,9 +98,9 @@ cublasLtMatrixLayout_t make_layout(cudaDataType_t type, int64_t rows, int64_t co
 }
 
 // Bits must not depend on the order in which blocks finish: of the ways to split the sum over k only those
-// that add up partial results in f32 in a second pass are allowed.
-cublasLtMatmulAlgo_t choose_algorithm(cublasLtHandle_t handle, const Plan& plan, const Key& key,
-                                      const char* what) {
+// that add up partial results in f32 in a second pass are allowed. The best by cuBLASLt's heuristic comes
+// first.
+void find_algorithms(cublasLtHandle_t handle, Plan& plan, const Key& key, const char* what) {
   cublasLtMatmulPreference_t preference;
   check(cublasLtMatmulPreferenceCreate(&preference), what);
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes, what);
@@ -93,15 +110,17 @@ cublasLtMatmulAlgo_t choose_algorithm(cublasLtHandle_t handle, const Plan& plan,
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.alignment_a, what);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.alignment_c, what);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.alignment_c, what);
-  cublasLtMatmulHeuristicResult_t result;
+  cublasLtMatmulHeuristicResult_t results[kMostCandidates];
   int found = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, plan.operation, plan.a, plan.b, plan.c,
-                                                               plan.c, preference, 1, &result, &found);
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle, plan.operation, plan.a, plan.b, plan.c, plan.c, preference,
+                                     plans_are_timed() ? kMostCandidates : 1, results, &found);
   cublasLtMatmulPreferenceDestroy(preference);
   check(status, what);
-  HEED_CHECK(found > 0, DeviceError, what, ": cuBLASLt has no algorithm for a product of [", key.m, ", ",
-             key.k, "] and [", key.k, ", ", key.n, "]");
-  return result.algo;
+  for (int i = 0; i < found; ++i)
+    if (results[i].state == CUBLAS_STATUS_SUCCESS) plan.algorithms[plan.candidates++] = results[i].algo;
+  HEED_CHECK(plan.candidates > 0, DeviceError, what, ": cuBLASLt has no algorithm for a product of [", key.m,
+             ", ", key.k, "] and [", key.k, ", ", key.n, "]");
 }
 
 Plan make_plan(cublasLtHandle_t handle, const Key& key, const char* what) {
@@ -118,7 +137,7 @@ Plan make_plan(cublasLtHandle_t handle, const Key& key, const char* what) {
   plan.a = layout(key.transpose_b, key.n, key.k, key.ldb, key.stride_b);
   plan.b = layout(key.transpose_a, key.k, key.m, key.lda, key.stride_a);
   plan.c = make_layout(type_c, key.n, key.m, key.ldc, key.batch, key.stride_c, what);
-  plan.algorithm = choose_algorithm(handle, plan, key, what);
+  find_algorithms(handle, plan, key, what);
   return plan;
 }
 
@@ -138,7 +157,7 @@ class Library {
     return handle;
   }
 
-  const Plan& plan(const Key& key, const char* what) {
+  Plan& plan(const Key& key, const char* what) {
     const auto found = plans_.find(key);
     if (found != plans_.end()) return found->second;
     return plans_.emplace(key, make_plan(handle(key.device, what), key, what)).first->second;
@@ -148,6 +167,59 @@ class Library {
   std::unordered_map<int, cublasLtHandle_t> handles_;
   std::unordered_map<Key, Plan, KeyHash> plans_;
 };
+
+// How long the device takes.
+class Timer {
+ public:
+  explicit Timer(const char* what) : what_(what) {
+    cuda::check(cudaEventCreate(&begin_), what);
+    cuda::check(cudaEventCreate(&end_), what);
+  }
+  ~Timer() {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+  }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+  template <class Work>
+  float milliseconds(const Work& work) const {
+    cuda::check(cudaEventRecord(begin_, current_stream()), what_);
+    work();
+    cuda::check(cudaEventRecord(end_, current_stream()), what_);
+    cuda::check(cudaEventSynchronize(end_), what_);
+    float time = 0;
+    cuda::check(cudaEventElapsedTime(&time, begin_, end_), what_);
+    return time;
+  }
+
+ private:
+  const char* what_;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
+
+// Leaves the algorithm with which `run` is fastest.
+template <class Run>
+void keep_fastest(Plan& plan, const Run& run, const char* what) {
+  constexpr int kRepetitions = 4;  // the first loads the code
+  const Timer timer(what);
+  float least = std::numeric_limits<float>::infinity();
+  int fastest = 0;
+  for (int candidate = 0; candidate < plan.candidates; ++candidate) {
+    float time = std::numeric_limits<float>::infinity();
+    for (int i = 0; i < kRepetitions; ++i)
+      time = std::min(time, timer.milliseconds([&] { run(plan.algorithms[candidate]); }));
+    if (time < least) least = time, fastest = candidate;
+  }
+  plan.algorithms[0] = plan.algorithms[fastest];
+  plan.candidates = 1;
+}
+
+bool is_capturing(const char* what) {
+  cudaStreamCaptureStatus status;
+  cuda::check(cudaStreamIsCapturing(current_stream(), &status), what);
+  return status != cudaStreamCaptureStatusNone;
+}
 
 template <class C>
 void clear(const char* what, C* c, int64_t rows, int64_t cols, int64_t ld) {
@@ -193,13 +265,21 @@ void multiply(const char* what, const FusedGemm<T, C>& args) {
   const float beta = p.accumulate ? 1.0f : 0.0f;
   Library& library = Library::get();
   const std::lock_guard lock(library.mutex);
-  const Plan& plan = library.plan(key, what);
+  Plan& plan = library.plan(key, what);
   if (args.bias != nullptr)
     set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(args.bias), what);
-  check(cublasLtMatmul(library.handle(device, what), plan.operation, &p.alpha, p.b, plan.a, p.a, plan.b,
-                       &beta, p.c, plan.c, p.c, plan.c, &plan.algorithm, workspace.as<void>(),
-                       kWorkspaceBytes, current_stream()),
-        what);
+  const auto run = [&](const cublasLtMatmulAlgo_t& algorithm, C* c) {
+    check(cublasLtMatmul(library.handle(device, what), plan.operation, &p.alpha, p.b, plan.a, p.a, plan.b,
+                         &beta, c, plan.c, c, plan.c, &algorithm, workspace.as<void>(), kWorkspaceBytes,
+                         current_stream()),
+          what);
+  };
+  if (plan.candidates > 1 && !is_capturing(what)) {
+    const Scratch elsewhere(static_cast<size_t>((p.batch - 1) * p.stride_c + p.m * p.ldc) * sizeof(C));
+    keep_fastest(
+        plan, [&](const cublasLtMatmulAlgo_t& algorithm) { run(algorithm, elsewhere.as<C>()); }, what);
+  }
+  run(plan.algorithms[0], p.c);
 }
 
 template void multiply<float, float>(const char*, const FusedGemm<float>&);

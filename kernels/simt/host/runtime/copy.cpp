@@ -72,5 +72,12 @@ cudaError_t cudaMemset(void* to, int value, size_t bytes) {
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   return heed::emulator::fill(to, value, bytes, stream);
 }
+cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height,
+                              cudaStream_t stream) {
+  for (size_t row = 0; row < height; ++row)
+    if (const cudaError_t error = cudaMemsetAsync(static_cast<char*>(to) + row * pitch, value, width, stream))
+      return error;
+  return cudaSuccess;
+}
 
 }  // extern "C"
