@@ -53,14 +53,13 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks<kWidth>)
   const Operand<kWidth> q(memory.q, row), gout(memory.gout, row);
   const Pairs<Bf16Backward> pairs(args, p, memory.scratch[warp]);
   const KeptKeys kept(memory.kept[warp], kStep<kWidth> / 8, args.dropout.active());
-  const QueryTile tile{memory.q + row * kWidth, memory.gout + row * kWidth, memory.lse + row,
-                       memory.delta + row};
+  const QueryValues values{memory.lse + row, memory.delta + row};
   Sums<kWidth> gq;
   while (keys.next()) {
     if (query >= p.queries) continue;
     const int key = keys.key(), count = p.keys - key < kStep<kWidth> ? p.keys - key : kStep<kWidth>;
     kept.draw(args, p, query, key / 8, 0, 0, kTile, kStep<kWidth> / 8);
-    add_query_gradients(gq, q, gout, args, pairs, kept, tile, 0, query, {keys.k(), keys.v()}, key, count);
+    add_query_gradients(gq, q, gout, args, pairs, kept, values, 0, query, {keys.k(), keys.v()}, key, count);
   }
   if (query < p.queries) write_query_gradients(gq, args, p, query, memory.scratch[warp]);
 }
@@ -132,7 +131,7 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks<kWidth>)
     kept.draw(args, p, now, key / 8, 0, 0, kStep<kWidth>, kTile / 8);
     const Pairs<Bf16Backward> pairs(args, p, memory.scratch[warp]);
     add_key_gradients(gk, gv, k, v, args, pairs, kept, 0,
-                      {memory.q[stage], memory.gout[stage], memory.lse[stage], memory.delta[stage]}, now,
+                      {memory.q[stage], memory.gout[stage], {memory.lse[stage], memory.delta[stage]}}, now,
                       queries - now < kStep<kWidth> ? queries - now : kStep<kWidth>, key);
   }
   if (key < keys) write_key_gradients(gk, gv, args, first, key, memory.scratch[warp]);

@@ -8,11 +8,15 @@ namespace heed::cuda {
 
 using Bf16Backward = AttentionBackward<bfloat16>;
 
-/// Where a warp reads what it needs of queries: their rows in shared memory, and log-sum-exp and delta of
-/// each.
+/// Where a warp reads log-sum-exp and delta of queries.
+struct QueryValues {
+  const float *lse, *delta;
+};
+
+/// Where it reads all that it needs of them, in shared memory.
 struct QueryTile {
   const bfloat16 *q, *gout;
-  const float *lse, *delta;
+  QueryValues values;
 };
 
 /// Likewise for keys.
@@ -53,7 +57,7 @@ __device__ __forceinline__ void write_deltas(float* delta, const Bf16Backward& a
 /// `kept` from (row, group) on; `scale` is dropout's.
 template <RowsAre kRows>
 __device__ __forceinline__ void pair_gradients(float (&weight)[2][4], float (&gradient)[2][4],
-                                               const QueryTile& queries, int row, const KeptKeys& kept,
+                                               const QueryValues& queries, int row, const KeptKeys& kept,
                                                int group, float scale) {
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
@@ -82,7 +86,7 @@ __device__ __forceinline__ void add_query_gradients(Sums<kWidth>& gq, const Oper
                                                     const Operand<kWidth, kInRegisters>& gout,
                                                     const Bf16Backward& args,
                                                     const Pairs<Bf16Backward>& pairs, const KeptKeys& kept,
-                                                    const QueryTile& queries, int row, int query,
+                                                    const QueryValues& queries, int row, int query,
                                                     const KeyTile& keys, int key, int count) {
 #pragma unroll 1
   for (int j = 0; j < count; j += kTile) {
@@ -114,7 +118,7 @@ __device__ __forceinline__ void add_key_gradients(Sums<kWidth>& gk, Sums<kWidth>
     k.multiply(weight, queries.q, i);
     v.multiply(gradient, queries.gout, i);
     pairs.template scores<RowsAre::keys>(weight, seen);
-    pair_gradients<RowsAre::keys>(weight, gradient, queries, i, kept, group, dropout_scale(args));
+    pair_gradients<RowsAre::keys>(weight, gradient, queries.values, i, kept, group, dropout_scale(args));
     gv.add(weight[0], weight[1], queries.gout, i);
     gk.add(gradient[0], gradient[1], queries.q, i);
   }

@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1) backward_kernel(Bf16Backwa
   Tile<kWidth>::load(memory.k, args.k, first.key_first, me.head, cut.key_rows, keys, me.thread, me.threads);
   Tile<kWidth>::load(memory.v, args.v, first.key_first, me.head, cut.key_rows, keys, me.thread, me.threads);
   const KeptKeys kept(memory.kept, cut.key_rows / 8, args.dropout.active());
-  const QueryTile query_tile{memory.q, memory.gout, memory.lse, memory.delta};
+  const QueryTile query_tile{memory.q, memory.gout, {memory.lse, memory.delta}};
   Sums<kWidth> gk, gv;
   for (int head = me.head * group; head < (me.head + 1) * group; ++head) {
     const Plane p(args, static_cast<int>(blockIdx.x), head);
@@ -157,8 +157,8 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1) backward_kernel(Bf16Backwa
     if (mine < queries && args.gq.data != nullptr) {
       const Operand<kWidth, (kWidth < 64)> q(memory.q, mine), gout(memory.gout, mine);
       Sums<kWidth> gq;
-      add_query_gradients(gq, q, gout, args, pairs, kept, query_tile, mine, mine, {memory.k, memory.v}, 0,
-                          keys);
+      add_query_gradients(gq, q, gout, args, pairs, kept, query_tile.values, mine, mine, {memory.k, memory.v},
+                          0, keys);
       write_query_gradients(gq, args, p, mine, memory.scratch);
     }
     if (mine < keys && (args.gk.data != nullptr || args.gv.data != nullptr)) {

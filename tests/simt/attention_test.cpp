@@ -7,6 +7,7 @@
 #include <heed/core/base/check.h>
 #include <heed/kernels/cuda/attention_path.h>
 #include <heed/kernels/runtime.h>
+#include <heed/kernels/simt/host/emulator.h>
 
 #include "../kernels/attention_problem.h"
 #include "device_buffer.h"
@@ -259,6 +260,17 @@ TEST(CudaAttention, SharedKeyHeads) {
              .dropout = 0.1},
             kShort);
   check({.sequences = {{70, 130}}, .heads = 4, .key_heads = 2, .width = 16, .dropout = 0.1}, kFlash);
+}
+
+TEST(CudaAttention, HeadsThatDoNotFillABlock) {
+  check({.sequences = {{16, 16}, {7, 9}}, .heads = 5, .key_heads = 5, .width = 16, .dropout = 0.1}, kShort);
+}
+
+// A block that the kernel is not built for is refused by a GPU, which the emulator does not.
+TEST(CudaAttention, LongRowsOfShortSequencesLeaveRoomForFewerHeads) {
+  emulator::stats() = {};
+  check({.sequences = {{128, 128}}, .heads = 4, .key_heads = 4, .width = 16}, kShort);
+  EXPECT_LE(emulator::stats().threads, 256 * emulator::stats().blocks);
 }
 
 TEST(CudaAttention, Biases) {

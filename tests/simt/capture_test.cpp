@@ -55,6 +55,8 @@ TEST(Capture, PinnedMemoryTravelsWithTheGraphOrBesideIt) {
   });
   Event done(0);
   done.wait();  // was never recorded
+  upload(0, nullptr, numbers, 0);
+  download(0, numbers, nullptr, 0);
   for (const int64_t value : {3, 30}) {
     numbers[0] = value;
     graph.launch();
