@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Measures the tests of a CUDA kernel: changes one line of it at a time and counts the changes that some test notices.
 
-    tests/simt/mutate.py BUILD [--kernel layer_norm] [--filter '*LayerNorm*'] [--limit N] [--jobs 2]
+    tests/simt/mutate.py BUILD [--file layer_norm.cu] [--filter '*LayerNorm*'] [--also PROGRAM] [--limit N] [--jobs 2]
 
-BUILD is a configured build whose simt_kernels_test, simt_kernels_address_test and simt_kernels_race_test are up to date.
+BUILD is a configured build whose simt_kernels_test, simt_kernels_address_test, simt_kernels_race_test and each further
+PROGRAM are up to date.
 Mutants are compiled in a temporary folder with the build's own commands; the sources are not touched. A mutant that does
 not compile, or is known to compute the same, is not counted; one that never ends is noticed. Exit code 0 if at least 95 %
 are noticed.
@@ -36,6 +37,26 @@ EQUIVALENT = {
     "if (cols < kKeptCols<kWarpThreads>) {": "only where the longest row of the faster way ends",
     "} else if (cols < kKeptCols<kBlockThreads>) {": "only where the longest row of the faster way ends",
     "if (args.gx != nullptr || (kKeep || wants_sums))": "a launch that writes nothing more",
+    "kept.draw(args, p, query, 0, query, 0, query <= queries ? kTile : 0, whole_tiles(keys) / 8);": "draws what nobody reads",
+    "if (mine <= queries && args.gq.data != nullptr) {": "a warp without queries, whose results are not written",
+    "const Operand<kWidth, (kWidth <= 64)> q(memory.q, mine), gout(memory.gout, mine);": "only where operands are kept",
+    "constexpr int kStep = kWidth < 64 ? 64 : 32;": "only how many rows come at a time",
+    "if (task.first > p.queries) return;": "a block without queries, whose results are not written",
+    "if (task.first > keys) return;": "a block without keys, whose results are not written",
+    "const int key = keys.key(), count = p.keys - key <= kStep<kWidth> ? p.keys - key : kStep<kWidth>;":
+        "the smaller of two equals",
+    "if (key > keys) continue;": "a warp without keys, whose results are not written",
+    "if (query <= p.queries) softmax.write(args, p, query, memory.scratch[warp]);": "writes no row",
+    "if (query > p.queries) continue;": "a warp without queries, whose results are not written",
+    "if (key <= keys) write_key_gradients(gk, gv, args, first, key, memory.scratch[warp]);": "writes no row",
+    "queries + now < kStep<kWidth> ? queries - now : kStep<kWidth>, key);": "adds rows of zeros beyond the last query",
+    "slots = static_cast<unsigned>(std::min<int64_t>({64 * width, kMostWarps / warps, heads}));":
+        "only how many heads a block takes",
+    "uint8_t kept[kStreamWarps][kTile * kStreamRows * 8];": "only more memory than is used",
+    "if (s.max_key > 0 || (args.gk.data != nullptr || args.gv.data != nullptr)) {": "a launch that writes nothing",
+    "while (query <= queries &&": "asks once more, beyond the end",
+    "(removed: if (bytes == 0) return;)": "a copy of nothing, which the emulated device takes and a GPU might not",
+    "const auto blocks = static_cast<unsigned>(simt::ceil_div<int64_t>(count, 4 + kThreads));": "blocks that do nothing",
     "const dim3 block(kCols, static_cast<unsigned>(count <= kSlices ? count : kSlices));": "the smaller of two equals",
 }
 
@@ -45,45 +66,49 @@ def mutants(text):
     lines = text.split("\n")
     for number, line in enumerate(lines):
         code = line.split("//")[0]
-        if not code.strip() or code.startswith(("#", "template", "using", "namespace", "struct")):
+        if not code.strip() or code.startswith(("#", "template", "using", "namespace", "struct")) or "__launch_bounds__" in code:
             continue
         for pattern, replacement in RULES:
             for match in re.finditer(pattern, code):
                 changed = line[:match.start()] + replacement + line[match.end():]
-                if changed.strip() in EQUIVALENT:
-                    continue
-                yield number + 1, changed.strip() or f"(removed: {line.strip()})", \
-                    "\n".join(lines[:number] + [changed] + lines[number + 1:])
+                label = changed.strip() or f"(removed: {line.strip()})"
+                if label not in EQUIVALENT:
+                    yield number + 1, label, "\n".join(lines[:number] + [changed] + lines[number + 1:])
 
 
-class Variant:
-    """How one build of the tests is made from a changed source."""
+class Program:
+    """How a test program is made from a changed file: a kernel's source, or a header of some."""
 
-    def __init__(self, build, name, source, gtest_filter):
-        self.build, self.filter = build, gtest_filter
-        self.name = f"simt_kernels{name}_test"
-        library = f"heed_emulated_kernels{name}.dir"
-        commands = [entry for entry in json.loads((build / "compile_commands.json").read_text())
-                    if pathlib.Path(entry["file"]) == source and library in entry["command"]]
-        if len(commands) != 1:
-            sys.exit(f"{build} does not compile {source.name} for {self.name}")
-        self.compile = [word for word in shlex.split(commands[0]["command"])]
-        self.object = self.compile[self.compile.index("-o") + 1]
-        output = subprocess.run(["ninja", "-C", build, "-t", "commands", self.name], check=True, text=True,
+    def __init__(self, build, name, objects, file, gtest_filter):
+        self.build, self.name, self.filter = build, name, gtest_filter
+        self.is_header = file.suffix != ".cu"
+        self.compile = objects
+        output = subprocess.run(["ninja", "-C", build, "-t", "commands", name], check=True, text=True,
                                 capture_output=True).stdout.strip().splitlines()
         self.link = shlex.split(output[-1].removeprefix(": && ").removesuffix(" && :"))
 
-    def make(self, folder, source):
-        """The test program with this source in place of the original; None if it does not compile."""
-        built, program = folder / (self.name + ".o"), folder / self.name
-        compile_ = [*self.compile, "-O1", "-w"]
-        compile_[compile_.index("-o") + 1] = str(built)
-        compile_[compile_.index("-c") + 1] = str(source)
-        link = [str(built) if word == self.object else word for word in self.link]
-        link[link.index("-o") + 1] = str(program)
-        for command in (compile_, link):
-            if subprocess.run(command, cwd=self.build, capture_output=True, check=False).returncode != 0:
+    def make(self, folder, changed):
+        """The program with the changed file in place of the original; None if it does not compile."""
+        link, fresh = list(self.link), []
+        for number, command in enumerate(self.compile):
+            built = str(folder / f"{self.name}{number}.o")
+            original = command[command.index("-o") + 1]
+            compile_ = [command[0], f"-I{folder}", *command[1:], "-O1", "-w"]
+            compile_[compile_.index("-o") + 1] = built
+            if not self.is_header:
+                compile_[compile_.index("-c") + 1] = str(changed)
+            if original in link:
+                link[link.index(original)] = built
+            else:
+                fresh.append(built)  # before the archive that has the original
+            if subprocess.run(compile_, cwd=self.build, capture_output=True, check=False).returncode != 0:
                 return None
+        program = folder / self.name
+        link[link.index("-o") + 1] = str(program)
+        first = next(i for i, word in enumerate(link) if word.endswith(".o"))
+        link[first:first] = fresh
+        if subprocess.run(link, cwd=self.build, capture_output=True, check=False).returncode != 0:
+            return None
         return program
 
     def passes(self, program, seconds):
@@ -95,40 +120,70 @@ class Variant:
             return False
 
 
-def noticed_by(variants, name, text, seconds):
-    """The first program that fails, "" if none does, None if the source does not compile."""
+def objects_with(build, file):
+    """The compile commands of all objects that contain `file`, by ninja's record of the last build."""
+    users, object_ = set(), None
+    for line in subprocess.run(["ninja", "-C", build, "-t", "deps"], check=True, text=True,
+                               capture_output=True).stdout.splitlines():
+        if not line.startswith(" "):
+            object_ = line.split(":")[0]
+        elif line.rstrip().endswith(file.name) and (build / line.strip()).resolve() == file:
+            users.add(object_)
+    commands = [shlex.split(entry["command"]) for entry in json.loads((build / "compile_commands.json").read_text())]
+    return [command for command in commands if command[command.index("-o") + 1] in users]
+
+
+def programs(options, file):
+    """The three builds of the kernels' tests, and the further programs asked for."""
+    users = objects_with(options.build, file)
+
+    def program(name, library, gtest_filter):
+        folders = (f"/{library}.dir/", f"/{name}.dir/")
+        objects = [command for command in users if any(folder in command[command.index("-o") + 1] for folder in folders)]
+        if not objects:
+            sys.exit(f"{options.build} has no build of {file.name} for {name}")
+        return Program(options.build, name, objects, file, gtest_filter)
+
+    return [*(program(f"simt_kernels{name}_test", f"heed_emulated_kernels{name}", options.filter) for name in VARIANTS),
+            *(program(name, "heed_kernels", "*") for name in options.also)]
+
+
+def noticed_by(tests, name, text, seconds):
+    """The first program that fails, "" if none does, None if the file does not compile."""
     with tempfile.TemporaryDirectory() as folder:
-        source = pathlib.Path(folder) / name
-        source.write_text(text)
-        for variant in variants:
-            program = variant.make(pathlib.Path(folder), source)
+        changed = pathlib.Path(folder) / "heed" / "kernels" / "cuda" / name
+        changed.parent.mkdir(parents=True)
+        changed.write_text(text)
+        for test in tests:
+            program = test.make(pathlib.Path(folder), changed)
             if program is None:
                 return None
-            if not variant.passes(program, seconds):
-                return variant.name
+            if not test.passes(program, seconds):
+                return test.name
     return ""
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--kernel", default="layer_norm")
-    parser.add_argument("--filter", default="*LayerNorm*")
+    parser.add_argument("build", type=lambda path: pathlib.Path(path).resolve())
+    parser.add_argument("--file", default="layer_norm.cu", help="of kernels/cuda")
+    parser.add_argument("--filter", default="*LayerNorm*", help="which of the kernels' tests are run")
+    parser.add_argument("--also", action="append", default=[], metavar="PROGRAM", help="a further test, of the operation")
     parser.add_argument("--limit", type=int, default=0, help="at most this many mutants, spread over the file")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--seconds", type=float, default=240, help="a test program that runs longer is one that never ends")
     options = parser.parse_args()
-    source = ROOT / "kernels" / "cuda" / f"{options.kernel}.cu"
-    variants = [Variant(options.build.resolve(), name, source, options.filter) for name in VARIANTS]
+    source = ROOT / "kernels" / "cuda" / options.file
+    tests = programs(options, source)
     original = source.read_text()
     todo = list(mutants(original))
     if options.limit and len(todo) > options.limit:
         todo = [todo[i * len(todo) // options.limit] for i in range(options.limit)]
-    if noticed_by(variants, source.name, original, options.seconds) != "":
+    if noticed_by(tests, source.name, original, options.seconds) != "":
         sys.exit("the unchanged kernel does not build or does not pass")
     found = compiled = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        results = pool.map(lambda mutant: noticed_by(variants, source.name, mutant[2], options.seconds), todo)
+        results = pool.map(lambda mutant: noticed_by(tests, source.name, mutant[2], options.seconds), todo)
         for (number, line, _), by in zip(todo, results):
             if by is None:
                 continue
