@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <map>
 #include <set>
 #include <sstream>
 #include <vector>
@@ -109,21 +110,32 @@ TrainingState from_metadata(const std::map<std::string, std::string>& metadata, 
           .data = read.text("data")};
 }
 
-std::set<std::string> lines_of(const std::string& text) {
-  std::set<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.insert(line);
-  return lines;
+using Entries = std::map<std::string, std::string>;
+
+// The lines "key = value" of a TOML text; how long a run is may change when it goes on.
+Entries entries_of(const std::string& settings) {
+  Entries entries;
+  std::istringstream in(settings);
+  for (std::string line; std::getline(in, line);)
+    if (const size_t equals = line.find(" = "); equals != std::string::npos)
+      entries.emplace(line.substr(0, equals), line.substr(equals + 3));
+  for (const char* length : {"epochs", "steps", "save-every"}) entries.erase(length);
+  return entries;
 }
 
-// The settings that differ: "batch-size = 32 (now batch-size = 64)" a line.
-std::string differences(const std::string& saved, const std::string& now) {
-  const std::set<std::string> before = lines_of(saved), after = lines_of(now);
+// "batch-size = 32 (now 64), …": the settings that differ.
+std::string differences(const Entries& saved, const Entries& now) {
+  std::set<std::string> keys;
+  for (const Entries* entries : {&saved, &now})
+    for (const auto& entry : *entries) keys.insert(entry.first);
+  const auto value = [](const Entries& entries, const std::string& key) {
+    const auto found = entries.find(key);
+    return found == entries.end() ? "unset" : found->second;
+  };
   std::string text;
-  for (const std::string& line : before)
-    if (!after.count(line)) text += concat("\n  saved: ", line);
-  for (const std::string& line : after)
-    if (!before.count(line)) text += concat("\n  now:   ", line);
+  for (const std::string& key : keys)
+    if (value(saved, key) != value(now, key))
+      text += concat(text.empty() ? "" : ", ", key, " = ", value(saved, key), " (now ", value(now, key), ")");
   return text;
 }
 
@@ -176,6 +188,16 @@ void save_checkpoint(const fs::path& directory, nn::Module& model, const optim::
 
 bool has_checkpoint(const fs::path& directory) { return !list_checkpoints(directory).empty(); }
 
+std::string saved_settings(const fs::path& directory) {
+  for (const auto& entry : list_checkpoints(directory)) {
+    try {
+      return read_checkpoint(entry.second.string()).state.settings;
+    } catch (const Error&) {  // told by load_checkpoint
+    }
+  }
+  return "";
+}
+
 void remove_checkpoints(const fs::path& directory) {
   for (const auto& entry : list_checkpoints(directory)) fs::remove(entry.second);
 }
@@ -193,8 +215,8 @@ TrainingState load_checkpoint(const fs::path& directory, nn::Module& model, opti
       std::fprintf(stderr, "heed: passing over a damaged checkpoint: %s\n", error.what());
       continue;
     }
-    HEED_CHECK(loaded.state.settings == settings, CheckpointError, file,
-               ": was made with other settings:", differences(loaded.state.settings, settings));
+    const std::string other = differences(entries_of(loaded.state.settings), entries_of(settings));
+    HEED_CHECK(other.empty(), CheckpointError, file, " was made with other settings: ", other);
     HEED_CHECK(loaded.state.data == data, CheckpointError, file, ": the training data have changed since (",
                loaded.state.data, ", now ", data, ")");
     restore(loaded, file, model, optimizer);

@@ -32,11 +32,14 @@ void save_checkpoint(const std::filesystem::path& directory, nn::Module& model,
                      const optim::Optimizer& optimizer, const TrainingState& state);
 
 /// Restores the newest sound checkpoint of DIR; a damaged one is passed over with a notice on standard error.
-/// CheckpointError if there is none, or if its settings or data differ (each difference is listed); nothing
-/// has changed then.
+/// CheckpointError if there is none, or if its settings (but for the length of the run) or data differ; each
+/// difference is listed, and nothing has changed then.
 TrainingState load_checkpoint(const std::filesystem::path& directory, nn::Module& model,
                               optim::Optimizer& optimizer, const std::string& settings,
                               const std::string& data);
+
+/// The settings in the newest sound checkpoint of DIR; empty if there is none.
+std::string saved_settings(const std::filesystem::path& directory);
 
 /// Whether DIR holds a checkpoint.
 bool has_checkpoint(const std::filesystem::path& directory);

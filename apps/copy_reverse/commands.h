@@ -37,7 +37,8 @@ struct InfoSettings : ModelSettings {
   bool tree = false;
 };
 
-void train(Settings& settings, const OptionTable& table);
+/// A resumed run takes what the options leave open from its checkpoint.
+void train(Settings& settings, OptionTable& table);
 void evaluate_model(const ModelSettings& settings);
 void decode(const DecodeSettings& settings);
 void logits(const LogitsSettings& settings);

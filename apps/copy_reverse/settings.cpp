@@ -134,7 +134,7 @@ void declare_output(OptionTable& table, Settings& s) {
   table.choice("dtype", s.dtype, "Element type of parameters and activations",
                {{"f32", DType::f32}, {"bf16", DType::bf16}});
   table.path("init", s.init, "Begin from these weights (safetensors)").not_saved();
-  table.flag("resume", s.resume, "Go on from the last checkpoint in --out").not_saved();
+  table.flag("resume", s.resume, "Go on from the last checkpoint in --out, with its settings").not_saved();
   table
       .integer("save-every", s.save_every, "Steps between checkpoints; 0: one at the end of each epoch",
                kFromZero)
@@ -229,6 +229,8 @@ void Settings::check() const {
 }
 
 Settings load_settings(const std::filesystem::path& directory) {
+  HEED_CHECK(std::filesystem::exists(directory / "config.toml"), CheckpointError,
+             "there is no trained model in ", directory.string(), ": config.toml is missing");
   Settings settings;
   OptionTable table("copy_reverse");
   declare_training(table, settings);

@@ -74,7 +74,7 @@ struct Settings : CommonSettings {
 /// All of `train`'s.
 void declare_training(OptionTable& table, Settings& settings);
 
-/// The settings of a trained model: DIR/config.toml. DataError, ConfigError.
+/// The settings of a trained model: DIR/config.toml. CheckpointError where there is none, ConfigError.
 Settings load_settings(const std::filesystem::path& directory);
 
 /// The model as its constructor and --initializer make it, drawn from the seed.

@@ -163,7 +163,8 @@ std::vector<Figure> draw(const Settings& s, nn::Transformer& model, const std::v
 
 }  // namespace
 
-void train(Settings& s, const OptionTable& table) {
+void train(Settings& s, OptionTable& table) {
+  if (s.resume) table.read_toml(saved_settings(s.out), "the settings of the checkpoint");
   s.check();
   const Device device = apply(s);
   const Console console(s.json);
