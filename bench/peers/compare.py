@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Times a training step of heed and of PyTorch in turn, so that a change in the machine's load meets both alike.
+"""Times a training step of heed, PyTorch and JAX in turn, so that a change in the machine's load meets all alike.
 
-usage: compare.py STEP_PROGRAM [--rounds N] [--steps N] [--python PATH] [--compiled] [--out F.json] [--force] [OPTIONS OF ALL]
+usage: compare.py STEP_PROGRAM [--peers eager,compiled,jax] [--rounds N] [--steps N] [--python PATH] [--out F.json]
+                  [--force] [OPTIONS OF ALL]
 
 All begin from the same weights, and their losses without dropout must agree. Prints the median and spread of each and
-the ratio of every round; refuses on a busy machine.
+the ratio of every round; refuses on a busy machine. A peer that is not installed is left out.
 """
 import argparse
+import datetime
 import json
 import os
 import pathlib
@@ -17,6 +19,12 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+
+
+# name: its module, its program, what is added to the options of all, the dtypes it knows
+PEERS = {"eager": ("torch", "torch_step.py", [], ["f32", "bf16"]),
+         "compiled": ("torch", "torch_step.py", ["--compile"], ["f32", "bf16"]),
+         "jax": ("jax", "jax_step.py", [], ["f32"])}
 
 
 class Peer:
@@ -49,6 +57,22 @@ def check_same_work(peers, tolerance):
             sys.exit(f"compare: not the same work: {ours} and {peer.about}")
 
 
+def peer_commands(names, python, options):
+    """How to start those of the peers that are there."""
+    commands = []
+    for name in names.split(","):
+        if name not in PEERS:
+            sys.exit(f"compare: there is no peer '{name}'; there are: {', '.join(PEERS)}")
+        module, program, more, dtypes = PEERS[name]
+        if ("bf16" if "bf16" in options else "f32") not in dtypes:
+            print(f"{name} is left out: it takes {' and '.join(dtypes)} only", file=sys.stderr)
+        elif subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode:
+            print(f"{name} is left out: {python} has no {module}", file=sys.stderr)
+        else:
+            commands.append([python, str(HERE / program), *options, *more])
+    return commands
+
+
 def processor():
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -62,7 +86,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--compiled", action="store_true", help="PyTorch compiled too, which takes a minute to begin")
+    parser.add_argument("--peers", default=",".join(PEERS), help="compiled takes a minute to begin")
     parser.add_argument("--out")
     parser.add_argument("--force", action="store_true", help="time even on a busy machine")
     arguments, options = parser.parse_known_args()
@@ -71,12 +95,12 @@ def main():
         sys.exit(f"compare: the machine is busy (load {load:.1f} on {os.cpu_count()} cores); wait, or add --force")
     with tempfile.TemporaryDirectory() as folder:
         options += ["--weights", f"{folder}/first.safetensors"]
-        torch = [arguments.python, str(HERE / "torch_step.py"), *options]
-        commands = [[arguments.step, *options], torch, [*torch, "--compile"]]
-        peers = [Peer(command) for command in commands[: 3 if arguments.compiled else 2]]
+        commands = [[arguments.step, *options], *peer_commands(arguments.peers, arguments.python, options)]
+        peers = [Peer(command) for command in commands]
     check_same_work(peers, 2e-2 if "bf16" in options else 1e-4)
     rounds = [[peer.run(arguments.steps) for peer in peers] for _ in range(arguments.rounds)]
-    result = dict(machine=processor(), cores=os.cpu_count(), options=options[:-2], peers=[])
+    result = dict(date=datetime.date.today().isoformat(), machine=processor(), cores=os.cpu_count(),
+                  rounds=arguments.rounds, steps=arguments.steps, options=options[:-2], peers=[])
     for i, peer in enumerate(peers):
         ratios = [times[i] / times[0] for times in rounds]
         result["peers"].append(dict(**peer.summary(), ratio=statistics.median(ratios), ratios=ratios))
