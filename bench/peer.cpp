@@ -1,0 +1,60 @@
+#include "bench/peer.h"
+
+#include <chrono>
+#include <iostream>
+#include <sstream>
+
+namespace heed::bench {
+
+nn::TransformerConfig ModelSettings::config() const {
+  nn::TransformerConfig config;
+  config.source_vocabulary = config.target_vocabulary = vocab;
+  config.d_model = d_model;
+  config.heads = heads;
+  config.d_ff = d_ff;
+  config.encoder_layers = encoder_layers;
+  config.decoder_layers = decoder_layers;
+  config.set_dropout(dropout);
+  return config;
+}
+
+void declare_model(apps::OptionTable& table, ModelSettings& settings) {
+  const apps::IntegerRange positive{1, 1 << 20};
+  table.integer("d-model", settings.d_model, "Width of the model", positive);
+  table.integer("heads", settings.heads, "Attention heads", positive);
+  table.integer("encoder-layers", settings.encoder_layers, "Encoder layers", positive);
+  table.integer("decoder-layers", settings.decoder_layers, "Decoder layers", positive);
+  table.integer("d-ff", settings.d_ff, "Width of the feed-forward network", positive);
+  table.integer("vocab", settings.vocab, "Symbols", {4, 1 << 20});
+  table.number("dropout", settings.dropout, "Rate of all dropouts", {0, 1, false, true});
+  table.integer("threads", settings.threads, "Threads", {1, 1024});
+  table.text("weights", settings.weights, "Write the first weights to this file");
+}
+
+Tensor ids(int64_t rows, int64_t length, int64_t vocabulary, int64_t seed) {
+  const Tensor result = empty({rows, length}, {.dtype = DType::i64});
+  for (int64_t i = 0; i < rows * length; ++i)
+    result.data<int64_t>()[i] = 3 + (i * i * 7 + i * 11 + seed) % (vocabulary - 3);
+  return result;
+}
+
+void take_turns(const apps::Json& about, const std::function<void()>& work) {
+  apps::JsonLines out;
+  out.write(about);
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string word;
+    int count = 0;
+    if (!(words >> word >> count) || word != "run") break;
+    std::vector<double> milliseconds;
+    for (int i = 0; i < count; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      work();
+      const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
+      milliseconds.push_back(taken.count());
+    }
+    out.write({{"milliseconds", milliseconds}});
+  }
+}
+
+}  // namespace heed::bench

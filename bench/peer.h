@@ -1,0 +1,34 @@
+// What the programs that are timed beside those of other frameworks (bench/peers) have in common.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include <heed/nn/transformer.h>
+
+#include "apps/common/json_lines.h"
+#include "apps/common/options.h"
+
+namespace heed::bench {
+
+/// Sizes of the sequence-to-sequence Transformer; by default the tutorial's.
+struct ModelSettings {
+  int64_t d_model = 128, heads = 8, encoder_layers = 3, decoder_layers = 3, d_ff = 512, vocab = 20;
+  double dropout = 0.1;
+  int64_t threads = 2;
+  std::string weights;  // a file to write the first weights to; none if empty
+
+  nn::TransformerConfig config() const;
+};
+
+void declare_model(apps::OptionTable& table, ModelSettings& settings);
+
+/// [rows, length] i64 symbols from 3 on, the same as the peers': a fixed rule instead of a generator.
+Tensor ids(int64_t rows, int64_t length, int64_t vocabulary, int64_t seed);
+
+/// Prints `about`, by which the driver checks that all do the same work. Then for each line "run N" on
+/// standard input calls `work` N times and prints {"milliseconds": […]}, so that the driver can let programs
+/// take turns.
+void take_turns(const apps::Json& about, const std::function<void()>& work);
+
+}  // namespace heed::bench
