@@ -59,12 +59,12 @@ function(heed_emulated_kernels name)
   add_library(${name} OBJECT ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE heed_build_flags heed_emulated_flags)
   if(ARG_CHECK STREQUAL "address")
-    target_compile_options(${name} PRIVATE -O1 -g -fsanitize=address,alignment,signed-integer-overflow
+    target_compile_options(${name} PRIVATE -O1 -g1 -fsanitize=address,alignment,signed-integer-overflow
                            -fno-sanitize-recover=all)
     target_link_libraries(${name} PUBLIC heed::emulator_address)
   elseif(ARG_CHECK STREQUAL "race")
     # Only the instrumentation: its callbacks are the race checker's.
-    target_compile_options(${name} PRIVATE -O1 -g -fsanitize=thread,alignment)
+    target_compile_options(${name} PRIVATE -O1 -g1 -fsanitize=thread,alignment)
     target_link_libraries(${name} PUBLIC heed::emulator_race)
   else()
     target_link_libraries(${name} PUBLIC heed::emulator)

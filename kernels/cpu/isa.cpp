@@ -22,7 +22,10 @@ Isa allowed() {
 Isa apply() {
 #if HWY_ARCH_X86
   constexpr int64_t kAvx512 = HWY_AVX3 | HWY_AVX3_DL;
-  const Isa limit = std::min(allowed(), HWY_TARGETS & kAvx512 ? Isa::avx512 : Isa::avx2);
+  constexpr Isa kBuilt = HWY_TARGETS & kAvx512    ? Isa::avx512
+                         : HWY_TARGETS & HWY_AVX2 ? Isa::avx2
+                                                  : Isa::baseline;
+  const Isa limit = std::min(allowed(), kBuilt);
   if (limit < Isa::avx512) hwy::DisableTargets(kAvx512 | (limit < Isa::avx2 ? HWY_AVX2 : 0));
   const int64_t targets = hwy::SupportedTargets();
   hwy::GetChosenTarget().Update(targets);  // SupportedTargets() has set it to all the machine has
