@@ -25,10 +25,14 @@ void attend_tasks(const kernels::AttentionForward<T>& args, int64_t begin, int64
   AttentionScratch<A> w;
   Workspace<A> memory(w.place(nullptr, args.width, args.segments.max_query, lanes, false));
   w.place(memory.data(), args.width, args.segments.max_query, lanes, false);
+  VisibleKeys visible;
   for (int64_t i = begin; i < end; ++i) {
-    const int64_t pair = i / blocks, query = i % blocks * kQueryBlock;
-    const Plane p = make_plane(args, pair / args.heads, pair % args.heads);
-    if (query < p.queries) attend_block(args, p, query, w);
+    const Plane p = plane_of(args, i / blocks);
+    const int64_t query = i % blocks * kQueryBlock;
+    if (i + 1 < end) prefetch_block(args, plane_of(args, (i + 1) / blocks), (i + 1) % blocks * kQueryBlock);
+    prefetch_rows(args.out, p.query_first + query, p.head, std::min(kQueryBlock, p.queries - query),
+                  args.width);
+    if (query < p.queries) attend_block(args, p, query, visible, w);
   }
 }
 HEED_TYPED(attend_tasks, kernels::AttentionForward)

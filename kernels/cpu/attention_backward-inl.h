@@ -108,13 +108,12 @@ HWY_INLINE void score_gradients(const kernels::AttentionBackward<T>& args, const
 /// Gradients that a block of queries from `query` on gives to a chunk of keys and receives from it.
 template <class T>
 HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const Plane& p, int64_t query,
-                               const ChunkGradients<accumulator_t<T>>& chunk,
+                               const ChunkGradients<accumulator_t<T>>& chunk, VisibleKeys& visible,
                                const AttentionScratch<accumulator_t<T>>& w) {
   using A = accumulator_t<T>;
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), vectors = w.padded / lanes;
   const int64_t queries = std::min(kQueryBlock, p.queries - query), row = p.query_first + query;
-  VisibleKeys visible;
   find_visible_keys(args.visibility, p, query, queries, visible);
   load_lse(args.lse + p.head * args.query_rows + row, queries, w.block, w.row[0]);
   pack_queries(d, args.q.data + row * args.q.row_stride + p.head * args.q.head_stride, args.q.row_stride,

@@ -38,7 +38,8 @@ namespace heed::cpu::HWY_NAMESPACE {
 /// The chunks that belong to one split of the keys of a sequence, for one key head and all its query heads.
 template <class T>
 void backward_unit(const BackwardWork<T>& work, int64_t sequence, int64_t key_head, int64_t split,
-                   const AttentionScratch<accumulator_t<T>>& w, accumulator_t<T>* gk, accumulator_t<T>* gv) {
+                   VisibleKeys& visible, const AttentionScratch<accumulator_t<T>>& w, accumulator_t<T>* gk,
+                   accumulator_t<T>* gv) {
   using A = accumulator_t<T>;
   const auto& args = work.args;
   const Tag<T> d;
@@ -58,11 +59,28 @@ void backward_unit(const BackwardWork<T>& work, int64_t sequence, int64_t key_he
       const Plane p = make_plane(args, sequence, head);
       if (work.plan.sums_queries) chunk.gq = work.gq_part(head, split, p.query_first);
       for (int64_t query = 0; query < p.queries; query += kQueryBlock)
-        backward_block(args, p, query, chunk, w);
+        backward_block(args, p, query, chunk, visible, w);
     }
     if (gk) write_keys(gk, w.padded, args.gk, first, chunk.key, chunk.keys, args.width, args.accumulate_k);
     if (gv) write_keys(gv, w.padded, args.gv, first, chunk.key, chunk.keys, args.width, args.accumulate_v);
   }
+}
+
+/// Asks for what task i reads first, and where it writes that.
+template <class T>
+HWY_INLINE void prefetch_task(const BackwardWork<T>& work, int64_t i) {
+  const auto& args = work.args;
+  const int64_t group = i / work.plan.splits, head_groups = work.plan.head_groups(args.key_heads);
+  const int64_t head = group % head_groups * (args.heads / args.key_heads);
+  const Plane p = make_plane(args, group / head_groups, head);
+  const int64_t queries = std::min(kQueryBlock, p.queries), keys = std::min(kKeyBlock, p.keys);
+  prefetch_block(args, p, 0);
+  prefetch_rows(args.gout, p.query_first, p.head, queries, args.width);
+  prefetch_rows(args.out, p.query_first, p.head, queries, args.width);
+  prefetch_rows(args.gq, p.query_first, p.head, queries, args.width);
+  prefetch_rows(args.gk, p.key_first, p.key_head, keys, args.width);
+  prefetch_rows(args.gv, p.key_first, p.key_head, keys, args.width);
+  prefetch_lines(args.lse + p.head * args.query_rows + p.query_first, queries);
 }
 
 /// Tasks begin … end - 1; task i is split i % splits of a group of key heads of a group of sequences.
@@ -80,12 +98,14 @@ void backward_tasks(const BackwardWork<T>& work, int64_t begin, int64_t end) {
   A* const gk = args.gk.data ? memory.data() + size : nullptr;
   A* const gv = args.gv.data ? memory.data() + size + chunk : nullptr;
   const int64_t head_groups = plan.head_groups(args.key_heads);
+  VisibleKeys visible;
   for (int64_t i = begin; i < end; ++i) {
+    if (i + 1 < end) prefetch_task(work, i + 1);
     const int64_t split = i % plan.splits, head = i / plan.splits % head_groups;
     const int64_t sequence = i / plan.splits / head_groups;
     for (int64_t s = sequence; s < (plan.serial_sequences ? args.segments.count : sequence + 1); ++s) {
       for (int64_t h = head; h < (plan.serial_heads ? args.key_heads : head + 1); ++h)
-        backward_unit(work, s, h, split, w, gk, gv);
+        backward_unit(work, s, h, split, visible, w, gk, gv);
     }
   }
 }

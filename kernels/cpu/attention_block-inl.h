@@ -125,14 +125,31 @@ HWY_INLINE KeyRows<Lane<D>> key_rows(D d, const T* from, int64_t row_stride, int
   return {buffer, padded};
 }
 
-/// Asks for rows that are needed soon; the strides between them hide them from the processor's own
-/// prefetching.
+/// Asks for `count` neighbouring elements.
 template <class T>
-HWY_INLINE void prefetch_rows(const T* from, int64_t row_stride, int64_t count, int64_t width) {
+HWY_INLINE void prefetch_lines(const T* from, int64_t count) {
   constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
-  for (int64_t i = 0; i < count; ++i) {
-    for (int64_t c = 0; c < width; c += kLine) hwy::Prefetch(from + i * row_stride + c);
-  }
+  for (int64_t i = 0; i < count; i += kLine) hwy::Prefetch(from + i);
+}
+
+/// Asks for `count` rows of a head that are needed soon; the strides between them hide them from the
+/// processor's own prefetching.
+template <class T>
+HWY_INLINE void prefetch_rows(const kernels::HeadsView<T>& view, int64_t row, int64_t head, int64_t count,
+                              int64_t width) {
+  if (view.data == nullptr) return;
+  const T* const from = view.data + row * view.row_stride + head * view.head_stride;
+  for (int64_t i = 0; i < count; ++i) prefetch_lines(from + i * view.row_stride, width);
+}
+
+/// Asks for what both directions read of the block of queries from `query` on, and of the first block of
+/// keys.
+template <class Args>
+HWY_INLINE void prefetch_block(const Args& args, const Plane& p, int64_t query) {
+  const int64_t queries = std::min(kQueryBlock, p.queries - query), keys = std::min(kKeyBlock, p.keys);
+  prefetch_rows(args.q, p.query_first + query, p.head, queries, args.width);
+  prefetch_rows(args.k, p.key_first, p.key_head, keys, args.width);
+  prefetch_rows(args.v, p.key_first, p.key_head, keys, args.width);
 }
 
 /// Whether `count` rows are free of NaN and infinity.
@@ -277,9 +294,14 @@ HWY_NOINLINE void change_scores(const kernels::AttentionBias<T>& b, const Visibi
 /// exp(score - lse) is 0 there.
 template <class A>
 HWY_INLINE void load_lse(const A* lse, int64_t queries, int64_t block, A* to) {
-  constexpr A kInfinity = std::numeric_limits<A>::infinity();
-  for (int64_t i = 0; i < queries; ++i) to[i] = lse[i] == -kInfinity ? kInfinity : lse[i];
-  std::fill(to + queries, to + block, kInfinity);
+  const Tag<A> d;
+  const auto infinity = hn::Set(d, std::numeric_limits<A>::infinity());
+  for (int64_t i = 0; i < block; i += static_cast<int64_t>(hn::Lanes(d))) {
+    const int64_t n = std::max<int64_t>(0, queries - i);
+    const auto v = load_up_to(d, lse + i, n);
+    const auto seen = hn::AndNot(hn::Eq(v, hn::Neg(infinity)), hn::FirstN(d, static_cast<size_t>(n)));
+    hn::StoreU(hn::IfThenElse(seen, v, infinity), d, to + i);
+  }
 }
 
 /// exp(score - lse) of a vector of queries for one key, 0 where the key is hidden.
@@ -302,7 +324,7 @@ HWY_INLINE void attention_words(D64 d, const PhiloxState& rng, int64_t group, in
   const auto c3 = hn::Set(d, position & 0xffffffffu);
   for (int i = 0; i < 2; ++i) {
     const int64_t first = query + i * static_cast<int64_t>(hn::Lanes(d));
-    random[i] = {{c0, hn::Iota(d, static_cast<uint64_t>(first)), c2, c3}};
+    random[i] = {{c0, count_from(d, static_cast<uint64_t>(first)), c2, c3}};
   }
   philox(d, random, static_cast<uint32_t>(rng.seed),
          static_cast<uint32_t>(rng.seed >> 32) ^ static_cast<uint32_t>(position >> 32));

@@ -102,7 +102,7 @@ HWY_INLINE void finish_queries(D d, const kernels::AttentionForward<T>& args, co
 
 template <class T>
 HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Plane& p, int64_t query,
-                             const AttentionScratch<accumulator_t<T>>& w) {
+                             VisibleKeys& visible, const AttentionScratch<accumulator_t<T>>& w) {
   using A = accumulator_t<T>;
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -111,7 +111,6 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
   pack_queries(d, q, args.q.row_stride, queries, args.width, static_cast<A>(args.scale), nullptr, w,
                w.queries, w.queries_t);
 
-  VisibleKeys visible;
   find_visible_keys(args.visibility, p, query, queries, visible);
   const bool changed = changes_scores(args.bias, args.visibility);
   const RunningSoftmax<A> run{w.row[0], w.row[1], w.row[2]};
@@ -123,10 +122,8 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
     if (sight == Sight::none) continue;
     const int64_t row = p.key_first + key;
     const int64_t next = std::min(kKeyBlock, visible.last - key - at.keys);
-    prefetch_rows(args.k.data + (row + at.keys) * args.k.row_stride + p.key_head * args.k.head_stride,
-                  args.k.row_stride, next, args.width);
-    prefetch_rows(args.v.data + (row + at.keys) * args.v.row_stride + p.key_head * args.v.head_stride,
-                  args.v.row_stride, next, args.width);
+    prefetch_rows(args.k, row + at.keys, p.key_head, next, args.width);
+    prefetch_rows(args.v, row + at.keys, p.key_head, next, args.width);
     const auto keys = key_rows(d, args.k.data + row * args.k.row_stride + p.key_head * args.k.head_stride,
                                args.k.row_stride, at.keys, args.width, w.padded, w.keys);
     product<false>(d, keys.data, keys.stride, w.queries_t, w.block, w.scores, w.block, at.keys, at.vectors,

@@ -35,6 +35,12 @@ Plane make_plane(const Args& args, int64_t sequence, int64_t head) {
           s.key_length[sequence]};
 }
 
+/// Plane i of all, the heads of a sequence following each other.
+template <class Args>
+Plane plane_of(const Args& args, int64_t i) {
+  return make_plane(args, i / args.heads, i % args.heads);
+}
+
 /// Blocks of queries in the longest sequence.
 inline int64_t query_blocks(const SegmentsView& segments) {
   return (segments.max_query + kQueryBlock - 1) / kQueryBlock;
@@ -42,7 +48,7 @@ inline int64_t query_blocks(const SegmentsView& segments) {
 
 /// Planes or blocks a range of parallel_for should hold, for `work` multiply-adds in each product.
 inline int64_t attention_grain(int64_t work) {
-  return std::clamp<int64_t>(200'000 / std::max<int64_t>(1, work), 1, 64);
+  return std::clamp<int64_t>(50'000 / std::max<int64_t>(1, work), 1, 64);
 }
 
 /// Calls f(row) for each of `rows` rows that lie in no segment.
@@ -80,7 +86,8 @@ enum class Sight : uint8_t { none, part, all };
 /// The keys that each query of a block sees: those with before < key < end, and those with key < global_end.
 struct VisibleKeys {
   alignas(64) int32_t before[kQueryBlock], end[kQueryBlock], global_end[kQueryBlock];
-  int64_t first, last;                // no query sees a key outside [first, last)
+  int64_t first_query, count, queries = -1, keys = -1;  // what it was found for
+  int64_t first, last;                                  // no query sees a key outside [first, last)
   int64_t widest_first, widest_last;  // of the plain interval: the least before + 1 and the greatest end
   int64_t all_first, all_last;        // every query sees all of [all_first, all_last)
   int64_t global_last;
@@ -92,9 +99,14 @@ struct VisibleKeys {
   }
 };
 
-/// For queries first_query … + count - 1 of a plane; the arrays are filled up to a whole block.
+/// For queries first_query … + count - 1 of a plane; the arrays are filled up to a whole block. Does nothing
+/// if `out` was found for as many already, as it was for the heads and sequences of the same lengths before.
 inline void find_visible_keys(const Visibility& visibility, const Plane& plane, int64_t first_query,
                               int64_t count, VisibleKeys& out) {
+  if (out.queries == plane.queries && out.keys == plane.keys && out.first_query == first_query &&
+      out.count == count)
+    return;
+  out.queries = plane.queries, out.keys = plane.keys, out.first_query = first_query, out.count = count;
   const auto keys = static_cast<int32_t>(plane.keys);
   const bool causal = visibility.causal != Causal::none, window = visibility.has_window();
   const int64_t diagonal = visibility.diagonal(first_query, plane.queries, plane.keys);

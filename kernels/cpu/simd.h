@@ -298,6 +298,12 @@ struct Philox4Lanes {
   Vec<D> word[4];
 };
 
+/// first, first + 1, … Highway's Iota of a number that is not constant goes through memory.
+template <class D>
+HWY_INLINE Vec<D> count_from(D d, uint64_t first) {
+  return hn::Add(hn::Iota(d, 0), hn::Set(d, first));
+}
+
 /// Philox4x32-10 of two counters a lane, which hide each other's latencies. The key is (k0, k1).
 template <class D>
 HWY_INLINE void philox(D d, Philox4Lanes<D> (&counters)[2], uint32_t k0, uint32_t k1) {
@@ -340,8 +346,8 @@ HWY_INLINE const uint16_t* fill_dropout_bits(const PhiloxState& rng, int64_t fir
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), end = first + count;
   uint16_t* out = buffer.bits;
   for (int64_t group = first / 8; group * 8 < end; group += 2 * lanes, out += 16 * lanes) {
-    const auto lower = hn::Iota(d, static_cast<uint64_t>(group));
-    const auto upper = hn::Iota(d, static_cast<uint64_t>(group + lanes));
+    const auto lower = count_from(d, static_cast<uint64_t>(group));
+    const auto upper = count_from(d, static_cast<uint64_t>(group + lanes));
     Philox4Lanes<hn::ScalableTag<uint64_t>> random[2] = {{{lower, hn::ShiftRight<32>(lower), p0, p1}},
                                                          {{upper, hn::ShiftRight<32>(upper), p0, p1}}};
     philox(d, random, static_cast<uint32_t>(rng.seed), static_cast<uint32_t>(rng.seed >> 32));
@@ -363,8 +369,8 @@ HWY_INLINE const uint16_t* fill_attention_dropout_bits(const PhiloxState& rng, u
   const auto c1 = hn::Set(d, query), c2 = hn::Set(d, plane), c3 = hn::Set(d, position & 0xffffffffu);
   for (int64_t group = first / 8; group * 8 < end; group += 2 * lanes, out += 16 * lanes) {
     Philox4Lanes<hn::ScalableTag<uint64_t>> random[2] = {
-        {{hn::Iota(d, static_cast<uint64_t>(group)), c1, c2, c3}},
-        {{hn::Iota(d, static_cast<uint64_t>(group + lanes)), c1, c2, c3}}};
+        {{count_from(d, static_cast<uint64_t>(group)), c1, c2, c3}},
+        {{count_from(d, static_cast<uint64_t>(group + lanes)), c1, c2, c3}}};
     philox(d, random, static_cast<uint32_t>(rng.seed),
            static_cast<uint32_t>(rng.seed >> 32) ^ static_cast<uint32_t>(position >> 32));
     store_decisions(d, random[0], out);
