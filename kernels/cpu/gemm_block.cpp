@@ -48,8 +48,10 @@ struct GemmGeometry {
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// A panel of B this size leaves room in a 32 KiB first-level cache (48 with AVX-512) for the rows of A.
-constexpr int64_t kPanelBytes = HWY_TARGET == HWY_AVX3 ? 28672 : 24576;
+/// With AVX2 a panel of B leaves room in a 32 KiB first-level cache for the rows of A. With AVX-512 it
+/// streams from the second level, a vector in twelve multiply-adds, and longer pieces of K touch C less
+/// often.
+constexpr int64_t kPanelBytes = HWY_TARGET == HWY_AVX3 ? 65536 : 24576;
 /// From this row stride on, rows of A compete for the same cache sets, and are copied.
 constexpr int64_t kFarRows = 4096;
 
@@ -131,6 +133,7 @@ HEED_EXPORT(bfloat16, bf16)
 #undef HEED_EXPORT
 
 constexpr int64_t kMaxTileCols = 256, kMinTileRows = 24;
+constexpr int64_t kOnednnRows = 16;
 constexpr int64_t kFewTiles = 12;
 constexpr int64_t kPackedElements = 1 << 22;  // of B at once
 constexpr int64_t kPackElements = 1 << 14;    // of B a task
@@ -151,18 +154,21 @@ struct Cut {
   }
 };
 
-/// The tiles of C. Large ones use the caches best; smaller ones keep more cores busy. oneDNN packs B for each
-/// tile, so its tiles are larger.
+/// The tiles of C. Large ones use the caches best; smaller ones keep more cores busy, and so does an even
+/// number of them. oneDNN packs B for each tile, so its tiles are larger; its rows go by vectors.
 struct Tiling {
   Cut rows, cols;
 
   Tiling(int64_t m, int64_t n, const GemmGeometry& geometry, bool onednn)
-      : rows(m, geometry.rows, kMaxTileRows << onednn), cols(n, geometry.panel, kMaxTileCols << onednn) {
+      : rows(m, onednn ? kOnednnRows : geometry.rows, kMaxTileRows << onednn),
+        cols(n, geometry.panel, kMaxTileCols << onednn) {
     if (rows.parts * cols.parts < kFewTiles) cols = Cut(n, geometry.panel, (kMaxTileCols / 2) << onednn);
     for (int64_t most = kMaxTileRows / 2; rows.parts * cols.parts < kFewTiles && most >= kMinTileRows;
          most /= 2) {
-      rows = Cut(m, geometry.rows, most << onednn);
+      rows = Cut(m, rows.unit, most << onednn);
     }
+    const int64_t tiles = rows.parts * cols.parts;
+    if (tiles > 1 && tiles % 2 == 1 && rows.parts < ceil_divide(m, rows.unit)) ++rows.parts;
   }
 };
 
@@ -221,7 +227,8 @@ struct Product {
 template <class T>
 void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b,
                   const GemmOutput<T>& output) {
-  const Product<T> product{m, n, k, a, b, output, geometry_of(T()), use_onednn<T>(m, n, k, output.alpha)};
+  const bool onednn = use_onednn<T>(m, n, k, b.column_stride != 1, output.alpha);
+  const Product<T> product{m, n, k, a, b, output, geometry_of(T()), onednn};
   if (product.onednn) return product.multiply(0, n, nullptr);
   const int64_t width = product.geometry.panel, panels = std::max<int64_t>(kPackedElements / (k * width), 1);
   for (int64_t first = 0; first < n; first += panels * width) {

@@ -1,6 +1,8 @@
 // The innermost part of the matrix product: a few rows by one or two vectors of columns, all in registers.
 #include <utility>
 
+#include <hwy/cache_control.h>
+
 #include <heed/kernels/cpu/simd.h>
 
 #if defined(HEED_KERNELS_CPU_GEMM_MICRO_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -56,6 +58,10 @@ HWY_INLINE void micro_block(const MicroArgs<A>& args, std::index_sequence<R...>)
   const A* HWY_RESTRICT a = args.a;
   const A* HWY_RESTRICT b = args.b;
   const int64_t row = Packed ? 1 : args.stride, step = Packed ? kPackedRows<A> : 1;
+  // C is often new memory, which would be waited for at the end.
+  ((hwy::Prefetch(args.c + static_cast<int64_t>(R) * args.ldc),
+    hwy::Prefetch(args.c + static_cast<int64_t>(R) * args.ldc + (Vectors - 1) * lanes)),
+   ...);
   Vec<Tag<A>> left[sizeof...(R)], right[sizeof...(R)], x;
   ((left[R] = hn::Zero(d), right[R] = hn::Zero(d)), ...);
   HEED_UNROLL_4 for (int64_t p = args.k; p > 0; --p) {
@@ -70,8 +76,10 @@ HWY_INLINE void micro_block(const MicroArgs<A>& args, std::index_sequence<R...>)
   A* HWY_RESTRICT c = args.c;
   const int64_t ldc = args.ldc, cols = args.cols;
   const bool accumulate = args.accumulate;
-  const auto alpha = hn::Set(d, args.alpha);
-  ((left[R] = hn::Mul(left[R], alpha), right[R] = hn::Mul(right[R], alpha)), ...);
+  if (args.alpha != 1) {
+    const auto alpha = hn::Set(d, args.alpha);
+    ((left[R] = hn::Mul(left[R], alpha), right[R] = hn::Mul(right[R], alpha)), ...);
+  }
   if (cols < Vectors * lanes) {
     ((micro_store_n(d, left[R], accumulate, c + static_cast<int64_t>(R) * ldc, cols),
       micro_store_n(d, right[R], accumulate, c + static_cast<int64_t>(R) * ldc + lanes, cols - lanes)),

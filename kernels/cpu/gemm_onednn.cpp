@@ -150,23 +150,24 @@ bool supports(bool bf16) {
 }
 
 /// Where oneDNN is faster: in bf16 wherever it runs, since it has the dot-product instructions; in f32 with
-/// AVX-512, unless the product is too small to pay for the call. With AVX2 our own product is faster.
-bool is_faster(bool bf16, int64_t m, int64_t n, int64_t k) {
+/// AVX-512, unless the product is too small to pay for the call, or b is transposed: oneDNN copies it for
+/// each tile, we once. With AVX2 our own product is faster.
+bool is_faster(bool bf16, int64_t m, int64_t n, int64_t k, bool transposed_b) {
   if (isa() != Isa::avx512) return false;
-  return bf16 || (m >= 16 && n >= 16 && k >= 16);
+  return bf16 || (!transposed_b && m >= 16 && n >= 16 && k >= 16);
 }
 
 }  // namespace
 
 template <class T>
-bool use_onednn(int64_t m, int64_t n, int64_t k, accumulator_t<T> alpha) {
+bool use_onednn(int64_t m, int64_t n, int64_t k, bool transposed_b, accumulator_t<T> alpha) {
   if constexpr (std::is_same_v<T, double>) {
     return false;
   } else {
     constexpr bool kBf16 = std::is_same_v<T, bfloat16>;
     const GemmBackend backend = chosen_backend.load(std::memory_order_relaxed);
     if (backend == GemmBackend::own || alpha != 1) return false;
-    if (backend == GemmBackend::automatic && !is_faster(kBf16, m, n, k)) return false;
+    if (backend == GemmBackend::automatic && !is_faster(kBf16, m, n, k, transposed_b)) return false;
     return supports(kBf16);
   }
 }
@@ -192,7 +193,7 @@ void onednn_tile(const OnednnTile<T>& tile) {
 #else
 
 template <class T>
-bool use_onednn(int64_t, int64_t, int64_t, accumulator_t<T>) {
+bool use_onednn(int64_t, int64_t, int64_t, bool, accumulator_t<T>) {
   return false;
 }
 
@@ -203,8 +204,8 @@ void onednn_tile(const OnednnTile<T>&) {
 
 #endif
 
-#define HEED_INSTANTIATE(T)                                                 \
-  template bool use_onednn<T>(int64_t, int64_t, int64_t, accumulator_t<T>); \
+#define HEED_INSTANTIATE(T)                                                       \
+  template bool use_onednn<T>(int64_t, int64_t, int64_t, bool, accumulator_t<T>); \
   template void onednn_tile<T>(const OnednnTile<T>&);
 HEED_INSTANTIATE(float)
 HEED_INSTANTIATE(double)

@@ -51,16 +51,19 @@ HWY_INLINE void store_transposed(D d, const Vec<D>* v, double* out, int64_t widt
   hn::StoreU(hn::InterleaveUpper(d, v[0], v[1]), d, out + width);
 }
 
-/// out[p * width + c] = source[c * stride + p] for one vector of columns c and p < k.
+/// out[p * width + c] = source[c * stride + p] for one vector of columns c and p < k. Fetches the next such
+/// vector meanwhile.
 template <class T>
 HWY_INLINE void pack_transposed(const T* source, int64_t stride, int64_t k, accumulator_t<T>* out,
                                 int64_t width) {
   const Tag<T> d;
-  constexpr int64_t kBlock = 16 / sizeof(accumulator_t<T>);
+  constexpr int64_t kBlock = 16 / sizeof(accumulator_t<T>), kLanes = hn::MaxLanes(d);
   int64_t p = 0;
   for (; p + kBlock <= k; p += kBlock) {
     Vec<Tag<T>> v[kBlock];
     for (int64_t i = 0; i < kBlock; ++i) v[i] = load_blocks(d, source + i * stride + p, kBlock * stride);
+    for (int64_t i = p / kBlock % kBlock; i < kLanes; i += kBlock)
+      hwy::Prefetch(source + (kLanes + i) * stride + p);
     store_transposed(d, v, out + p * width, width);
   }
   for (; p < k; ++p) {

@@ -38,7 +38,7 @@ struct RowGradient {
 };
 
 /// Rows that a forward task takes.
-inline int64_t layer_norm_rows_per_task(int64_t cols) { return std::max<int64_t>(1, 16384 / cols); }
+inline int64_t layer_norm_rows_per_task(int64_t cols) { return std::max<int64_t>(1, 4096 / cols); }
 
 /// The sums over rows for gweight and gbias: each chunk of rows has its own, and they are added in order.
 template <class A>

@@ -52,8 +52,9 @@ HWY_INLINE void forward_vector(const kernels::LinearForward<T>& args, const Line
     store_n(v, d, args.y + at, n);
 }
 
+/// Takes its arguments by value: those of a reference would be read again after each store.
 template <Activation F, class T>
-HWY_INLINE void forward_span(const kernels::LinearForward<T>& args, const LinearSpan<T>& span) {
+HWY_INLINE void forward_span(const kernels::LinearForward<T> args, const LinearSpan<T> span) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
   DropoutBuffer buffer;
   const uint16_t* bits = nullptr;
@@ -108,8 +109,9 @@ HWY_INLINE void backward_vector(const kernels::LinearBackward<T>& args, int64_t 
   }
 }
 
+/// By value, as above.
 template <Activation F, class T>
-HWY_INLINE void backward_rows(const kernels::LinearBackward<T>& args, int64_t begin, int64_t end,
+HWY_INLINE void backward_rows(const kernels::LinearBackward<T> args, int64_t begin, int64_t end,
                               accumulator_t<T>* sums) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
   DropoutBuffer buffer;
