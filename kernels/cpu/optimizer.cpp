@@ -28,7 +28,7 @@ struct SgdFactors {
   bool first;
 };
 
-constexpr int64_t kNormBlock = 4096;
+constexpr int64_t kNormBlock = 4096, kNormBlocksPerTask = 8;
 
 }  // namespace heed::cpu
 #endif
@@ -229,12 +229,16 @@ void step_all(const Args& args, const Factors& factors) {
 template <class A>
 void gradient_norm(const kernels::GradientNorm<A>& args) {
   const auto sum_squares = sum_squares_for(args.g);
-  Workspace<double> sums((args.count + kNormBlock - 1) / kNormBlock);
-  parallel_for(args.count, kNormBlock, [&](int64_t begin, int64_t end) {
-    sums.data()[begin / kNormBlock] = sum_squares(args.g + begin, end - begin);
+  const int64_t blocks = (args.count + kNormBlock - 1) / kNormBlock;
+  Workspace<double> sums(blocks);
+  parallel_for(blocks, kNormBlocksPerTask, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t first = block * kNormBlock;
+      sums.data()[block] = sum_squares(args.g + first, std::min(kNormBlock, args.count - first));
+    }
   });
   double total = 0;
-  for (int64_t block = 0; block * kNormBlock < args.count; ++block) total += sums.data()[block];
+  for (int64_t block = 0; block < blocks; ++block) total += sums.data()[block];
   *args.norm = std::sqrt(total);
 }
 
