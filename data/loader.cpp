@@ -47,8 +47,8 @@ class PairLoader::Planner {
                "; expected 0 (any number) or more");
     HEED_CHECK(!options.shuffle || size() <= std::numeric_limits<uint32_t>::max(), ConfigError,
                "cannot shuffle ", size(), " pairs, more than 2^32 - 1");
-    const int64_t longest =
-        dataset_->longest_source() + (options.source_marks ? 2 : 0) + dataset_->longest_target() + 1;
+    const int64_t longest = dataset_->longest_source() + (options.marks.source ? 2 : 0) +
+                            dataset_->longest_target() + options.marks.end;
     HEED_CHECK(options.max_tokens == 0 || options.max_tokens >= longest, ConfigError, "max_tokens is ",
                options.max_tokens, ", but the longest pair takes ", longest, " rows with its marks");
     const int64_t batch = std::min(options.batch_size, size());
@@ -91,7 +91,7 @@ class PairLoader::Planner {
   int64_t size() const { return dataset_->size(); }
 
   int64_t tokens(const Pair& pair) const {
-    return source_rows(pair, options_.source_marks) + target_rows(pair);
+    return source_rows(pair, options_.marks) + target_rows(pair, options_.marks);
   }
 
   /// Whether a batch of `count` pairs and `used` rows has room for another pair.
@@ -110,13 +110,13 @@ class PairLoader::Planner {
       pairs.push_back(std::move(pair));
       numbers.push_back(i);
     }
-    return pack(pairs, numbers, options_.source_marks);
+    return pack(pairs, numbers, options_.marks);
   }
 
   PairBatch shuffled_batch(const LoaderState& state) {
     const auto [begin, end] = find(state);
     const auto count = static_cast<size_t>(end - begin);
-    return pack({pairs_.data() + begin, count}, {numbers_.data() + begin, count}, options_.source_marks);
+    return pack({pairs_.data() + begin, count}, {numbers_.data() + begin, count}, options_.marks);
   }
 
   /// Where in the window of `state` its batch lies.

@@ -15,7 +15,7 @@ struct LoaderOptions {
   int64_t max_tokens = 0;        // rows of source and target together in a batch, at most; 0: any number
   bool shuffle = true;           // false: the data set's order, unsorted
   int64_t window_batches = 100;  // batches' worth of shuffled pairs that are sorted by length together
-  bool source_marks = true;      // feed the source as `1 s… 2`; false: bare
+  Marks marks = {};              // added to each pair
   bool prefetch = true;          // prepare the next batch on a thread meanwhile
   uint64_t seed = 42;
 };

@@ -39,32 +39,36 @@ int64_t PairBatch::target_tokens() const {
   return std::accumulate(target.length.begin(), target.length.end(), int64_t{0});
 }
 
-int64_t source_rows(const Pair& pair, bool source_marks) {
-  return static_cast<int64_t>(pair.source.size()) + (source_marks ? 2 : 0);
+int64_t source_rows(const Pair& pair, Marks marks) {
+  return static_cast<int64_t>(pair.source.size()) + (marks.source ? 2 : 0);
 }
 
-int64_t target_rows(const Pair& pair) { return static_cast<int64_t>(pair.target.size()) + 1; }
+int64_t target_rows(const Pair& pair, Marks marks) {
+  return static_cast<int64_t>(pair.target.size()) + (marks.end ? 1 : 0);
+}
 
-PairBatch pack(std::span<const Pair> pairs, std::span<const int64_t> numbers, bool source_marks) {
+PairBatch pack(std::span<const Pair> pairs, std::span<const int64_t> numbers, Marks marks) {
   HEED_CHECK(pairs.size() == numbers.size(), ShapeError, "pack: ", pairs.size(), " pairs, but ",
              numbers.size(), " numbers");
   PairBatch batch;
   batch.pairs.assign(numbers.begin(), numbers.end());
   for (const Pair& pair : pairs) {
-    append(batch.source, source_rows(pair, source_marks));
-    append(batch.target, target_rows(pair));
+    append(batch.source, source_rows(pair, marks));
+    HEED_CHECK(marks.end || !pair.target.empty(), DataError,
+               "an empty target without an end mark has nothing to learn");
+    append(batch.target, target_rows(pair, marks));
   }
   batch.source_ids.reserve(static_cast<size_t>(batch.source.rows));
   batch.target_ids.reserve(static_cast<size_t>(batch.target.rows));
   batch.labels.reserve(static_cast<size_t>(batch.target.rows));
   for (const Pair& pair : pairs) {
-    if (source_marks) batch.source_ids.push_back(kStart);
+    if (marks.source) batch.source_ids.push_back(kStart);
     batch.source_ids.insert(batch.source_ids.end(), pair.source.begin(), pair.source.end());
-    if (source_marks) batch.source_ids.push_back(kEnd);
+    if (marks.source) batch.source_ids.push_back(kEnd);
     batch.target_ids.push_back(kStart);
-    batch.target_ids.insert(batch.target_ids.end(), pair.target.begin(), pair.target.end());
+    batch.target_ids.insert(batch.target_ids.end(), pair.target.begin(), pair.target.end() - !marks.end);
     batch.labels.insert(batch.labels.end(), pair.target.begin(), pair.target.end());
-    batch.labels.push_back(kEnd);
+    if (marks.end) batch.labels.push_back(kEnd);
   }
   return batch;
 }

@@ -39,8 +39,8 @@ struct PairBatch {
   Sequences source;
   Sequences target;
   Symbols source_ids;           // [source.rows]: `1 s… 2`, or bare `s…`
-  Symbols target_ids;           // [target.rows]: what the decoder is fed, `1 t…`
-  Symbols labels;               // [target.rows]: what it should answer, `t… 2`
+  Symbols target_ids;           // [target.rows]: what the decoder is fed, `1 t…`: labels, one row late
+  Symbols labels;               // [target.rows]: what it should answer, `t… 2`, or bare `t…`
   PooledVector<int64_t> pairs;  // [B]: which pair of the data set each one is
 
   int64_t size() const { return static_cast<int64_t>(source.length.size()); }
@@ -48,13 +48,19 @@ struct PairBatch {
   int64_t target_tokens() const;
 };
 
-/// Rows that a pair takes on each side of a batch.
-int64_t source_rows(const Pair& pair, bool source_marks);
-int64_t target_rows(const Pair& pair);
+/// What a batch adds to the symbols of a pair. A target always begins with kStart.
+struct Marks {
+  bool source = true;  // the source is framed by kStart and kEnd; false: bare
+  bool end = true;     // a target's last label is kEnd; false: its last symbol
+};
 
-/// Packs `pairs`, whose numbers in the data set are `numbers`, in the given order. With `source_marks` the
-/// source is framed by kStart and kEnd, otherwise it is bare.
-PairBatch pack(std::span<const Pair> pairs, std::span<const int64_t> numbers, bool source_marks = true);
+/// Rows that a pair takes on each side of a batch.
+int64_t source_rows(const Pair& pair, Marks marks);
+int64_t target_rows(const Pair& pair, Marks marks);
+
+/// Packs `pairs`, whose numbers in the data set are `numbers`, in the given order. DataError for an empty
+/// target without an end mark.
+PairBatch pack(std::span<const Pair> pairs, std::span<const int64_t> numbers, Marks marks = {});
 
 /// The same batch as dense [B, max_length] rows on both sides; lengths stay.
 PairBatch padded(const PairBatch& batch);

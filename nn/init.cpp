@@ -3,6 +3,7 @@
 #include <heed/core/autograd.h>
 #include <heed/core/base/pattern.h>
 #include <heed/core/creation.h>
+#include <heed/core/ops.h>
 #include <heed/nn/init.h>
 
 namespace heed::nn {
@@ -65,7 +66,12 @@ void initialize(Module& module, const std::vector<InitRule>& rules, Generator& g
   for (const Parameter& parameter : module.parameters())
     for (const InitRule& rule : rules)
       if (fits_any_name(rule.pattern, parameter)) {
-        initialize(parameter.tensor, rule.initializer, generator, rule.deviation);
+        const Tensor& tensor = parameter.tensor;
+        HEED_CHECK(rule.stacked == 1 || (rule.stacked > 1 && tensor.size(0) % rule.stacked == 0), ShapeError,
+                   "initialize: '", parameter.name, "' ", tensor.shape(), " is not ", rule.stacked,
+                   " matrices on top of each other");
+        for (const Tensor& part : chunk(tensor.detach(), rule.stacked, 0))
+          initialize(part, rule.initializer, generator, rule.deviation);
         break;
       }
 }

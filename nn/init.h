@@ -32,9 +32,11 @@ struct InitRule {
   std::string pattern;
   Initializer initializer = Initializer::xavier_uniform;
   double deviation = 0.02;  // of `normal`
+  int64_t stacked = 1;      // as many matrices on top of each other, each drawn with fans of its own
 };
 
 /// Applies, to each parameter, the first rule whose pattern fits one of its names; others stay as they are.
+/// ShapeError where what is stacked does not divide the rows.
 void initialize(Module& module, const std::vector<InitRule>& rules,
                 Generator& generator = default_generator());
 

@@ -327,15 +327,17 @@ def pad(sequences):
 
 @torch.no_grad()
 def logits(model, pairs, batch_size=64):
-    """Teacher-forced logits of all pairs one below the other, [Σ(n + 1), vocabulary]."""
+    """Teacher-forced logits of all pairs one below the other, [Σ(n + 1), vocabulary]; [Σn, …] without end marks."""
     rows = []
     marks = not model.settings.get("no-source-marks", False)
+    end = not model.settings.get("no-end-mark", False)
     for first in range(0, len(pairs), batch_size):
         part = pairs[first:first + batch_size]
         sources = [[START, *source, END] if marks else source for source, _ in part]
         lengths = torch.tensor([len(source) for source in sources])
-        out = model(pad(sources), pad([[START, *target] for _, target in part]), lengths)
-        rows += [out[i, :len(target) + 1] for i, (_, target) in enumerate(part)]
+        targets = [[START, *target][:len(target) + end] for _, target in part]
+        out = model(pad(sources), pad(targets), lengths)
+        rows += [out[i, :len(target)] for i, target in enumerate(targets)]
     return torch.cat(rows)
 
 

@@ -60,15 +60,16 @@ Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
       pairs.push_back(dataset.get(0, i));
       numbers.push_back(i);
     }
-    const data::PairBatch packed = data::pack(pairs, numbers, options.source_marks);
+    const data::PairBatch packed = data::pack(pairs, numbers, options.marks);
     const Seq2SeqBatch batch = to_tensors(packed, device);
     const Tensor logits = model.forward(batch.source, batch.target);
     result.loss += cross_entropy(logits, batch.labels, {.ignore = data::kPad, .mean = false}).item<double>();
     tokens += packed.target_tokens();
     right_tokens += count_equal(argmax(logits, -1), batch.labels);
-    const std::vector<nn::Hypothesis> outputs = nn::greedy_search(model, batch.source, decode);
+    std::vector<nn::Hypothesis> outputs = nn::greedy_search(model, batch.source, decode);
+    cut_to_targets(outputs, pairs, options.marks);
     for (size_t i = 0; i < pairs.size(); ++i)
-      right_sequences += outputs[i].finished && std::ranges::equal(outputs[i].tokens, pairs[i].target);
+      right_sequences += is_right(outputs[i], pairs[i], options.marks);
   }
   result.pairs = dataset.size();
   result.loss /= static_cast<double>(std::max<int64_t>(tokens, 1));
@@ -80,11 +81,25 @@ Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
 }
 
 std::vector<nn::Hypothesis> predict(nn::Transformer& model, const std::vector<data::Pair>& pairs,
-                                    bool source_marks, const nn::DecodeOptions& options) {
+                                    data::Marks marks, const nn::DecodeOptions& options) {
   std::vector<int64_t> numbers(pairs.size());
-  const data::PairBatch batch = data::pack(pairs, numbers, source_marks);
+  const data::PairBatch batch = data::pack(pairs, numbers, marks);
   const NoGrad no_grad;
-  return nn::greedy_search(model, to_tensors(batch, model.parameters().device()).source, options);
+  std::vector<nn::Hypothesis> outputs =
+      nn::greedy_search(model, to_tensors(batch, model.parameters().device()).source, options);
+  cut_to_targets(outputs, pairs, marks);
+  return outputs;
+}
+
+void cut_to_targets(std::vector<nn::Hypothesis>& outputs, std::span<const data::Pair> pairs,
+                    data::Marks marks) {
+  if (marks.end) return;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    outputs[i].tokens.resize(std::min(outputs[i].tokens.size(), pairs[i].target.size()));
+}
+
+bool is_right(const nn::Hypothesis& output, const data::Pair& pair, data::Marks marks) {
+  return (output.finished || !marks.end) && std::ranges::equal(output.tokens, pair.target);
 }
 
 std::string to_text(std::span<const int64_t> symbols) {

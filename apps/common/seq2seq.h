@@ -28,7 +28,7 @@ struct Evaluation {
 
 struct EvaluationOptions {
   int64_t batch_size = 128;
-  bool source_marks = true;
+  data::Marks marks = {};
   int64_t max_decode_length = 0;  // 0: two more than the longest target there is
 };
 
@@ -36,9 +36,16 @@ struct EvaluationOptions {
 Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
                     const EvaluationOptions& options = {});
 
-/// Greedy outputs of the given pairs' sources.
+/// Greedy outputs of the given pairs' sources; without end marks each is cut to its target's length.
 std::vector<nn::Hypothesis> predict(nn::Transformer& model, const std::vector<data::Pair>& pairs,
-                                    bool source_marks, const nn::DecodeOptions& options);
+                                    data::Marks marks, const nn::DecodeOptions& options);
+
+/// Without end marks nothing in an output says where it ends: cuts each to its target's length.
+void cut_to_targets(std::vector<nn::Hypothesis>& outputs, std::span<const data::Pair> pairs,
+                    data::Marks marks);
+
+/// Whether an output is the pair's target, ended where it has to.
+bool is_right(const nn::Hypothesis& output, const data::Pair& pair, data::Marks marks);
 
 /// "3 4 5"
 std::string to_text(std::span<const int64_t> symbols);

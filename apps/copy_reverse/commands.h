@@ -16,6 +16,10 @@ struct ModelSettings : CommonSettings {
   std::filesystem::path data;
 };
 
+struct EvalSettings : ModelSettings {
+  int64_t max_decode_length = 0;  // 0: two more than the longest target
+};
+
 struct DecodeSettings : ModelSettings {
   int64_t beam = 1;
   double length_penalty = 0;
@@ -39,7 +43,7 @@ struct InfoSettings : ModelSettings {
 
 /// A resumed run takes what the options leave open from its checkpoint.
 void train(Settings& settings, OptionTable& table);
-void evaluate_model(const ModelSettings& settings);
+void evaluate_model(const EvalSettings& settings);
 void decode(const DecodeSettings& settings);
 void logits(const LogitsSettings& settings);
 void attention(const AttentionSettings& settings);

@@ -49,6 +49,20 @@ Heatmap blank_heatmap(const AttentionMaps& maps, const std::string& name) {
   return heatmap;
 }
 
+Figure save_layer_means(const AttentionMaps& maps, const char* stack, const char* part, int64_t layers,
+                        const std::string& title, const std::filesystem::path& stem) {
+  HeatmapGrid grid{title, 3, {}, true};
+  for (int64_t i = 0; i < layers; ++i) {
+    const std::string name = layer_name(stack, i, part);
+    Heatmap heatmap = blank_heatmap(maps, name);
+    heatmap.values = to_matrix(mean(maps.at(name), {.axes = {0}}));
+    heatmap.title = concat("Layer ", i);
+    heatmap.colors = ColorMap::coolwarm;
+    grid.panels.push_back(std::move(heatmap));
+  }
+  return save_figure(grid, stem);
+}
+
 // The head whose rows are the most concentrated.
 int64_t sharpest_head(const Tensor& weights) {
   const Tensor peaks = mean(max(weights, {.axes = {-1}}), {.axes = {-1}});
@@ -64,14 +78,14 @@ const Tensor& AttentionMaps::at(const std::string& name) const {
 }
 
 AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> source,
-                             std::span<const int64_t> target, bool source_marks) {
+                             std::span<const int64_t> target, data::Marks marks) {
   const NoGrad no_grad;
   const AttentionRecord record;
   const bool was_training = model.training();
   model.eval();
   const std::vector<data::Pair> pairs{{{source.begin(), source.end()}, {target.begin(), target.end()}}};
   const std::vector<int64_t> numbers{0};
-  const data::PairBatch packed = data::pack(pairs, numbers, source_marks);
+  const data::PairBatch packed = data::pack(pairs, numbers, marks);
   const Seq2SeqBatch batch = to_tensors(packed, model.parameters().device());
   model.forward(batch.source, batch.target);
   model.train(was_training);
@@ -127,16 +141,12 @@ std::vector<Figure> save_attention_figures(const AttentionMaps& maps, const nn::
     figures.push_back(save_figure(heads, directory / stem));
   }
 
-  HeatmapGrid layers{"Cross-attention of each decoder layer, heads averaged", 3, {}, true};
-  for (int64_t i = 0; i < config.decoder_layers; ++i) {
-    const std::string name = layer_name("decoder", i, "multihead_attn");
-    Heatmap heatmap = blank_heatmap(maps, name);
-    heatmap.values = to_matrix(mean(maps.at(name), {.axes = {0}}));
-    heatmap.title = concat("Layer ", i);
-    heatmap.colors = ColorMap::coolwarm;
-    layers.panels.push_back(std::move(heatmap));
-  }
-  figures.push_back(save_figure(layers, directory / "attention-layers"));
+  figures.push_back(save_layer_means(maps, "encoder", "self_attn", config.encoder_layers,
+                                     "Self-attention of each encoder layer, heads averaged",
+                                     directory / "attention-encoder-layers"));
+  figures.push_back(save_layer_means(maps, "decoder", "multihead_attn", config.decoder_layers,
+                                     "Cross-attention of each decoder layer, heads averaged",
+                                     directory / "attention-layers"));
   return figures;
 }
 

@@ -28,14 +28,15 @@ struct AttentionMaps {
 
 /// The maps of `source` → `target` (symbols without marks).
 AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> source,
-                             std::span<const int64_t> target, bool source_marks);
+                             std::span<const int64_t> target, data::Marks marks);
 
 /// One head of one map as a heatmap with token labels.
 Heatmap attention_heatmap(const AttentionMaps& maps, const std::string& name, int64_t head);
 
 /// Writes, into `directory`: attention (encoder self-, decoder self- and cross-attention of one layer and
-/// head), attention-heads (all heads of a layer's encoder self-attention and of its cross-attention) and
-/// attention-layers (each layer's cross-attention, heads averaged). Without a layer the last, without a head
+/// head), attention-heads and attention-cross-heads (all heads of one layer's encoder self-attention and of
+/// its cross-attention), attention-encoder-layers and attention-layers (each layer's encoder self-attention
+/// and cross-attention, heads averaged). Without a layer the last, without a head
 /// the one whose cross-attention is the sharpest.
 std::vector<Figure> save_attention_figures(const AttentionMaps& maps, const nn::TransformerConfig& config,
                                            const std::filesystem::path& directory,

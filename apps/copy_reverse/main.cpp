@@ -24,9 +24,12 @@ void run(const std::vector<std::string>& arguments) {
   training_table = &table;
   declare_training(table, training);
 
-  ModelSettings eval;
-  declare_model(line.command("eval", "Loss and accuracies of a model", [&] { evaluate_model(eval); }), eval,
-                true);
+  EvalSettings eval;
+  OptionTable& eval_table =
+      line.command("eval", "Loss and accuracies of a model", [&] { evaluate_model(eval); });
+  declare_model(eval_table, eval, true);
+  eval_table.integer("max-decode-length", eval.max_decode_length,
+                     "Longest output; 0: from the longest target", {0, 1 << 24});
 
   DecodeSettings decoding;
   OptionTable& decode_table = line.command("decode", "Outputs for given sources", [&] { decode(decoding); });

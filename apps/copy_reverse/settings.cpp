@@ -37,10 +37,11 @@ void use_preset(Settings& s) {
   s.min_length = s.max_length = 10;
   s.pairs = 1'000;
   s.fresh = true;
-  s.no_source_marks = true;
+  s.no_source_marks = s.no_end_mark = true;
   s.heads = 4;
   s.layers = 2;
   s.attention_dropout = 0.0;
+  s.separate_projections = true;
   s.schedule = optim::ScheduleKind::constant;
   s.clip = 0;
 }
@@ -59,6 +60,8 @@ void declare_data(OptionTable& table, Settings& s) {
   table.integer("valid-pairs", s.valid_pairs, "Validation pairs, none of them in training", kFromZero);
   table.flag("fresh", s.fresh, "Draw new training pairs in every epoch");
   table.flag("no-source-marks", s.no_source_marks, "Feed the source without start and end marks");
+  table.flag("no-end-mark", s.no_end_mark,
+             "Train without an end mark; outputs are then as long as their targets");
   table.path("data", s.data, "Training pairs from a file: source<TAB>target, symbols separated by spaces")
       .not_saved();
   table.path("valid", s.valid, "Validation pairs from a file").not_saved();
@@ -127,6 +130,8 @@ void declare_model(OptionTable& table, Settings& s) {
                 {"normal", nn::Initializer::normal}});
   table.number("embedding-std", s.embedding_std, "Standard deviation of the first embeddings",
                {0, 1e3, false, false});
+  table.flag("separate-projections", s.separate_projections,
+             "Draw the matrices of queries, keys and values apart, not as one");
 }
 
 void declare_output(OptionTable& table, Settings& s) {
@@ -178,7 +183,7 @@ nn::TransformerConfig Settings::model_config() const {
 data::LoaderOptions Settings::loader_options() const {
   return {.batch_size = batch_size,
           .shuffle = !no_shuffle,
-          .source_marks = !no_source_marks,
+          .marks = marks(),
           .seed = static_cast<uint64_t>(seed)};
 }
 
@@ -242,8 +247,12 @@ std::unique_ptr<nn::Transformer> make_model(const Settings& settings) {
   Generator generator(static_cast<uint64_t>(settings.seed),
                       uint64_t{1} << 40);  // apart from dropout's stream
   auto model = std::make_unique<nn::Transformer>(settings.model_config(), generator);
-  if (settings.initializer != nn::Initializer::pytorch)
-    nn::initialize(*model, nn::matrix_rules(settings.initializer), generator);
+  if (settings.initializer != nn::Initializer::pytorch) {
+    std::vector<nn::InitRule> rules = nn::matrix_rules(settings.initializer);
+    if (settings.separate_projections)
+      rules.insert(rules.begin(), {"*in_proj_weight", settings.initializer, 0.02, 3});
+    nn::initialize(*model, rules, generator);
+  }
   if (settings.embedding_std)
     nn::initialize(*model, {{"*_embedding.weight", nn::Initializer::normal, *settings.embedding_std}},
                    generator);

@@ -25,7 +25,7 @@ struct Settings : CommonSettings {
 
   data::Task task = data::Task::copy_reverse;
   int64_t min_length = 3, max_length = 10, pairs = 10'000, valid_pairs = 1'000;
-  bool fresh = true, no_source_marks = false;
+  bool fresh = true, no_source_marks = false, no_end_mark = false;
   std::filesystem::path data, valid;
 
   std::optional<int64_t> epochs, steps;
@@ -48,6 +48,7 @@ struct Settings : CommonSettings {
   std::optional<double> attention_dropout;
   nn::Initializer initializer = nn::Initializer::xavier_uniform;
   std::optional<double> embedding_std;
+  bool separate_projections = false;
 
   DType dtype = DType::f32;
   std::filesystem::path init, out = "runs/copy_reverse";
@@ -55,6 +56,7 @@ struct Settings : CommonSettings {
   int64_t save_every = 0;  // steps; 0: at the end of each epoch
 
   nn::TransformerConfig model_config() const;
+  data::Marks marks() const { return {.source = !no_source_marks, .end = !no_end_mark}; }
   data::LoaderOptions loader_options() const;
   /// Training pairs: from --data, else generated.
   std::shared_ptr<const data::PairDataset> training_data() const;

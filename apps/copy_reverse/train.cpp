@@ -120,15 +120,15 @@ class Metrics {
 };
 
 void print_predictions(const Console& console, nn::Transformer& model, const data::PairDataset& dataset,
-                       bool marks) {
+                       data::Marks marks) {
   std::vector<data::Pair> pairs;
   for (int64_t i = 0; i < std::min<int64_t>(5, dataset.size()); ++i) pairs.push_back(dataset.get(0, i));
   const auto outputs = predict(model, pairs, marks, {.max_length = dataset.longest_target() + 2});
   for (size_t i = 0; i < pairs.size(); ++i) {
-    const bool right = outputs[i].finished && std::ranges::equal(outputs[i].tokens, pairs[i].target);
     console.line("  Input   ", to_text(pairs[i].source));
     console.line("  Target  ", to_text(pairs[i].target));
-    console.line("  Output  ", to_text(outputs[i].tokens), right ? "  \u2713" : "  \u2717");
+    console.line("  Output  ", to_text(outputs[i].tokens),
+                 is_right(outputs[i], pairs[i], marks) ? "  \u2713" : "  \u2717");
   }
 }
 
@@ -152,9 +152,9 @@ std::vector<Figure> draw(const Settings& s, nn::Transformer& model, const std::v
                          const data::Pair& example) {
   std::vector<Figure> figures;
   if (!epochs.empty()) figures.push_back(save_loss_figure(epochs, s.out));
-  const auto output = predict(model, {example}, !s.no_source_marks,
+  const auto output = predict(model, {example}, s.marks(),
                               {.max_length = 2 * static_cast<int64_t>(example.source.size()) + 8});
-  const AttentionMaps maps = attention_maps(model, example.source, output.front().tokens, !s.no_source_marks);
+  const AttentionMaps maps = attention_maps(model, example.source, output.front().tokens, s.marks());
   for (Figure& figure : save_attention_figures(maps, model.config(), s.out))
     figures.push_back(std::move(figure));
   for (Figure& figure : save_position_figure(model, s.out)) figures.push_back(std::move(figure));
@@ -226,7 +226,7 @@ void train(Settings& s, OptionTable& table) {
   save_model(s, table, *model);
 
   const data::PairDataset& test = valid ? *valid : *pairs;
-  const Evaluation result = evaluate(*model, test, {.source_marks = !s.no_source_marks});
+  const Evaluation result = evaluate(*model, test, {.marks = s.marks()});
   Json last = to_json(result);
   last["final"] = true;
   metrics.write(last);
@@ -235,7 +235,7 @@ void train(Settings& s, OptionTable& table) {
   else
     console.line("test loss ", fixed(result.loss, 4), "  tokens ", fixed(100 * result.token_accuracy, 2),
                  " %  whole sequences ", fixed(100 * result.sequence_accuracy, 2), " % of ", result.pairs);
-  print_predictions(console, *model, test, !s.no_source_marks);
+  print_predictions(console, *model, test, s.marks());
   report_figures(console, draw(s, *model, epochs, test.get(0, 0)));
 }
 

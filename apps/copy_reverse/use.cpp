@@ -16,11 +16,18 @@
 namespace heed::apps {
 namespace {
 
+// A source as a pair; a model without end marks needs the target to know where an output ends.
+data::Pair pair_of(data::Symbols source, const Settings& settings) {
+  data::Symbols target;
+  if (settings.no_end_mark) target = data::solve(settings.task, source);
+  return {std::move(source), std::move(target)};
+}
+
 struct Trained {
   Settings settings;
   Device device;
   std::unique_ptr<nn::Transformer> model;
-  bool marks() const { return !settings.no_source_marks; }
+  data::Marks marks() const { return settings.marks(); }
 };
 
 Trained open_model(const ModelSettings& s) {
@@ -71,10 +78,11 @@ data::Symbols parse_symbols(const std::string& text, int64_t vocab) {
   return symbols;
 }
 
-void evaluate_model(const ModelSettings& s) {
+void evaluate_model(const EvalSettings& s) {
   const Trained trained = open_model(s);
   const auto pairs = pairs_of(s, trained);
-  const Evaluation e = evaluate(*trained.model, *pairs, {.source_marks = trained.marks()});
+  const Evaluation e =
+      evaluate(*trained.model, *pairs, {.marks = trained.marks(), .max_decode_length = s.max_decode_length});
   print({{"loss", e.loss},
          {"token_accuracy", e.token_accuracy},
          {"sequence_accuracy", e.sequence_accuracy},
@@ -88,7 +96,7 @@ void decode(const DecodeSettings& s) {
   const Trained trained = open_model(s);
   std::vector<data::Pair> pairs;
   for (const std::string& text : s.sources)
-    pairs.push_back({parse_symbols(text, trained.settings.vocab), {}});
+    pairs.push_back(pair_of(parse_symbols(text, trained.settings.vocab), trained.settings));
   if (!s.data.empty() || pairs.empty()) {
     const auto dataset = pairs_of(s, trained);
     for (int64_t i = 0; i < dataset->size(); ++i) pairs.push_back(dataset->get(0, i));
@@ -106,15 +114,19 @@ void decode(const DecodeSettings& s) {
         .length_penalty = s.length_penalty};
     const std::vector<int64_t> numbers(part.size());
     const Seq2SeqBatch batch = to_tensors(data::pack(part, numbers, trained.marks()), trained.device);
-    const auto outputs = nn::beam_search(*trained.model, batch.source, options);
+    std::vector<nn::Hypothesis> outputs;
+    for (auto& hypotheses : nn::beam_search(*trained.model, batch.source, options))
+      outputs.push_back(std::move(hypotheses.front()));
+    cut_to_targets(outputs, part, trained.marks());
     for (size_t i = 0; i < part.size(); ++i) {
-      const nn::Hypothesis& best = outputs[i].front();
+      const nn::Hypothesis& best = outputs[i];
       print({{"source", part[i].source},
              {"output", best.tokens},
              {"score", best.score},
              {"finished", best.finished}},
             s.json,
-            concat(to_text(part[i].source), "  ->  ", to_text(best.tokens), best.finished ? "" : " …"));
+            concat(to_text(part[i].source), "  ->  ", to_text(best.tokens),
+                   best.finished || !trained.marks().end ? "" : " …"));
     }
   }
 }
@@ -145,7 +157,8 @@ void attention(const AttentionSettings& s) {
   data::Symbols target;
   if (s.target.empty()) {
     const nn::DecodeOptions decode{.max_length = 2 * static_cast<int64_t>(source.size()) + 10};
-    const nn::Hypothesis output = predict(*trained.model, {{source, {}}}, trained.marks(), decode).front();
+    const nn::Hypothesis output =
+        predict(*trained.model, {pair_of(source, trained.settings)}, trained.marks(), decode).front();
     target.assign(output.tokens.begin(), output.tokens.end());
   } else {
     target = parse_symbols(s.target, vocab);

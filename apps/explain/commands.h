@@ -72,6 +72,14 @@ struct InitializationSettings : BlockSettings {
   int64_t deepest = 48, stack_d_model = 128;  // of the stack; its feed-forward network is four times as wide
 };
 
+struct TransformerSettings : ExplainSettings {
+  int64_t d_model = 512, heads = 8, layers = 6, d_ff = 2048, vocabulary = 10'000;
+  int64_t batch = 2, source_length = 10, target_length = 8;
+
+  /// Pre-norm, without dropout.
+  nn::TransformerConfig model() const;
+};
+
 void explain_attention(const AttentionSettings& settings);
 void explain_scale(const ScaleSettings& settings);
 void explain_heads(const HeadsSettings& settings);
@@ -80,5 +88,6 @@ void explain_positions(const PositionsSettings& settings);
 void explain_encoder(const EncoderSettings& settings);
 void explain_gradients(const GradientsSettings& settings);
 void explain_initialization(const InitializationSettings& settings);
+void explain_transformer(const TransformerSettings& settings);
 
 }  // namespace heed::apps

@@ -48,6 +48,11 @@ double largest_difference(const Tensor& a, double b) {
   return max(abs(a.detach() - b)).item<double>();
 }
 
+void Shapes::add(const std::string& what, const Shape& shape, const Shape& expected) {
+  HEED_CHECK(shape == expected, ShapeError, what, " has shape ", shape, "; expected ", expected);
+  table_.rows.push_back({what, concat(shape), concat(expected), "✓"});
+}
+
 Heatmap attention_map(const std::string& title, const Tensor& weights, const std::vector<std::string>& words,
                       int decimals) {
   Heatmap map;

@@ -29,6 +29,20 @@ Tensor normal_numbers(const Shape& shape, Generator& generator);
 double largest_difference(const Tensor& a, const Tensor& b);
 double largest_difference(const Tensor& a, double b);
 
+/// Shapes of what a model computes, each beside the one that it should have.
+class Shapes {
+ public:
+  explicit Shapes(Presentation& p) : p_(p) {}
+
+  /// ShapeError if they differ.
+  void add(const std::string& what, const Shape& shape, const Shape& expected);
+  void show() { p_.table("shapes", table_); }
+
+ private:
+  Presentation& p_;
+  Table table_{{{"what"}, {"shape"}, {"expected"}, {""}}, {}};
+};
+
 /// Attention weights [queries, keys] with the words on both axes, from 0 to 1.
 Heatmap attention_map(const std::string& title, const Tensor& weights, const std::vector<std::string>& words,
                       int decimals);

@@ -31,23 +31,6 @@ namespace {
 
 constexpr const char* kAttention = "self_attn";
 
-// Shapes of what a block computes, each beside the one that it should have.
-class Shapes {
- public:
-  explicit Shapes(Presentation& p) : p_(p) {}
-
-  void add(const std::string& what, const Shape& shape, const Shape& expected) {
-    const bool fits = shape == expected;
-    HEED_CHECK(fits, ShapeError, what, " has shape ", shape, "; expected ", expected);
-    table_.rows.push_back({what, concat(shape), concat(expected), "✓"});
-  }
-  void show() { p_.table("shapes", table_); }
-
- private:
-  Presentation& p_;
-  Table table_{{{"what"}, {"shape"}, {"expected"}, {""}}, {}};
-};
-
 void show_pieces(Presentation& p, const EncoderSettings& s, nn::EncoderLayer& block, Generator& generator) {
   const NoGrad no_grad;
   const int64_t B = s.batch, S = s.length, D = s.d_model, H = s.heads;

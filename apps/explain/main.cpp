@@ -80,6 +80,19 @@ void declare_options(OptionTable& table, InitializationSettings& s) {
                 kSize);
 }
 
+void declare_options(OptionTable& table, TransformerSettings& s) {
+  table.group("Model");
+  table.integer("vocab", s.vocabulary, "Tokens of the source's vocabulary, and of the target's",
+                {2, 1 << 20});
+  table.integer("d-model", s.d_model, "Width", kSize);
+  table.integer("heads", s.heads, "Attention heads", kSize);
+  table.integer("layers", s.layers, "Layers of the encoder, and of the decoder", {1, 64});
+  table.integer("d-ff", s.d_ff, "Width of the feed-forward network", kSize);
+  table.integer("batch", s.batch, "Sequences", {1, 256});
+  table.integer("source-length", s.source_length, "Tokens of each source", kLength);
+  table.integer("target-length", s.target_length, "Tokens of each target", kLength);
+}
+
 // A command with its own options after those that all have.
 template <class Settings>
 void add(CommandLine& line, const char* name, const char* summary, Settings& settings,
@@ -111,6 +124,9 @@ void run(const std::vector<std::string>& arguments) {
   InitializationSettings initialization;
   add(line, "initialization", "What first weights make of the signal", initialization,
       explain_initialization);
+  TransformerSettings transformer;
+  add(line, "transformer", "The whole Transformer: heads, residuals, masks, parameters", transformer,
+      explain_transformer);
   line.run(arguments);
 }
 

@@ -2,6 +2,7 @@
 // initial values must stay in.
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -130,6 +131,26 @@ TEST(Explain, EncoderBlock) {
   EXPECT_GT(e.at("change_with_positions").get<double>(), 0.1);
 }
 
+TEST(Explain, TheWholeTransformer) {
+  const Json t = explain("transformer");
+  const std::map<std::string, int64_t> counts{{"multi-head attention", 1'050'624},
+                                              {"feed-forward network", 2'099'712},
+                                              {"encoder layer", 3'152'384},
+                                              {"encoder, with its final norm", 18'915'328},
+                                              {"decoder layer", 4'204'032},
+                                              {"decoder, with its final norm", 25'225'216},
+                                              {"total", 59'510'544},
+                                              {"trainable", 59'510'544}};
+  std::map<std::string, int64_t> found;
+  for (const Json& r : t.at("parameters")) found[r.at("component")] = r.at("parameters");
+  for (const auto& [component, count] : counts) EXPECT_EQ(found[component], count) << component;
+  for (const char* same : {"split_combined", "heads", "pre_norm", "causal_before", "pads_hidden"})
+    EXPECT_LT(t.at(same).get<double>(), 1e-12) << same;
+  EXPECT_GT(t.at("post_norm").get<double>(), 0.1);
+  EXPECT_GT(t.at("pads_seen").get<double>(), 0.01);
+  EXPECT_GT(t.at("stream").get<double>(), 1.1);
+}
+
 TEST(Explain, BlockWithoutInputBiases) {
   const Json e = explain("encoder --norm pre --activation gelu --no-qkv-bias --batch 2 --length 10");
   EXPECT_EQ(e.at("parameters"), 3'150'848);
@@ -141,6 +162,7 @@ TEST(Explain, RefusesBadInput) {
   EXPECT_EQ(exit_code_of("attention --sentence '  '"), 3);
   EXPECT_EQ(exit_code_of("sizes --heads 3"), 2);
   EXPECT_EQ(exit_code_of("attention --device cuda"), 7);
+  EXPECT_EQ(exit_code_of("transformer --heads 7"), 2);
   EXPECT_EQ(exit_code_of("attentoin"), 2);
 }
 

@@ -54,7 +54,7 @@ const LoaderOptions kVariants[] = {
     {.batch_size = 8, .window_batches = 3, .prefetch = false},
     {.batch_size = 8, .max_tokens = 80, .window_batches = 4},
     {.batch_size = 8, .shuffle = false},
-    {.batch_size = 8, .max_tokens = 80, .shuffle = false, .source_marks = false},
+    {.batch_size = 8, .max_tokens = 80, .shuffle = false, .marks = {.source = false}},
     {.batch_size = 1, .window_batches = 1},
     {.batch_size = 1000},
 };

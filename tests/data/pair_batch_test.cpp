@@ -30,17 +30,28 @@ TEST(PairBatch, PackedRowsFollowOneAnother) {
 }
 
 TEST(PairBatch, SourcesCanBeBare) {
-  const PairBatch batch = pack(kPairs, kNumbers, false);
+  const PairBatch batch = pack(kPairs, kNumbers, {.source = false});
   EXPECT_EQ(batch.source_ids, (Ids{7, 8, 5, 6, 6, 6}));
   EXPECT_EQ(batch.source.length, (PooledVector<int32_t>{2, 1, 3}));
   EXPECT_EQ(batch.target_ids, (Ids{1, 9, 1, 4, 3, 6, 1}));
-  EXPECT_EQ(source_rows(kPairs[0], true), 4);
-  EXPECT_EQ(source_rows(kPairs[0], false), 2);
-  EXPECT_EQ(target_rows(kPairs[1]), 4);
+  EXPECT_EQ(source_rows(kPairs[0], {}), 4);
+  EXPECT_EQ(source_rows(kPairs[0], {.source = false}), 2);
+  EXPECT_EQ(target_rows(kPairs[1], {}), 4);
+}
+
+TEST(PairBatch, TargetsCanEndWithoutAMark) {
+  const Marks marks{.end = false};
+  const PairBatch batch = pack({kPairs, 2}, {kNumbers, 2}, marks);
+  EXPECT_EQ(batch.source_ids, (Ids{1, 7, 8, 2, 1, 5, 2}));
+  EXPECT_EQ(batch.target_ids, (Ids{1, 1, 4, 3}));
+  EXPECT_EQ(batch.labels, (Ids{9, 4, 3, 6}));
+  EXPECT_EQ(batch.target.length, (PooledVector<int32_t>{1, 3}));
+  EXPECT_EQ(target_rows(kPairs[1], marks), 3);
+  test::expect_error<DataError>([&] { pack(kPairs, kNumbers, marks); }, {"empty target"});
 }
 
 TEST(PairBatch, PaddedRowsAreDense) {
-  const PairBatch dense = padded(pack(kPairs, kNumbers, false));
+  const PairBatch dense = padded(pack(kPairs, kNumbers, {.source = false}));
   EXPECT_EQ(dense.source.rows, 9);
   EXPECT_EQ(dense.source.first, (Ids{0, 3, 6}));
   EXPECT_EQ(dense.source_ids, (Ids{7, 8, 0, 5, 0, 0, 6, 6, 6}));

@@ -134,6 +134,21 @@ TEST_F(CopyReverse, LearnsToCopy) {
   }
 }
 
+// Without an end mark nothing but the target says how long an output is.
+TEST_F(CopyReverse, OutputsWithoutAnEndMarkAreAsLongAsTheirTargets) {
+  const Result r = run(small("m", {"--no-end-mark", "--no-source-marks", "--separate-projections",
+                                   "--d-model", "64", "--d-ff", "128", "--lr", "3e-3", "--steps", "500"}));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_GE(r.last().at("sequence_accuracy").get<double>(), 0.95);
+  const std::string model = (dir_ / "m").string();
+  const Result decoded = run({"decode", "--model", model, "--json", "5 4 3"});
+  EXPECT_EQ(decoded.last().at("output").get<std::vector<int>>(), (std::vector<int>{5, 4, 3}));
+  // Compared with outputs that are too short, the same model has learned only what is shorter still.
+  const Result cut = run({"eval", "--model", model, "--json", "--max-decode-length", "1"});
+  EXPECT_EQ(cut.last().at("sequence_accuracy").get<double>(), 0);
+  EXPECT_EQ(cut.last().at("loss"), r.last().at("loss"));
+}
+
 TEST_F(CopyReverse, LearnsInBFloat16) {
   std::vector<std::string> arguments = small("m", {"--dtype", "bf16", "--d-model", "64", "--warmup", "20",
                                                    "--lr", "3e-3", "--steps", "500", "--save-every", "250"});

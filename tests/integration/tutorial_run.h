@@ -1,4 +1,4 @@
-// A run of `copy_reverse train --preset tutorial`, and what it printed.
+// A run of `copy_reverse train` with a tutorial's preset, and what it printed.
 #pragma once
 
 #include <cstdlib>
@@ -15,11 +15,11 @@ namespace heed::test {
 
 struct TutorialRun {
   std::vector<double> losses, rates;  // of each epoch
-  double test_loss = 0;
+  double test_loss = 0, sequence_accuracy = 0;
 
-  explicit TutorialRun(const std::string& options) {
+  explicit TutorialRun(const std::string& options, const std::string& preset = "tutorial") {
     const TemporaryFolder folder;
-    const std::string command = "'" HEED_COPY_REVERSE "' train --preset tutorial --json --threads 2 " +
+    const std::string command = "'" HEED_COPY_REVERSE "' train --json --threads 2 --preset " + preset + " " +
                                 options + " --out '" + folder.file("m") + "' >'" + folder.file("out") +
                                 "' 2>'" + folder.file("err") + "'";
     const int code = std::system(command.c_str());
@@ -29,6 +29,7 @@ struct TutorialRun {
       const auto object = nlohmann::json::parse(line);
       if (object.contains("final")) {
         test_loss = object.at("loss").get<double>();
+        sequence_accuracy = object.at("sequence_accuracy").get<double>();
       } else {
         losses.push_back(object.at("loss").get<double>());
         rates.push_back(object.at("lr").get<double>());
