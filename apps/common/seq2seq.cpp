@@ -66,10 +66,11 @@ Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
     result.loss += cross_entropy(logits, batch.labels, {.ignore = data::kPad, .mean = false}).item<double>();
     tokens += packed.target_tokens();
     right_tokens += count_equal(argmax(logits, -1), batch.labels);
-    std::vector<nn::Hypothesis> outputs = nn::greedy_search(model, batch.source, decode);
-    cut_to_targets(outputs, pairs, options.marks);
-    for (size_t i = 0; i < pairs.size(); ++i)
-      right_sequences += is_right(outputs[i], pairs[i], options.marks);
+    for (Prediction& p : judge(nn::greedy_search(model, batch.source, decode), pairs, options.marks)) {
+      right_sequences += p.right;
+      if (!p.right && std::ssize(result.failures) < options.keep_failures)
+        result.failures.push_back(std::move(p));
+    }
   }
   result.pairs = dataset.size();
   result.loss /= static_cast<double>(std::max<int64_t>(tokens, 1));
@@ -80,26 +81,26 @@ Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
   return result;
 }
 
-std::vector<nn::Hypothesis> predict(nn::Transformer& model, const std::vector<data::Pair>& pairs,
-                                    data::Marks marks, const nn::DecodeOptions& options) {
+std::vector<Prediction> judge(const std::vector<nn::Hypothesis>& outputs, std::span<const data::Pair> pairs,
+                              data::Marks marks) {
+  std::vector<Prediction> result;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    Prediction p{pairs[i], outputs[i]};
+    std::vector<int64_t>& tokens = p.output.tokens;
+    if (!marks.end) tokens.resize(std::min(tokens.size(), p.pair.target.size()));
+    p.right = (p.output.finished || !marks.end) && std::ranges::equal(tokens, p.pair.target);
+    result.push_back(std::move(p));
+  }
+  return result;
+}
+
+std::vector<Prediction> predict(nn::Transformer& model, const std::vector<data::Pair>& pairs,
+                                data::Marks marks, const nn::DecodeOptions& options) {
   std::vector<int64_t> numbers(pairs.size());
   const data::PairBatch batch = data::pack(pairs, numbers, marks);
   const NoGrad no_grad;
-  std::vector<nn::Hypothesis> outputs =
-      nn::greedy_search(model, to_tensors(batch, model.parameters().device()).source, options);
-  cut_to_targets(outputs, pairs, marks);
-  return outputs;
-}
-
-void cut_to_targets(std::vector<nn::Hypothesis>& outputs, std::span<const data::Pair> pairs,
-                    data::Marks marks) {
-  if (marks.end) return;
-  for (size_t i = 0; i < outputs.size(); ++i)
-    outputs[i].tokens.resize(std::min(outputs[i].tokens.size(), pairs[i].target.size()));
-}
-
-bool is_right(const nn::Hypothesis& output, const data::Pair& pair, data::Marks marks) {
-  return (output.finished || !marks.end) && std::ranges::equal(output.tokens, pair.target);
+  return judge(nn::greedy_search(model, to_tensors(batch, model.parameters().device()).source, options),
+               pairs, marks);
 }
 
 std::string to_text(std::span<const int64_t> symbols) {

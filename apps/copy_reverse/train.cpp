@@ -19,6 +19,7 @@
 #include "apps/common/seq2seq_trainer.h"
 #include "apps/copy_reverse/commands.h"
 #include "apps/copy_reverse/figures.h"
+#include "apps/copy_reverse/report.h"
 
 namespace heed::apps {
 namespace {
@@ -111,24 +112,33 @@ class Metrics {
         kept.push_back(line);
     }
     lines_ = std::make_unique<JsonLines>(file, JsonLines::Mode::replace);
-    for (const std::string& line : kept) lines_->write(Json::parse(line));
+    for (const std::string& line : kept) write_epoch(Json::parse(line));
   }
-  void write(const Json& object) { lines_->write(object); }
+  void write_epoch(const Json& epoch) {
+    lines_->write(epoch);
+    epochs_.push_back(epoch);
+  }
+  void write_result(const Json& result) { lines_->write(result); }
+  /// All that have been trained, also before a resume.
+  const std::vector<Json>& epochs() const { return epochs_; }
 
  private:
   std::unique_ptr<JsonLines> lines_;
+  std::vector<Json> epochs_;
 };
 
-void print_predictions(const Console& console, nn::Transformer& model, const data::PairDataset& dataset,
-                       data::Marks marks) {
+std::vector<Prediction> first_predictions(nn::Transformer& model, const data::PairDataset& dataset,
+                                          data::Marks marks) {
   std::vector<data::Pair> pairs;
   for (int64_t i = 0; i < std::min<int64_t>(5, dataset.size()); ++i) pairs.push_back(dataset.get(0, i));
-  const auto outputs = predict(model, pairs, marks, {.max_length = dataset.longest_target() + 2});
-  for (size_t i = 0; i < pairs.size(); ++i) {
-    console.line("  Input   ", to_text(pairs[i].source));
-    console.line("  Target  ", to_text(pairs[i].target));
-    console.line("  Output  ", to_text(outputs[i].tokens),
-                 is_right(outputs[i], pairs[i], marks) ? "  \u2713" : "  \u2717");
+  return predict(model, pairs, marks, {.max_length = dataset.longest_target() + 2});
+}
+
+void print_predictions(const Console& console, const std::vector<Prediction>& predictions) {
+  for (const Prediction& p : predictions) {
+    console.line("  Input   ", to_text(p.pair.source));
+    console.line("  Target  ", to_text(p.pair.target));
+    console.line("  Output  ", to_text(p.output.tokens), p.right ? "  \u2713" : "  \u2717");
   }
 }
 
@@ -149,12 +159,10 @@ void save_model(const Settings& s, const OptionTable& table, nn::Transformer& mo
 }
 
 std::vector<Figure> draw(const Settings& s, nn::Transformer& model, const std::vector<EpochReport>& epochs,
-                         const data::Pair& example) {
+                         const Prediction& example) {
   std::vector<Figure> figures;
   if (!epochs.empty()) figures.push_back(save_loss_figure(epochs, s.out));
-  const auto output = predict(model, {example}, s.marks(),
-                              {.max_length = 2 * static_cast<int64_t>(example.source.size()) + 8});
-  const AttentionMaps maps = attention_maps(model, example.source, output.front().tokens, s.marks());
+  const AttentionMaps maps = attention_maps(model, example.pair.source, example.output.tokens, s.marks());
   for (Figure& figure : save_attention_figures(maps, model.config(), s.out))
     figures.push_back(std::move(figure));
   for (Figure& figure : save_position_figure(model, s.out)) figures.push_back(std::move(figure));
@@ -203,7 +211,7 @@ void train(Settings& s, OptionTable& table) {
   const auto on_epoch = [&](const EpochReport& report) {
     progress.reset();
     epochs.push_back(report);
-    metrics.write(to_json(report));
+    metrics.write_epoch(to_json(report));
     if (s.json)
       out.write(to_json(report));
     else
@@ -226,17 +234,20 @@ void train(Settings& s, OptionTable& table) {
   save_model(s, table, *model);
 
   const data::PairDataset& test = valid ? *valid : *pairs;
-  const Evaluation result = evaluate(*model, test, {.marks = s.marks()});
+  const Evaluation result = evaluate(*model, test, {.marks = s.marks(), .keep_failures = 20});
   Json last = to_json(result);
   last["final"] = true;
-  metrics.write(last);
+  metrics.write_result(last);
   if (s.json)
     out.write(last);
   else
     console.line("test loss ", fixed(result.loss, 4), "  tokens ", fixed(100 * result.token_accuracy, 2),
                  " %  whole sequences ", fixed(100 * result.sequence_accuracy, 2), " % of ", result.pairs);
-  print_predictions(console, *model, test, s.marks());
-  report_figures(console, draw(s, *model, epochs, test.get(0, 0)));
+  const std::vector<Prediction> examples = first_predictions(*model, test, s.marks());
+  print_predictions(console, examples);
+  report_figures(console, draw(s, *model, epochs, examples.front()));
+  write_run_report(*model, {s, table.dump_json(), metrics.epochs(), result, examples});
+  console.line("  ", (s.out / "report.html").string());
 }
 
 }  // namespace heed::apps

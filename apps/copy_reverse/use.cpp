@@ -117,15 +117,13 @@ void decode(const DecodeSettings& s) {
     std::vector<nn::Hypothesis> outputs;
     for (auto& hypotheses : nn::beam_search(*trained.model, batch.source, options))
       outputs.push_back(std::move(hypotheses.front()));
-    cut_to_targets(outputs, part, trained.marks());
-    for (size_t i = 0; i < part.size(); ++i) {
-      const nn::Hypothesis& best = outputs[i];
-      print({{"source", part[i].source},
+    for (const auto& [pair, best, right] : judge(outputs, part, trained.marks())) {
+      print({{"source", pair.source},
              {"output", best.tokens},
              {"score", best.score},
              {"finished", best.finished}},
             s.json,
-            concat(to_text(part[i].source), "  ->  ", to_text(best.tokens),
+            concat(to_text(pair.source), "  ->  ", to_text(best.tokens),
                    best.finished || !trained.marks().end ? "" : " …"));
     }
   }
@@ -158,7 +156,7 @@ void attention(const AttentionSettings& s) {
   if (s.target.empty()) {
     const nn::DecodeOptions decode{.max_length = 2 * static_cast<int64_t>(source.size()) + 10};
     const nn::Hypothesis output =
-        predict(*trained.model, {pair_of(source, trained.settings)}, trained.marks(), decode).front();
+        predict(*trained.model, {pair_of(source, trained.settings)}, trained.marks(), decode).front().output;
     target.assign(output.tokens.begin(), output.tokens.end());
   } else {
     target = parse_symbols(s.target, vocab);

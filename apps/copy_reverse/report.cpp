@@ -1,0 +1,121 @@
+#include "apps/copy_reverse/report.h"
+
+#include <cmath>
+
+#include <heed/nn/summary.h>
+#include <heed/version.h>
+
+#include "apps/common/report.h"
+#include "apps/copy_reverse/figures.h"
+
+namespace heed::apps {
+namespace {
+
+constexpr int64_t kMostWeights = 300'000;  // in a report, about 2 MB
+
+Json to_json(const Prediction& p) {
+  return {{"source", p.pair.source},
+          {"target", p.pair.target},
+          {"output", p.output.tokens},
+          {"finished", p.output.finished},
+          {"right", p.right}};
+}
+
+Json to_json(const std::vector<Prediction>& predictions) {
+  Json list = Json::array();
+  for (const Prediction& p : predictions) list.push_back(to_json(p));
+  return list;
+}
+
+// [heads][queries][keys], four digits.
+Json to_json(const Tensor& weights) {
+  const std::vector<float> values = weights.to_vector<float>();
+  size_t at = 0;
+  Json heads = Json::array();
+  for (int64_t h = 0; h < weights.size(0); ++h) {
+    Json rows = Json::array();
+    for (int64_t q = 0; q < weights.size(1); ++q) {
+      Json row = Json::array();
+      for (int64_t k = 0; k < weights.size(2); ++k)
+        row.push_back(std::round(1e4 * static_cast<double>(values[at++])) / 1e4);
+      rows.push_back(std::move(row));
+    }
+    heads.push_back(std::move(rows));
+  }
+  return heads;
+}
+
+Json attention_of(const AttentionMaps& maps, const std::string& title) {
+  const auto kind = [&](const char* name, const std::string& begin, const std::string& end,
+                        const std::vector<std::string>& queries, const std::vector<std::string>& keys) {
+    Json layers = Json::array();
+    for (const AttentionMaps::Map& map : maps.maps)
+      if (map.name.starts_with(begin) && map.name.ends_with(end)) layers.push_back(to_json(map.weights));
+    return Json{{"name", name}, {"queries", queries}, {"keys", keys}, {"layers", std::move(layers)}};
+  };
+  Json kinds = Json::array();
+  for (Json& k : std::vector<Json>{
+           kind("decoder on source", "decoder", "multihead_attn", maps.target_tokens, maps.source_tokens),
+           kind("decoder", "decoder", "self_attn", maps.target_tokens, maps.target_tokens),
+           kind("encoder", "encoder", "self_attn", maps.source_tokens, maps.source_tokens)})
+    if (!k.at("layers").empty()) kinds.push_back(std::move(k));
+  return {{"title", title}, {"kinds", std::move(kinds)}};
+}
+
+// Of all maps of a pair.
+int64_t count_weights(const nn::TransformerConfig& c, const Prediction& p) {
+  const auto source = static_cast<int64_t>(p.pair.source.size()) + 2;
+  const auto target = static_cast<int64_t>(p.output.tokens.size()) + 1;
+  return c.heads * (c.encoder_layers * source * source + c.decoder_layers * target * (target + source));
+}
+
+Json attention_examples(nn::Transformer& model, const TrainedRun& run) {
+  Json list = Json::array();
+  int64_t left = kMostWeights;
+  const auto show = [&](const Prediction& p) {
+    left -= count_weights(model.config(), p);
+    if (left < 0) return;
+    const data::Marks marks = run.settings.marks();
+    if (p.output.tokens.empty() && !marks.end) return;
+    const AttentionMaps maps = attention_maps(model, p.pair.source, p.output.tokens, marks);
+    Json one = attention_of(maps, concat(to_text(p.pair.source), p.right ? " \u2713" : " \u2717"));
+    if (!one.at("kinds").empty()) list.push_back(std::move(one));
+  };
+  if (!run.examples.empty()) show(run.examples.front());
+  for (const Prediction& p : run.result.failures)
+    if (run.examples.empty() || p.pair != run.examples.front().pair) return show(p), list;
+  return list;
+}
+
+}  // namespace
+
+void write_run_report(nn::Transformer& model, const TrainedRun& run) {
+  const Settings& s = run.settings;
+  Json settings = Json::array(), components = Json::array(), parameters = Json::array();
+  const Json all = Json::parse(run.settings_json);
+  for (const auto& [name, value] : all.items())
+    settings.push_back(Json::array({name, value.is_string() ? value.get<std::string>() : value.dump()}));
+  if (!s.data.empty()) settings.push_back(Json::array({"data", s.data.string()}));
+  for (const nn::ComponentCount& c : nn::count_parameters(model))
+    components.push_back(Json::array({c.name, c.parameters}));
+  for (const Parameter& p : model.parameters())
+    parameters.push_back(Json::array({p.name, concat(p.tensor.shape()), p.tensor.numel()}));
+  const std::string task = s.data.empty() ? data::name(s.task) : s.data.filename().string();
+  write_report(s.out / "report.html", {{"title", concat("Training report: ", task)},
+                                       {"subtitle", concat("heed ", HEED_VERSION, ", seed ", s.seed, ", ",
+                                                           run.epochs.size(), " epochs, ", model.describe())},
+                                       {"result",
+                                        {{"loss", run.result.loss},
+                                         {"token_accuracy", run.result.token_accuracy},
+                                         {"sequence_accuracy", run.result.sequence_accuracy},
+                                         {"pairs", run.result.pairs}}},
+                                       {"epochs", run.epochs},
+                                       {"settings", settings},
+                                       {"components", components},
+                                       {"parameters", parameters},
+                                       {"attention", attention_examples(model, run)},
+                                       {"examples", to_json(run.examples)},
+                                       {"failures", to_json(run.result.failures)}});
+}
+
+}  // namespace heed::apps

@@ -1,0 +1,26 @@
+// report.html of a training run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/common/json_lines.h"
+#include "apps/common/seq2seq.h"
+#include "apps/copy_reverse/settings.h"
+
+namespace heed::apps {
+
+/// What a run has come to.
+struct TrainedRun {
+  const Settings& settings;
+  std::string settings_json;         // OptionTable::dump_json()
+  std::vector<Json> epochs;          // lines of metrics.jsonl
+  const Evaluation& result;          // with failures
+  std::vector<Prediction> examples;  // the first is shown with its attention
+};
+
+/// Writes DIR/report.html (apps/common/report.h), with the attention of the first example and of the first
+/// failure; of sequences too long for a page there is none.
+void write_run_report(nn::Transformer& model, const TrainedRun& run);
+
+}  // namespace heed::apps

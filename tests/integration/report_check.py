@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Trains a small model and reads its report.html: well-formed, complete, with the numbers of metrics.jsonl.
+
+    report_check.py COPY_REVERSE            as a file
+    report_check.py COPY_REVERSE --browser  in headless Chromium; exit code 77 where there is none
+"""
+import html.parser
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+VOID = {"meta", "link", "br", "img", "input"}
+HOSTILE = "<img src=x onerror=\"document.title='run'\"><b>&amp;.tsv"  # a name that a file can have
+
+
+class Page(html.parser.HTMLParser):
+    """Checks that elements close in order, and keeps the scripts and attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.attributes, self.scripts = [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag, attributes):
+        self.attributes += [name for name, _ in attributes]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, f"</{tag}> within {self.open}"
+        self.open.pop()
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+
+
+def train(program, folder):
+    """A model that has learned some of it, from a file whose name is hostile."""
+    pairs = [((3 + i % 7, 3 + i % 5, 3 + i % 4), (3 + i % 4, 3 + i % 5, 3 + i % 7)) for i in range(120)]
+    data = folder / HOSTILE
+    data.write_text("".join(" ".join(map(str, s)) + "\t" + " ".join(map(str, t)) + "\n" for s, t in pairs))
+    out = folder / "model"
+    subprocess.run([program, "train", "--data", data, "--valid", data, "--epochs", "3", "--vocab", "12", "--d-model",
+                    "16", "--heads", "2", "--layers", "2", "--d-ff", "32", "--warmup", "1", "--threads", "1", "--out",
+                    out], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return out
+
+
+def check_file(out):
+    text = (out / "report.html").read_text()
+    page = Page(text)
+    assert not {"src", "href", "onerror"} & set(page.attributes), page.attributes
+    data = json.loads(page.scripts[0])
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert data["epochs"] == lines[:-1] and len(data["epochs"]) == 3
+    final = {key: value for key, value in lines[-1].items() if key != "final"}
+    assert data["result"] == final, (data["result"], final)
+    assert HOSTILE in data["title"] and any(HOSTILE in value for _, value in data["settings"])
+    assert sum(count for _, count in data["components"]) == sum(count for *_, count in data["parameters"])
+    assert len(data["examples"]) == 5
+    wrong = round((1 - final["sequence_accuracy"]) * final["pairs"])
+    assert len(data["failures"]) == min(20, wrong) and not any(e["right"] for e in data["failures"])
+    for example in data["examples"]:
+        assert example["right"] == (example["finished"] and example["output"] == example["target"])
+    for kind in (kind for example in data["attention"] for kind in example["kinds"]):
+        assert len(kind["layers"]) == 2 and all(len(heads) == 2 for heads in kind["layers"])
+        for rows in (rows for heads in kind["layers"] for rows in heads):
+            assert len(rows) == len(kind["queries"])
+            for row in rows:
+                assert len(row) == len(kind["keys"]) and abs(sum(row) - 1) < 1e-3
+    return data
+
+
+# Runs after the page's own script: chooses another map, and writes down what the page then shows.
+PROBE = """<script>
+const seen = {}, all = selector => document.querySelectorAll(selector);
+seen.title = document.title;
+seen.images = all("img").length;
+seen.points = all(".point").length;
+seen.examples = all("#examples .example").length;
+seen.failures = all("#failures .example").length;
+seen.settings = all("#settings tbody tr").length;
+const kind = document.getElementById("choose-kind"), layer = document.getElementById("choose-layer");
+kind.selectedIndex = 1;
+kind.dispatchEvent(new Event("change"));
+layer.selectedIndex = 1;
+layer.dispatchEvent(new Event("change"));
+all(".heads button")[1].click();
+seen.map = document.querySelector("#map svg").getAttribute("aria-label");
+seen.weights = [...all("#map .cell")].map(cell => Number(cell.getAttribute("fill-opacity")));
+document.querySelector("#map .cell").dispatchEvent(new Event("click"));
+seen.said = document.querySelector("#map p").textContent;
+document.body.style.width = "390px";
+seen.width = document.body.scrollWidth;
+document.body.replaceChildren(JSON.stringify(seen));
+</script></body>"""
+
+
+def check_in_browser(out, data, chromium):
+    text = (out / "report.html").read_text()
+    (out / "probe.html").write_text(PROBE.join(text.rsplit("</body>", 1)))
+    result = subprocess.run([chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + str(out / "profile"),
+                             "--dump-dom", (out / "probe.html").as_uri()], capture_output=True, text=True, timeout=120)
+    body = Text(result.stdout).text
+    seen = json.loads(body[body.index("{"):body.rindex("}") + 1])
+    assert seen["title"] == data["title"], seen["title"]  # shown as text: nothing of it has run
+    assert seen["images"] == 0
+    assert seen["points"] == 3 * len(data["epochs"])
+    assert seen["examples"] == len(data["examples"]) and seen["failures"] == len(data["failures"])
+    assert seen["settings"] == len(data["settings"])
+    kind = data["attention"][0]["kinds"][1]
+    chosen = kind["layers"][1][1]
+    assert seen["map"] == f"Attention weights, {kind['name']}, layer 1, head 1", seen["map"]
+    assert seen["weights"] == [weight for row in chosen for weight in row]
+    assert seen["said"] == f"query {kind['queries'][0]} (row 0) on key {kind['keys'][0]} (column 0): {chosen[0][0]:.3f}"
+    assert seen["width"] <= 390, f"wider than a phone: {seen['width']}"
+
+
+class Text(html.parser.HTMLParser):
+    """The text of the body."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.text, self.inside = "", False
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.inside = self.inside or tag == "body"
+
+    def handle_data(self, data):
+        self.text += data if self.inside else ""
+
+
+def main():
+    program, browser = sys.argv[1], "--browser" in sys.argv[2:]
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser and not chromium:
+        print("SKIPPED: Chromium is not installed (Debian's package is chromium)")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as folder:
+        out = train(program, pathlib.Path(folder))
+        data = check_file(out)
+        if browser:
+            check_in_browser(out, data, chromium)
+
+
+if __name__ == "__main__":
+    main()
