@@ -13,6 +13,7 @@
 #include <heed/optim/sgd.h>
 #include <heed/version.h>
 
+#include "apps/common/event_file.h"
 #include "apps/common/json_lines.h"
 #include "apps/common/progress.h"
 #include "apps/common/seq2seq.h"
@@ -50,6 +51,7 @@ void prepare_directory(const Settings& s) {
   HEED_CHECK(!used || s.force, ConfigError, "--out ", s.out.string(),
              " holds a model already; add --force to replace it or --resume to go on");
   remove_checkpoints(s.out);
+  remove_event_files(s.out);
 }
 
 Json to_json(const EpochReport& r) {
@@ -101,10 +103,12 @@ void print_beginning(const Console& console, const Settings& s, Device device, n
   console.line(nn::component_table(model));
 }
 
-// The run's lines of metrics.jsonl; resuming drops those of epochs that will be trained again.
+// The run's lines of metrics.jsonl, and the same for TensorBoard; resuming drops those of epochs that will be
+// trained again.
 class Metrics {
  public:
-  Metrics(const fs::path& file, int64_t epochs_done) {
+  Metrics(const fs::path& folder, int64_t epochs_done) : events_(folder) {
+    const fs::path file = folder / "metrics.jsonl";
     std::vector<std::string> kept;
     if (epochs_done > 0) {
       std::ifstream in(file);
@@ -112,17 +116,31 @@ class Metrics {
         kept.push_back(line);
     }
     lines_ = std::make_unique<JsonLines>(file, JsonLines::Mode::replace);
-    for (const std::string& line : kept) write_epoch(Json::parse(line));
+    for (const std::string& line : kept) keep(Json::parse(line));
   }
-  void write_epoch(const Json& epoch) {
-    lines_->write(epoch);
-    epochs_.push_back(epoch);
+  void write(const EpochReport& r) {
+    keep(to_json(r));
+    events_.write(r.step, {{"train/loss", r.loss},
+                           {"train/lr", r.lr},
+                           {"train/grad_norm", r.grad_norm},
+                           {"train/samples_per_second", r.samples_per_second}});
   }
-  void write_result(const Json& result) { lines_->write(result); }
+  void write(int64_t step, const Evaluation& e, const Json& line) {
+    lines_->write(line);
+    events_.write(step, {{"test/loss", e.loss},
+                         {"test/token_accuracy", e.token_accuracy},
+                         {"test/sequence_accuracy", e.sequence_accuracy}});
+  }
   /// All that have been trained, also before a resume.
   const std::vector<Json>& epochs() const { return epochs_; }
 
  private:
+  void keep(const Json& epoch) {
+    lines_->write(epoch);
+    epochs_.push_back(epoch);
+  }
+
+  EventFile events_;
   std::unique_ptr<JsonLines> lines_;
   std::vector<Json> epochs_;
 };
@@ -205,13 +223,13 @@ void train(Settings& s, OptionTable& table) {
   print_beginning(console, s, device, *model, *pairs);
 
   JsonLines out;
-  Metrics metrics(s.out / "metrics.jsonl", trainer.state().epoch);
+  Metrics metrics(s.out, trainer.state().epoch);
   std::vector<EpochReport> epochs;
   std::unique_ptr<Progress> progress;
   const auto on_epoch = [&](const EpochReport& report) {
     progress.reset();
     epochs.push_back(report);
-    metrics.write_epoch(to_json(report));
+    metrics.write(report);
     if (s.json)
       out.write(to_json(report));
     else
@@ -237,7 +255,7 @@ void train(Settings& s, OptionTable& table) {
   const Evaluation result = evaluate(*model, test, {.marks = s.marks(), .keep_failures = 20});
   Json last = to_json(result);
   last["final"] = true;
-  metrics.write_result(last);
+  metrics.write(trainer.state().step, result, last);
   if (s.json)
     out.write(last);
   else

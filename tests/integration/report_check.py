@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""Trains a small model and reads its report.html: well-formed, complete, with the numbers of metrics.jsonl.
+"""Trains a small model and reads what it reports: all of it well-formed, with the numbers of metrics.jsonl.
 
-    report_check.py COPY_REVERSE            as a file
-    report_check.py COPY_REVERSE --browser  in headless Chromium; exit code 77 where there is none
+    report_check.py COPY_REVERSE                report.html as a file
+    report_check.py COPY_REVERSE --browser      the same in headless Chromium
+    report_check.py COPY_REVERSE --tensorboard  the event file, by TensorBoard's own reader
+
+Exit code 77 where Chromium or TensorBoard is not installed.
 """
 import html.parser
 import json
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -122,6 +126,22 @@ def check_in_browser(out, data, chromium):
     assert seen["width"] <= 390, f"wider than a phone: {seen['width']}"
 
 
+def check_events(out, event_accumulator):
+    events = event_accumulator.EventAccumulator(str(out))
+    events.Reload()
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    *epochs, final = lines
+    expected = {f"train/{key}": [(e["step"], e[key]) for e in epochs]
+                for key in ("loss", "lr", "grad_norm", "samples_per_second")}
+    expected |= {f"test/{key}": [(epochs[-1]["step"], final[key])]
+                 for key in ("loss", "token_accuracy", "sequence_accuracy")}
+    assert set(events.Tags()["scalars"]) == set(expected), events.Tags()
+    for tag, values in expected.items():
+        read = [(scalar.step, scalar.value) for scalar in events.Scalars(tag)]
+        as_f32 = [(step, struct.unpack("f", struct.pack("f", value))[0]) for step, value in values]
+        assert read == as_f32, (tag, read, as_f32)
+
+
 class Text(html.parser.HTMLParser):
     """The text of the body."""
 
@@ -143,11 +163,20 @@ def main():
     if browser and not chromium:
         print("SKIPPED: Chromium is not installed (Debian's package is chromium)")
         sys.exit(77)
+    event_accumulator = None
+    if "--tensorboard" in sys.argv[2:]:
+        try:
+            from tensorboard.backend.event_processing import event_accumulator
+        except ImportError:
+            print("SKIPPED: TensorBoard is not installed (PyPI's package is tensorboard)")
+            sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
         out = train(program, pathlib.Path(folder))
         data = check_file(out)
         if browser:
             check_in_browser(out, data, chromium)
+        if event_accumulator:
+            check_events(out, event_accumulator)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,104 @@
+#include "apps/common/event_file.h"
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <unistd.h>
+
+#include <heed/core/base/check.h>
+
+#include "apps/common/console.h"
+#include "apps/common/text.h"
+
+namespace heed::apps {
+namespace {
+
+constexpr const char* kPrefix = "events.out.tfevents.";
+
+constexpr std::array<uint32_t, 256> crc_table() {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? 0x82f63b78u : 0);
+    table[byte] = crc;
+  }
+  return table;
+}
+
+template <class Integer>
+std::string little_endian(Integer value) {
+  std::string bytes;
+  for (size_t i = 0; i < sizeof value; ++i) bytes += static_cast<char>((value >> (8 * i)) & 0xff);
+  return bytes;
+}
+
+// A checksum of data that hold checksums is weak, hence the mask.
+std::string masked_crc(std::string_view bytes) {
+  return little_endian(std::rotr(crc32c(bytes), 15) + 0xa282ead8u);
+}
+
+// Protocol buffers: a field is its number and wire type, then the value.
+enum class Wire : uint32_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
+
+std::string varint(uint64_t value) {
+  std::string bytes;
+  for (; value >= 0x80; value >>= 7) bytes += static_cast<char>((value & 0x7f) | 0x80);
+  return bytes + static_cast<char>(value);
+}
+
+std::string key(uint32_t number, Wire wire) { return varint(number << 3 | static_cast<uint32_t>(wire)); }
+
+std::string bytes_field(uint32_t number, std::string_view value) {
+  return key(number, Wire::bytes) + varint(value.size()) + std::string(value);
+}
+
+// Event: wall_time = 1, step = 2, file_version = 3, summary = 5.
+std::string event_at(double seconds, int64_t step) {
+  return key(1, Wire::fixed64) + little_endian(std::bit_cast<uint64_t>(seconds)) + key(2, Wire::varint) +
+         varint(static_cast<uint64_t>(step));
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+uint32_t crc32c(std::string_view bytes) {
+  static constexpr std::array<uint32_t, 256> kTable = crc_table();
+  uint32_t crc = ~0u;
+  for (const char c : bytes) crc = kTable[(crc ^ static_cast<unsigned char>(c)) & 0xff] ^ (crc >> 8);
+  return ~crc;
+}
+
+EventFile::EventFile(const std::filesystem::path& folder) : stream_(nullptr, &std::fclose) {
+  const std::filesystem::path file =
+      folder / concat(kPrefix, static_cast<int64_t>(now()), ".", getpid(), ".heed");
+  name_ = printable(file.string());
+  stream_.reset(std::fopen(file.c_str(), "we"));
+  HEED_CHECK(stream_, IoError, "cannot write ", name_, ": ", std::strerror(errno));
+  write_record(event_at(now(), 0) + bytes_field(3, "brain.Event:2"));
+}
+
+void EventFile::write(int64_t step, const std::vector<std::pair<std::string, double>>& scalars) {
+  // Summary: value = 1. Value: tag = 1, simple_value = 2.
+  std::string summary;
+  for (const auto& [tag, number] : scalars)
+    summary += bytes_field(1, bytes_field(1, tag) + key(2, Wire::fixed32) +
+                                  little_endian(std::bit_cast<uint32_t>(static_cast<float>(number))));
+  write_record(event_at(now(), step) + bytes_field(5, summary));
+}
+
+void EventFile::write_record(const std::string& event) {
+  const std::string length = little_endian(static_cast<uint64_t>(event.size()));
+  write_all(stream_.get(), length + masked_crc(length) + event + masked_crc(event), name_);
+}
+
+void remove_event_files(const std::filesystem::path& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().filename().string().starts_with(kPrefix)) std::filesystem::remove(entry.path());
+}
+
+}  // namespace heed::apps

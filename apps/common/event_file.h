@@ -1,0 +1,39 @@
+// Numbers over steps as TensorBoard reads them.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace heed::apps {
+
+/// CRC-32C (Castagnoli; RFC 3720, B.4).
+uint32_t crc32c(std::string_view bytes);
+
+/// An event file, FOLDER/events.out.tfevents.…: records framed as TFRecords, each a protocol buffer `Event`
+/// (tensorflow/core/util/event.proto) with a `Summary` of simple values. TensorBoard joins the files of a
+/// folder.
+class EventFile {
+ public:
+  /// IoError where the file cannot be written.
+  explicit EventFile(const std::filesystem::path& folder);
+
+  /// One event with all these numbers, f32 in the file. Flushed, so that a reader sees it at once. IoError.
+  void write(int64_t step, const std::vector<std::pair<std::string, double>>& scalars);
+
+ private:
+  void write_record(const std::string& event);
+
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream_;
+  std::string name_;
+};
+
+/// Deletes the event files of a folder.
+void remove_event_files(const std::filesystem::path& folder);
+
+}  // namespace heed::apps
