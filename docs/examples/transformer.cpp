@@ -25,6 +25,7 @@ int main() {
   std::printf("logits [%d, %d, %d]\n", int(change.size(0)), int(change.size(1)), int(change.size(2)));
   const bool causal = max(change.slice(1, 0, 7)).item<float>() == 0;
   const bool noticed = max(change.slice(1, 7, 8)).item<float>() > 0;
-  std::printf("a new last token changes %s\n", causal && noticed ? "the last logits alone" : "something else");
+  std::printf("a new last token changes %s\n",
+              causal && noticed ? "the last logits alone" : "something else");
   return causal && noticed ? 0 : 1;
 }
