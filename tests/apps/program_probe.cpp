@@ -3,6 +3,7 @@
 #include <iostream>
 #include <limits>
 #include <new>
+#include <signal.h>
 #include <thread>
 
 #include <heed/core/base/check.h>
@@ -44,6 +45,13 @@ void end_with(const std::string& how) {
     apps::JsonLines lines;
     for (int i = 0; i < 10000; ++i)
       lines.write({{"i", i}, {"nan", std::numeric_limits<double>::quiet_NaN()}});
+  }
+  if (how == "tell") {
+    struct sigaction action {};
+    stack_t stack{};
+    ::sigaction(SIGTERM, nullptr, &action);
+    ::sigaltstack(nullptr, &stack);
+    apps::write_out(action.sa_flags & SA_ONSTACK && !(stack.ss_flags & SS_DISABLE) ? "apart\n" : "shared\n");
   }
   if (how == "wait") {
     apps::write_out("ready\n");
