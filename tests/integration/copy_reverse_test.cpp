@@ -393,7 +393,8 @@ TEST_F(BadInput, DecodingThatCannotBe) {
   refuse({"decode", "--model", model, "--beam", "99", "3"}, 2, {"beam of 99", "vocabulary of 12"});
   refuse({"decode", "--model", model, "--max-decode-length", "-1", "3"}, 2, {"--max-decode-length"});
   refuse({"decode", "--model", model, "--length-penalty", "nan", "3"}, 2, {"--length-penalty"});
-  refuse({"decode", "--model", path("none"), "3"}, 4, {"there is no trained model in", "none: config.toml is missing"});
+  refuse({"decode", "--model", path("none"), "3"}, 4,
+         {"there is no trained model in", "none: config.toml is missing"});
   std::ofstream(dir_ / "pairs.tsv") << "3\t3\n";
   refuse({"logits", "--model", model, "--data", path("pairs.tsv"), "--out", path("pairs.tsv")}, 2,
          {"the same file"});
