@@ -6,6 +6,7 @@
 
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/gemm_block.h>
+#include <heed/kernels/cpu/gemm_dot-inl.h>
 #include <heed/kernels/cpu/gemm_micro-inl.h>
 #include <heed/kernels/cpu/gemm_onednn.h>
 #include <heed/kernels/cpu/gemm_pack-inl.h>
@@ -107,7 +108,8 @@ HWY_INLINE void gemm_tile(const GemmTile<T>& tile) {
   void pack_b_##suffix(MatrixView<T> b, int64_t k, int64_t cols, int64_t width, accumulator_t<T>* out) { \
     pack_b(b, k, cols, width, out);                                                                      \
   }                                                                                                      \
-  void gemm_tile_##suffix(const GemmTile<T>& tile) { gemm_tile(tile); }
+  void gemm_tile_##suffix(const GemmTile<T>& tile) { gemm_tile(tile); }                                  \
+  void gemm_dots_##suffix(const GemmDots<T>& args) { gemm_dots(args); }
 HEED_DEFINE(float, f32)
 HEED_DEFINE(double, f64)
 HEED_DEFINE(bfloat16, bf16)
@@ -124,9 +126,11 @@ namespace {
   HWY_EXPORT(geometry_##suffix);                                         \
   HWY_EXPORT(pack_b_##suffix);                                           \
   HWY_EXPORT(gemm_tile_##suffix);                                        \
+  HWY_EXPORT(gemm_dots_##suffix);                                        \
   GemmGeometry geometry_of(T) { return HEED_SIMD(geometry_##suffix)(); } \
   auto pack_b_of(T) { return HEED_SIMD(pack_b_##suffix); }               \
-  auto tile_of(T) { return HEED_SIMD(gemm_tile_##suffix); }
+  auto tile_of(T) { return HEED_SIMD(gemm_tile_##suffix); }              \
+  auto dots_of(T) { return HEED_SIMD(gemm_dots_##suffix); }
 HEED_EXPORT(float, f32)
 HEED_EXPORT(double, f64)
 HEED_EXPORT(bfloat16, bf16)
@@ -135,6 +139,8 @@ HEED_EXPORT(bfloat16, bf16)
 constexpr int64_t kMaxTileCols = 256, kMinTileRows = 24;
 constexpr int64_t kOnednnRows = 16;
 constexpr int64_t kFewTiles = 12;
+constexpr int64_t kFewRows = 8;               // of A, too few to be worth packing B
+constexpr int64_t kDotElements = 1 << 15;     // of B a task
 constexpr int64_t kPackedElements = 1 << 22;  // of B at once
 constexpr int64_t kPackElements = 1 << 14;    // of B a task
 
@@ -205,6 +211,19 @@ struct Product {
     });
   }
 
+  /// Without packing: for few rows, A and the transposed B as they lie.
+  void multiply_few() const {
+    const auto dots = dots_of(T());
+    parallel_for(n, std::max<int64_t>(kDotElements / k, 16), [&](int64_t first, int64_t end) {
+      const int64_t count = end - first, ldc = output.c ? output.ldc : count;
+      Workspace<accumulator_t<T>> buffer(output.c ? 0 : m * count);
+      accumulator_t<T>* c = output.c ? output.c + first : buffer.data();
+      dots({a.data, b.at(0, first).data, c, a.row_stride, b.column_stride, ldc, m, count, k, output.alpha,
+            output.accumulate});
+      if (output.finish) output.finish(output.context, c, ldc, 0, first, m, count);
+    });
+  }
+
   template <class F>
   void compute(F tile, int64_t row, int64_t rows, int64_t col, int64_t cols,
                const accumulator_t<T>* packed) const {
@@ -229,6 +248,7 @@ void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T
                   const GemmOutput<T>& output) {
   const bool onednn = use_onednn<T>(m, n, k, b.column_stride != 1, output.alpha);
   const Product<T> product{m, n, k, a, b, output, geometry_of(T()), onednn};
+  if (m <= kFewRows && a.column_stride == 1 && b.row_stride == 1) return product.multiply_few();
   if (product.onednn) return product.multiply(0, n, nullptr);
   const int64_t width = product.geometry.panel, panels = std::max<int64_t>(kPackedElements / (k * width), 1);
   for (int64_t first = 0; first < n; first += panels * width) {
