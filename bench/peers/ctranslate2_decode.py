@@ -4,24 +4,12 @@ Prints a JSON object with the tokens of all outputs, then the milliseconds of ea
 ("run N" lines), so that a driver can interleave it with other programs.
 """
 import argparse
-import json
-import sys
 import tempfile
-import time
 
 import ctranslate2
-import numpy as np
 from ctranslate2.specs import TransformerSpec
 
-
-def load(path):
-    """The f32 tensors of a safetensors file."""
-    with open(path, "rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        data = file.read()
-    header.pop("__metadata__", None)
-    return {name: np.frombuffer(data[slice(*entry["data_offsets"])], np.float32).reshape(entry["shape"])
-            for name, entry in header.items()}
+import peer
 
 
 def set_linear(spec, weight, bias):
@@ -44,18 +32,13 @@ def set_attention(spec, w, name, norm, crossed=False):
     set_norm(spec.layer_norm, w, norm)
 
 
-def positions(length, d_model):
-    angle = np.arange(length)[:, None] * np.exp(np.arange(0, d_model, 2) * (-np.log(10000.0) / d_model))
-    return np.stack([np.sin(angle), np.cos(angle)], -1).reshape(length, d_model).astype(np.float32)
-
-
 def specification(c, w):
     """CTranslate2's description of the model that w holds."""
     spec = TransformerSpec.from_config((c.encoder_layers, c.decoder_layers), c.heads, pre_norm=False)
     for side, part, embeddings in ("encoder", spec.encoder, spec.encoder.embeddings[0]), ("decoder", spec.decoder,
                                                                                          spec.decoder.embeddings):
         embeddings.weight = w["src_embedding.weight" if side == "encoder" else "tgt_embedding.weight"]
-        part.position_encodings.encodings = positions(512, c.d_model)
+        part.position_encodings.encodings = peer.positions(512, c.d_model)
         for i, layer in enumerate(part.layer):
             name = f"{side}.layers.{i}"
             set_attention(layer.self_attention, w, name + ".self_attn", name + ".norm1")
@@ -75,17 +58,12 @@ def specification(c, w):
 
 def main():
     parser = argparse.ArgumentParser()
-    for name, value in dict(threads=2, d_model=128, heads=8, encoder_layers=3, decoder_layers=3, d_ff=512, vocab=20,
-                            sources=1000, batch=32, source=12, target=21).items():
-        parser.add_argument("--" + name.replace("_", "-"), type=int, default=value)
+    peer.add_integers(parser, dict(peer.MODEL, threads=2, sources=1000, batch=32, source=12, target=21))
     parser.add_argument("--weights", required=True, help="the weights, written by bench/decode")
     c = parser.parse_args()
-    # The same symbols as bench/decode: a fixed rule instead of a generator.
-    i = np.arange(c.sources * c.source)
-    sources = (3 + (i * i * 7 + i * 11 + 1) % (c.vocab - 3)).reshape(c.sources, c.source)
-    sources = [[str(symbol) for symbol in source] for source in sources]
+    sources = [[str(symbol) for symbol in source] for source in peer.ids(c.sources, c.source, c.vocab, 1)]
     with tempfile.TemporaryDirectory() as folder:
-        specification(c, load(c.weights)).save(folder)
+        specification(c, peer.load_f32(c.weights)).save(folder)
         translator = ctranslate2.Translator(folder, device="cpu", compute_type="float32", inter_threads=c.threads,
                                             intra_threads=1)
 
@@ -96,17 +74,7 @@ def main():
     outputs = decode()
     number = {"<unk>": 0, "<s>": 1}
     tokens = [number[t] if t in number else int(t) for result in outputs for t in result.hypotheses[0]]
-    print(json.dumps(dict(name="CTranslate2 " + ctranslate2.__version__, tokens=tokens)), flush=True)
-    for line in sys.stdin:
-        words = line.split()
-        if not words or words[0] != "run":
-            break
-        times = []
-        for _ in range(int(words[1])):
-            begin = time.perf_counter()
-            decode()
-            times.append(1e3 * (time.perf_counter() - begin))
-        print(json.dumps(dict(milliseconds=times)), flush=True)
+    peer.take_turns(dict(name="CTranslate2 " + ctranslate2.__version__, tokens=tokens), decode)
 
 
 if __name__ == "__main__":

@@ -5,16 +5,13 @@ Prints a JSON object with the loss before the first step and without dropout, th
 for on standard input ("run N" lines), so that a driver can interleave it with other programs.
 """
 import argparse
-import json
 import os
-import sys
-import time
 from functools import partial
 
+import peer
+
 parser = argparse.ArgumentParser()
-for option, default in dict(threads=2, d_model=128, heads=8, encoder_layers=3, decoder_layers=3, d_ff=512, vocab=20, batch=32,
-                            source=12, target=21).items():
-    parser.add_argument("--" + option.replace("_", "-"), type=int, default=default)
+peer.add_integers(parser, dict(peer.MODEL, threads=2, batch=32, source=12, target=21))
 parser.add_argument("--dropout", type=float, default=0.1)
 parser.add_argument("--dtype", choices=["f32"], default="f32")
 parser.add_argument("--weights", required=True, help="the first weights, written by bench/step")
@@ -24,7 +21,6 @@ os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:c.threads])
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
-import numpy as np  # noqa: E402
 
 PAD = 0
 RATE, BETA1, BETA2, EPS, CLIP = 1e-4, 0.9, 0.999, 1e-8, 1.0
@@ -80,15 +76,10 @@ def layer(w, name, keys, x, memory=None):
     return layer_norm(w, name + (".norm3" if decoder else ".norm2"), x + keys.drop(linear(w, name + ".linear2", hidden)))
 
 
-def positions(length):
-    angle = np.arange(length)[:, None] * np.exp(np.arange(0, c.d_model, 2) * (-np.log(10000.0) / c.d_model))
-    return jnp.asarray(np.stack([np.sin(angle), np.cos(angle)], -1).reshape(length, c.d_model), jnp.float32)
-
-
 def loss_of(w, batch, key):
     source, target, labels = batch
     keys = Keys(key)
-    embed = lambda name, ids: keys.drop(w[name][ids] * c.d_model**0.5 + positions(ids.shape[1]))
+    embed = lambda name, ids: keys.drop(w[name][ids] * c.d_model**0.5 + peer.positions(ids.shape[1], c.d_model))
     x = embed("src_embedding.weight", source)
     for i in range(c.encoder_layers):
         x = layer(w, f"encoder.layers.{i}", keys, x)
@@ -118,25 +109,10 @@ def step(state, batch):
     return (w, first, second, count, key), loss
 
 
-def load(path):
-    """The f32 tensors of a safetensors file."""
-    with open(path, "rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        data = file.read()
-    header.pop("__metadata__", None)
-    return {name: jnp.asarray(np.frombuffer(data[slice(*entry["data_offsets"])], np.float32).reshape(entry["shape"]))
-            for name, entry in header.items()}
-
-
-def ids(rows, length, vocab, seed):
-    """The same tokens as bench/step: a fixed rule instead of a generator."""
-    i = np.arange(rows * length)
-    return jnp.asarray((3 + (i * i * 7 + i * 11 + seed) % (vocab - 3)).reshape(rows, length))
-
-
 def main():
-    w = load(c.weights)
-    batch = ids(c.batch, c.source, c.vocab, 1), ids(c.batch, c.target, c.vocab, 2), ids(c.batch, c.target, c.vocab, 3)
+    w = {name: jnp.asarray(value) for name, value in peer.load_f32(c.weights).items()}
+    batch = tuple(jnp.asarray(peer.ids(c.batch, length, c.vocab, seed))
+                  for seed, length in enumerate((c.source, c.target, c.target), 1))
     loss = float(jax.jit(loss_of)(w, batch, None))
     parameters = sum(value.size for value in w.values())
     zeros = lambda: {name: jnp.zeros_like(value) for name, value in w.items()}
@@ -144,18 +120,13 @@ def main():
     for _ in range(8):
         state, _ = step(state, batch)
     jax.block_until_ready(state)
-    print(json.dumps(dict(name=f"JAX {jax.__version__} jit", parameters=parameters, loss=loss)), flush=True)
-    for line in sys.stdin:
-        words = line.split()
-        if not words or words[0] != "run":
-            break
-        times = []
-        for _ in range(int(words[1])):
-            begin = time.perf_counter()
-            state, loss = step(state, batch)
-            float(loss)
-            times.append(1e3 * (time.perf_counter() - begin))
-        print(json.dumps(dict(milliseconds=times)), flush=True)
+
+    def one_step():
+        nonlocal state
+        state, loss = step(state, batch)
+        float(loss)
+
+    peer.take_turns(dict(name=f"JAX {jax.__version__} jit", parameters=parameters, loss=loss), one_step)
 
 
 if __name__ == "__main__":

@@ -4,15 +4,15 @@ Prints a JSON object with the loss before the first step and without dropout, th
 for on standard input ("run N" lines), so that a driver can interleave it with other programs.
 """
 import argparse
-import json
 import math
 import pathlib
 import sys
-import time
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+import peer
 
 PAD = 0
 
@@ -85,9 +85,7 @@ class Model(nn.Module):
 
 
 def ids(rows, length, vocab, seed):
-    """The same tokens as bench/step: a fixed rule instead of a generator."""
-    i = torch.arange(rows * length)
-    return (3 + (i * i * 7 + i * 11 + seed) % (vocab - 3)).reshape(rows, length)
+    return torch.tensor(peer.ids(rows, length, vocab, seed))
 
 
 def load(model, path):
@@ -106,13 +104,12 @@ def load(model, path):
     model.load_state_dict(state)
 
 
-SIZES = dict(d_model=128, heads=8, encoder_layers=3, decoder_layers=3, d_ff=512, vocab=20, batch=32, source=12, target=21)
+SIZES = dict(peer.MODEL, batch=32, source=12, target=21)
 
 
 def main():
     parser = argparse.ArgumentParser()
-    for name, value in dict(SIZES, threads=2).items():
-        parser.add_argument("--" + name.replace("_", "-"), type=int, default=value)
+    peer.add_integers(parser, dict(SIZES, threads=2))
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--compile", action="store_true")
@@ -147,18 +144,8 @@ def main():
     parameters = sum(p.numel() for p in model.parameters())
     for _ in range(8):
         step()
-    print(json.dumps(dict(name="PyTorch " + torch.__version__ + (" compiled" if c.compile else " eager"),
-                          parameters=parameters, loss=loss)), flush=True)
-    for line in sys.stdin:
-        words = line.split()
-        if not words or words[0] != "run":
-            break
-        times = []
-        for _ in range(int(words[1])):
-            begin = time.perf_counter()
-            step()
-            times.append(1e3 * (time.perf_counter() - begin))
-        print(json.dumps(dict(milliseconds=times)), flush=True)
+    name = "PyTorch " + torch.__version__ + (" compiled" if c.compile else " eager")
+    peer.take_turns(dict(name=name, parameters=parameters, loss=loss), step)
 
 
 if __name__ == "__main__":

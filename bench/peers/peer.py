@@ -1,0 +1,54 @@
+"""What the programs of other frameworks that are timed beside heed's have in common, as bench/peer.h has it for heed's."""
+import json
+import sys
+import time
+
+MODEL = dict(d_model=128, heads=8, encoder_layers=3, decoder_layers=3, d_ff=512, vocab=20)
+
+
+def add_integers(parser, sizes):
+    """--d-model and the like, with these defaults."""
+    for name, value in sizes.items():
+        parser.add_argument("--" + name.replace("_", "-"), type=int, default=value)
+
+
+def ids(rows, length, vocab, seed):
+    """Lists of the same symbols as heed's: a fixed rule instead of a generator."""
+    return [[3 + (i * i * 7 + i * 11 + seed) % (vocab - 3) for i in range(row * length, (row + 1) * length)]
+            for row in range(rows)]
+
+
+def load_f32(path):
+    """The f32 tensors of a safetensors file, as NumPy arrays."""
+    import numpy as np
+
+    with open(path, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        data = file.read()
+    header.pop("__metadata__", None)
+    return {name: np.frombuffer(data[slice(*entry["data_offsets"])], np.float32).reshape(entry["shape"])
+            for name, entry in header.items()}
+
+
+def positions(length, d_model):
+    """The sinusoidal table, f32 [length, d_model]."""
+    import numpy as np
+
+    angle = np.arange(length)[:, None] * np.exp(np.arange(0, d_model, 2) * (-np.log(10000.0) / d_model))
+    return np.stack([np.sin(angle), np.cos(angle)], -1).reshape(length, d_model).astype(np.float32)
+
+
+def take_turns(about, work):
+    """Prints `about`, by which the driver checks that all do the same work. Then for each line "run N" on standard input
+    calls `work` N times and prints the milliseconds of each, so that the driver can let programs take turns."""
+    print(json.dumps(about), flush=True)
+    for line in sys.stdin:
+        words = line.split()
+        if not words or words[0] != "run":
+            break
+        times = []
+        for _ in range(int(words[1])):
+            begin = time.perf_counter()
+            work()
+            times.append(1e3 * (time.perf_counter() - begin))
+        print(json.dumps(dict(milliseconds=times)), flush=True)
