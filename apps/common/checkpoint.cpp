@@ -139,6 +139,11 @@ std::string differences(const Entries& saved, const Entries& now) {
   return text;
 }
 
+TrainingState read_state(const SafetensorsReader& reader, const std::string& file) {
+  read_format_version(reader.header(), kFormatKey, kFormatVersion, kFormatVersion, file);
+  return from_metadata(reader.header().metadata, file);
+}
+
 struct Loaded {
   NamedTensors tensors;
   TrainingState state;
@@ -146,8 +151,8 @@ struct Loaded {
 
 Loaded read_checkpoint(const std::string& file) {
   const SafetensorsReader reader(file);
-  read_format_version(reader.header(), kFormatKey, kFormatVersion, kFormatVersion, file);
-  return {load_tensors(file), from_metadata(reader.header().metadata, file)};
+  TrainingState state = read_state(reader, file);
+  return {load_tensors(file), std::move(state)};
 }
 
 // Parameters and optimizer state of a checkpoint, after everything has been checked.
@@ -191,7 +196,8 @@ bool has_checkpoint(const fs::path& directory) { return !list_checkpoints(direct
 std::string saved_settings(const fs::path& directory) {
   for (const auto& entry : list_checkpoints(directory)) {
     try {
-      return read_checkpoint(entry.second.string()).state.settings;
+      const std::string file = entry.second.string();
+      return read_state(SafetensorsReader(file), file).settings;
     } catch (const Error&) {  // told by load_checkpoint
     }
   }

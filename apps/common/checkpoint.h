@@ -38,7 +38,7 @@ TrainingState load_checkpoint(const std::filesystem::path& directory, nn::Module
                               optim::Optimizer& optimizer, const std::string& settings,
                               const std::string& data);
 
-/// The settings in the newest sound checkpoint of DIR; empty if there is none.
+/// The settings in the newest checkpoint of DIR whose header is sound; empty if there is none.
 std::string saved_settings(const std::filesystem::path& directory);
 
 /// Whether DIR holds a checkpoint.

@@ -89,6 +89,13 @@ Json attention_examples(nn::Transformer& model, const TrainedRun& run) {
 
 }  // namespace
 
+Json to_json(const Evaluation& e) {
+  return {{"loss", e.loss},
+          {"token_accuracy", e.token_accuracy},
+          {"sequence_accuracy", e.sequence_accuracy},
+          {"pairs", e.pairs}};
+}
+
 void write_run_report(nn::Transformer& model, const TrainedRun& run) {
   const Settings& s = run.settings;
   Json settings = Json::array(), components = Json::array(), parameters = Json::array();
@@ -104,11 +111,7 @@ void write_run_report(nn::Transformer& model, const TrainedRun& run) {
   write_report(s.out / "report.html", {{"title", concat("Training report: ", task)},
                                        {"subtitle", concat("heed ", HEED_VERSION, ", seed ", s.seed, ", ",
                                                            run.epochs.size(), " epochs, ", model.describe())},
-                                       {"result",
-                                        {{"loss", run.result.loss},
-                                         {"token_accuracy", run.result.token_accuracy},
-                                         {"sequence_accuracy", run.result.sequence_accuracy},
-                                         {"pairs", run.result.pairs}}},
+                                       {"result", to_json(run.result)},
                                        {"epochs", run.epochs},
                                        {"settings", settings},
                                        {"components", components},

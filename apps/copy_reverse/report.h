@@ -10,6 +10,9 @@
 
 namespace heed::apps {
 
+/// {loss, token_accuracy, sequence_accuracy, pairs}.
+Json to_json(const Evaluation& result);
+
 /// What a run has come to.
 struct TrainedRun {
   const Settings& settings;

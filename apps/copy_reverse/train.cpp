@@ -64,13 +64,6 @@ Json to_json(const EpochReport& r) {
           {"tokens_per_second", r.tokens_per_second}};
 }
 
-Json to_json(const Evaluation& e) {
-  return {{"loss", e.loss},
-          {"token_accuracy", e.token_accuracy},
-          {"sequence_accuracy", e.sequence_accuracy},
-          {"pairs", e.pairs}};
-}
-
 // Prints to standard output, or to standard error where that is for JSON.
 class Console {
  public:

@@ -12,6 +12,7 @@
 #include "apps/common/text.h"
 #include "apps/copy_reverse/commands.h"
 #include "apps/copy_reverse/figures.h"
+#include "apps/copy_reverse/report.h"
 
 namespace heed::apps {
 namespace {
@@ -83,11 +84,7 @@ void evaluate_model(const EvalSettings& s) {
   const auto pairs = pairs_of(s, trained);
   const Evaluation e =
       evaluate(*trained.model, *pairs, {.marks = trained.marks(), .max_decode_length = s.max_decode_length});
-  print({{"loss", e.loss},
-         {"token_accuracy", e.token_accuracy},
-         {"sequence_accuracy", e.sequence_accuracy},
-         {"pairs", e.pairs}},
-        s.json,
+  print(to_json(e), s.json,
         concat("loss ", e.loss, "  tokens ", percent(e.token_accuracy), "  whole sequences ",
                percent(e.sequence_accuracy), " of ", e.pairs));
 }
