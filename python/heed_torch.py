@@ -4,13 +4,12 @@
     heed_torch.save(model, "runs/from_torch")         # what `copy_reverse eval|decode|logits --model` reads
     python heed_torch.py logits --model DIR --data F.tsv --out L.safetensors       # as `copy_reverse logits`
 
-Needs Python 3.11 and torch; the safetensors package is used where it is installed.
+Needs Python 3.11, torch, and heed_safetensors.py beside it.
 """
 import argparse
 import ctypes
 import json
 import math
-import struct
 import sys
 import tomllib
 from dataclasses import dataclass
@@ -20,10 +19,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-try:
-    import safetensors.torch as safetensors_package
-except ImportError:
-    safetensors_package = None
+import heed_safetensors
 
 PAD, START, END, FIRST_SYMBOL = 0, 1, 2, 3
 
@@ -207,39 +203,29 @@ class Transformer(nn.Module):
 # ---- files
 
 
+DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+          "I64": torch.int64, "I32": torch.int32, "BOOL": torch.bool}
+
+
+def to_array(tensor):
+    tensor = tensor.detach().cpu().contiguous()
+    (dtype,) = (name for name, value in DTYPES.items() if value == tensor.dtype)
+    data = ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size()) if tensor.numel() else b""
+    return heed_safetensors.Array(dtype, list(tensor.shape), data)
+
+
+def to_tensor(array):
+    dtype = DTYPES[array.dtype]
+    flat = torch.frombuffer(bytearray(array.data), dtype=dtype) if array.data else torch.empty(0, dtype=dtype)
+    return flat.reshape(array.shape)
+
+
 def load_safetensors(path):
-    if safetensors_package:
-        return safetensors_package.load_file(path)
-    names = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
-             "I64": torch.int64, "I32": torch.int32, "BOOL": torch.bool}
-    data = bytearray(Path(path).read_bytes())
-    (size,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8:8 + size])
-    tensors = {}
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        dtype, (begin, end) = names[entry["dtype"]], entry["data_offsets"]
-        flat = torch.frombuffer(data[8 + size + begin:8 + size + end], dtype=dtype) if end > begin else torch.empty(0)
-        tensors[name] = flat.to(dtype).reshape(entry["shape"])
-    return tensors
+    return {name: to_tensor(array) for name, array in heed_safetensors.read(path).items()}
 
 
 def save_safetensors(tensors, path):
-    """f32 and f64 tensors, with the metadata that PyTorch's users expect."""
-    tensors = {name: t.detach().cpu().clone().contiguous() for name, t in tensors.items()}
-    if safetensors_package:
-        safetensors_package.save_file(tensors, path, {"format": "pt"})
-        return
-    header, parts, end = {"__metadata__": {"format": "pt"}}, [], 0
-    for name, tensor in sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0])):
-        parts.append(ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size()))
-        dtype = {torch.float64: "F64", torch.float32: "F32"}[tensor.dtype]
-        header[name] = {"dtype": dtype, "shape": list(tensor.shape), "data_offsets": [end, end + len(parts[-1])]}
-        end += len(parts[-1])
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    Path(path).write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
+    heed_safetensors.write({name: to_array(tensor) for name, tensor in tensors.items()}, path)
 
 
 # Settings of copy_reverse's config.toml that make the model; the layer counts stand apart below.
