@@ -1,5 +1,7 @@
-// Models travel between heed and PyTorch: tests/fixtures/torch_model was written by python/heed_torch.py.
+// Models travel between heed and PyTorch: folders of tests/fixtures were written by python/heed_torch.py.
 #include <cstdlib>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,7 +15,13 @@
 namespace heed {
 namespace {
 
-const std::string kModel = HEED_FIXTURES "/torch_model";
+class TorchFiles : public ::testing::TestWithParam<const char*> {
+ protected:
+  const std::string model_ = std::string(HEED_FIXTURES "/") + GetParam();
+};
+
+INSTANTIATE_TEST_SUITE_P(Folders, TorchFiles, ::testing::Values("torch_model", "torch_model_without_marks"),
+                         [](const auto& info) { return std::string(info.param); });
 
 // Runs the program; its standard output goes to a file in the folder.
 int run(const std::string& arguments, const test::TemporaryFolder& folder) {
@@ -21,13 +29,19 @@ int run(const std::string& arguments, const test::TemporaryFolder& folder) {
   return std::system(command.c_str());
 }
 
-TEST(TorchFiles, LogitsOfAModelThatPyTorchWrote) {
+std::string read_file(const std::string& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+TEST_P(TorchFiles, LogitsOfAModelThatPyTorchWrote) {
   const test::TemporaryFolder folder;
   const std::string out = folder.file("l.safetensors");
   ASSERT_EQ(
-      run(concat("logits --model '", kModel, "' --data '", kModel, "/pairs.tsv' --out '", out, "'"), folder),
+      run(concat("logits --model '", model_, "' --data '", model_, "/pairs.tsv' --out '", out, "'"), folder),
       0);
-  const NamedTensors got = load_tensors(out), want = load_tensors(kModel + "/logits.safetensors");
+  const NamedTensors got = load_tensors(out), want = load_tensors(model_ + "/logits.safetensors");
   ASSERT_EQ(got.size(), 1u);
   ASSERT_EQ(want.size(), 1u);
   EXPECT_EQ(got[0].first, want[0].first);
@@ -37,12 +51,12 @@ TEST(TorchFiles, LogitsOfAModelThatPyTorchWrote) {
 }
 
 // PyTorch loads by name and shape, so a model that took its weights from a file of PyTorch's writes the same
-// names, shapes and bits.
-TEST(TorchFiles, WritesTheTensorsThatPyTorchWrites) {
+// names, shapes and bits, and settings that heed_torch.py reads back as they were.
+TEST_P(TorchFiles, WritesTheTensorsThatPyTorchWrites) {
   const test::TemporaryFolder folder;
-  const std::string out = folder.file("m"), file = kModel + "/model.safetensors";
+  const std::string out = folder.file("m"), file = model_ + "/model.safetensors";
   ASSERT_EQ(
-      run(concat("train --config '", kModel, "/config.toml' --steps 0 --init '", file, "' --out '", out, "'"),
+      run(concat("train --config '", model_, "/config.toml' --steps 0 --init '", file, "' --out '", out, "'"),
           folder),
       0);
   const SafetensorsReader ours(out + "/model.safetensors"), theirs(file);
@@ -60,6 +74,10 @@ TEST(TorchFiles, WritesTheTensorsThatPyTorchWrites) {
     theirs.read(want, b.data(), want.bytes());
     EXPECT_EQ(a, b) << want.name;
   }
+  std::istringstream settings(read_file(model_ + "/config.toml"));
+  const std::string kept = "\n" + read_file(out + "/config.toml");
+  for (std::string line; std::getline(settings, line);)
+    EXPECT_NE(kept.find("\n" + line + "\n"), std::string::npos) << line << "\nis not in\n" << kept;
 }
 
 }  // namespace
