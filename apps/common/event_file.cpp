@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <unistd.h>
 
 #include <heed/core/base/check.h>
@@ -14,6 +15,8 @@
 
 namespace heed::apps {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr const char* kPrefix = "events.out.tfevents.";
 
@@ -64,6 +67,31 @@ double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+std::vector<fs::path> event_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  if (!fs::exists(folder)) return files;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().filename().string().starts_with(kPrefix)) files.push_back(entry.path());
+  return files;
+}
+
+// The bytes of the first `count` records, or of as many as are whole.
+int64_t length_of_records(const fs::path& file, int64_t count) {
+  constexpr int64_t kFrame = 16;  // length, its checksum, the event's
+  std::ifstream in(file, std::ios::binary);
+  const auto size = static_cast<int64_t>(fs::file_size(file));
+  int64_t end = 0;
+  for (; count > 0 && size - end >= kFrame; --count) {
+    unsigned char bytes[8];
+    uint64_t length = 0;
+    in.seekg(end).read(reinterpret_cast<char*>(bytes), sizeof bytes);
+    for (size_t i = sizeof bytes; i-- > 0;) length = length << 8 | bytes[i];
+    if (!in || length > static_cast<uint64_t>(size - end - kFrame)) break;
+    end += kFrame + static_cast<int64_t>(length);
+  }
+  return end;
+}
+
 }  // namespace
 
 uint32_t crc32c(std::string_view bytes) {
@@ -73,13 +101,17 @@ uint32_t crc32c(std::string_view bytes) {
   return ~crc;
 }
 
-EventFile::EventFile(const std::filesystem::path& folder) : stream_(nullptr, &std::fclose) {
-  const std::filesystem::path file =
-      folder / concat(kPrefix, static_cast<int64_t>(now()), ".", getpid(), ".heed");
+EventFile::EventFile(const fs::path& folder, int64_t kept) : stream_(nullptr, &std::fclose) {
+  const std::vector<fs::path> files = event_files(folder);
+  const fs::path file = files.empty()
+                            ? folder / concat(kPrefix, static_cast<int64_t>(now()), ".", getpid(), ".heed")
+                            : files.front();
+  const int64_t bytes = files.empty() ? 0 : length_of_records(file, 1 + kept);
   name_ = printable(file.string());
-  stream_.reset(std::fopen(file.c_str(), "we"));
-  HEED_CHECK(stream_, IoError, "cannot write ", name_, ": ", std::strerror(errno));
-  write_record(event_at(now(), 0) + bytes_field(3, "brain.Event:2"));
+  stream_.reset(std::fopen(file.c_str(), "ae"));
+  HEED_CHECK(stream_ && ftruncate(fileno(stream_.get()), bytes) == 0, IoError, "cannot write ", name_, ": ",
+             std::strerror(errno));
+  if (bytes == 0) write_record(event_at(now(), 0) + bytes_field(3, "brain.Event:2"));
 }
 
 void EventFile::write(int64_t step, const std::vector<std::pair<std::string, double>>& scalars) {
@@ -96,9 +128,8 @@ void EventFile::write_record(const std::string& event) {
   write_all(stream_.get(), length + masked_crc(length) + event + masked_crc(event), name_);
 }
 
-void remove_event_files(const std::filesystem::path& folder) {
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    if (entry.path().filename().string().starts_with(kPrefix)) std::filesystem::remove(entry.path());
+void remove_event_files(const fs::path& folder) {
+  for (const fs::path& file : event_files(folder)) fs::remove(file);
 }
 
 }  // namespace heed::apps

@@ -16,12 +16,12 @@ namespace heed::apps {
 uint32_t crc32c(std::string_view bytes);
 
 /// An event file, FOLDER/events.out.tfevents.…: records framed as TFRecords, each a protocol buffer `Event`
-/// (tensorflow/core/util/event.proto) with a `Summary` of simple values. TensorBoard joins the files of a
-/// folder.
+/// (tensorflow/core/util/event.proto) with a `Summary` of simple values.
 class EventFile {
  public:
-  /// IoError where the file cannot be written.
-  explicit EventFile(const std::filesystem::path& folder);
+  /// Goes on in the folder's event file after its first `kept` events, which leaves nothing twice where a run
+  /// repeats what came after them; begins one where there is none. IoError where it cannot be written.
+  explicit EventFile(const std::filesystem::path& folder, int64_t kept = 0);
 
   /// One event with all these numbers, f32 in the file. Flushed, so that a reader sees it at once. IoError.
   void write(int64_t step, const std::vector<std::pair<std::string, double>>& scalars);

@@ -9,7 +9,7 @@ namespace heed::apps {
 
 /// Writes the report, whole or not at all. Texts are shown as they are, whatever is in them. `data` holds:
 ///   title, subtitle     texts
-///   result              {loss, token_accuracy, sequence_accuracy, pairs}
+///   result              {loss, token_accuracy, sequence_accuracy, pairs}; null before the run has ended
 ///   epochs              the lines of metrics.jsonl: {epoch, loss, lr, grad_norm, …}
 ///   settings            [[name, value], …]
 ///   components          [[name, count], …]

@@ -150,11 +150,11 @@ std::vector<Figure> save_attention_figures(const AttentionMaps& maps, const nn::
   return figures;
 }
 
-Figure save_loss_figure(const std::vector<EpochReport>& epochs, const std::filesystem::path& directory) {
+Figure save_loss_figure(const std::vector<Json>& epochs, const std::filesystem::path& directory) {
   Line line{"training loss", {}, {}};
-  for (const EpochReport& report : epochs) {
-    line.x.push_back(static_cast<double>(report.epoch));
-    line.y.push_back(report.loss);
+  for (const Json& epoch : epochs) {
+    line.x.push_back(epoch.at("epoch").get<double>());
+    line.y.push_back(epoch.at("loss").get<double>());
   }
   return save_figure(LinePlot{"Training loss", "Epoch", "Cross-entropy", {line}}, directory / "loss");
 }

@@ -82,7 +82,8 @@ Json attention_examples(nn::Transformer& model, const TrainedRun& run) {
     if (!one.at("kinds").empty()) list.push_back(std::move(one));
   };
   if (!run.examples.empty()) show(run.examples.front());
-  for (const Prediction& p : run.result.failures)
+  if (!run.result) return list;
+  for (const Prediction& p : run.result->failures)
     if (run.examples.empty() || p.pair != run.examples.front().pair) return show(p), list;
   return list;
 }
@@ -108,17 +109,18 @@ void write_run_report(nn::Transformer& model, const TrainedRun& run) {
   for (const Parameter& p : model.parameters())
     parameters.push_back(Json::array({p.name, concat(p.tensor.shape()), p.tensor.numel()}));
   const std::string task = s.data.empty() ? data::name(s.task) : s.data.filename().string();
-  write_report(s.out / "report.html", {{"title", concat("Training report: ", task)},
-                                       {"subtitle", concat("heed ", HEED_VERSION, ", seed ", s.seed, ", ",
-                                                           run.epochs.size(), " epochs, ", model.describe())},
-                                       {"result", to_json(run.result)},
-                                       {"epochs", run.epochs},
-                                       {"settings", settings},
-                                       {"components", components},
-                                       {"parameters", parameters},
-                                       {"attention", attention_examples(model, run)},
-                                       {"examples", to_json(run.examples)},
-                                       {"failures", to_json(run.result.failures)}});
+  write_report(s.out / "report.html",
+               {{"title", concat("Training report: ", task)},
+                {"subtitle", concat("heed ", HEED_VERSION, ", seed ", s.seed, ", ", run.epochs.size(),
+                                    " epochs, ", model.describe())},
+                {"result", run.result ? to_json(*run.result) : Json()},
+                {"epochs", run.epochs},
+                {"settings", settings},
+                {"components", components},
+                {"parameters", parameters},
+                {"attention", attention_examples(model, run)},
+                {"examples", to_json(run.examples)},
+                {"failures", run.result ? to_json(run.result->failures) : Json::array()}});
 }
 
 }  // namespace heed::apps

@@ -13,12 +13,12 @@ namespace heed::apps {
 /// {loss, token_accuracy, sequence_accuracy, pairs}.
 Json to_json(const Evaluation& result);
 
-/// What a run has come to.
+/// What a run has come to so far.
 struct TrainedRun {
   const Settings& settings;
   std::string settings_json;         // OptionTable::dump_json()
   std::vector<Json> epochs;          // lines of metrics.jsonl
-  const Evaluation& result;          // with failures
+  const Evaluation* result;          // with failures; null while the run goes on
   std::vector<Prediction> examples;  // the first is shown with its attention
 };
 

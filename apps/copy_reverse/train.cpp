@@ -52,6 +52,7 @@ void prepare_directory(const Settings& s) {
              " holds a model already; add --force to replace it or --resume to go on");
   remove_checkpoints(s.out);
   remove_event_files(s.out);
+  fs::remove(s.out / "report.html");
 }
 
 Json to_json(const EpochReport& r) {
@@ -100,26 +101,22 @@ void print_beginning(const Console& console, const Settings& s, Device device, n
 // trained again.
 class Metrics {
  public:
-  Metrics(const fs::path& folder, int64_t epochs_done) : events_(folder) {
-    const fs::path file = folder / "metrics.jsonl";
-    std::vector<std::string> kept;
-    if (epochs_done > 0) {
-      std::ifstream in(file);
-      for (std::string line; std::getline(in, line) && static_cast<int64_t>(kept.size()) < epochs_done;)
-        kept.push_back(line);
-    }
-    lines_ = std::make_unique<JsonLines>(file, JsonLines::Mode::replace);
-    for (const std::string& line : kept) keep(Json::parse(line));
+  Metrics(const fs::path& folder, int64_t epochs_done)
+      : epochs_(first_lines(folder / "metrics.jsonl", epochs_done)),
+        lines_(folder / "metrics.jsonl", JsonLines::Mode::replace),
+        events_(folder, std::ssize(epochs_)) {
+    for (const Json& epoch : epochs_) lines_.write(epoch);
   }
   void write(const EpochReport& r) {
-    keep(to_json(r));
+    epochs_.push_back(to_json(r));
+    lines_.write(epochs_.back());
     events_.write(r.step, {{"train/loss", r.loss},
                            {"train/lr", r.lr},
                            {"train/grad_norm", r.grad_norm},
                            {"train/samples_per_second", r.samples_per_second}});
   }
   void write(int64_t step, const Evaluation& e, const Json& line) {
-    lines_->write(line);
+    lines_.write(line);
     events_.write(step, {{"test/loss", e.loss},
                          {"test/token_accuracy", e.token_accuracy},
                          {"test/sequence_accuracy", e.sequence_accuracy}});
@@ -128,14 +125,17 @@ class Metrics {
   const std::vector<Json>& epochs() const { return epochs_; }
 
  private:
-  void keep(const Json& epoch) {
-    lines_->write(epoch);
-    epochs_.push_back(epoch);
+  static std::vector<Json> first_lines(const fs::path& file, int64_t count) {
+    std::vector<Json> lines;
+    std::ifstream in(file);
+    for (std::string line; std::ssize(lines) < count && std::getline(in, line);)
+      lines.push_back(Json::parse(line));
+    return lines;
   }
 
-  EventFile events_;
-  std::unique_ptr<JsonLines> lines_;
   std::vector<Json> epochs_;
+  JsonLines lines_;
+  EventFile events_;
 };
 
 std::vector<Prediction> first_predictions(nn::Transformer& model, const data::PairDataset& dataset,
@@ -169,7 +169,7 @@ void save_model(const Settings& s, const OptionTable& table, nn::Transformer& mo
   file.commit();
 }
 
-std::vector<Figure> draw(const Settings& s, nn::Transformer& model, const std::vector<EpochReport>& epochs,
+std::vector<Figure> draw(const Settings& s, nn::Transformer& model, const std::vector<Json>& epochs,
                          const Prediction& example) {
   std::vector<Figure> figures;
   if (!epochs.empty()) figures.push_back(save_loss_figure(epochs, s.out));
@@ -217,11 +217,15 @@ void train(Settings& s, OptionTable& table) {
 
   JsonLines out;
   Metrics metrics(s.out, trainer.state().epoch);
-  std::vector<EpochReport> epochs;
   std::unique_ptr<Progress> progress;
+  const data::PairDataset& test = valid ? *valid : *pairs;
+  const auto report_run = [&](const Evaluation* result) {  // after each epoch: a run may be killed
+    std::vector<Prediction> examples = first_predictions(*model, test, s.marks());
+    write_run_report(*model, {s, table.dump_json(), metrics.epochs(), result, examples});
+    return examples;
+  };
   const auto on_epoch = [&](const EpochReport& report) {
     progress.reset();
-    epochs.push_back(report);
     metrics.write(report);
     if (s.json)
       out.write(to_json(report));
@@ -229,6 +233,7 @@ void train(Settings& s, OptionTable& table) {
       console.line("epoch ", report.epoch, "  step ", report.step, "  loss ", fixed(report.loss, 4), "  lr ",
                    fixed(report.lr, 6), "  grad norm ", fixed(report.grad_norm, 2), "  ",
                    format_count(report.samples_per_second), " pairs/s");
+    report_run(nullptr);
   };
   const auto on_batch = [&](int64_t count, double loss) {
     if (!progress)
@@ -244,7 +249,6 @@ void train(Settings& s, OptionTable& table) {
   }
   save_model(s, table, *model);
 
-  const data::PairDataset& test = valid ? *valid : *pairs;
   const Evaluation result = evaluate(*model, test, {.marks = s.marks(), .keep_failures = 20});
   Json last = to_json(result);
   last["final"] = true;
@@ -254,10 +258,9 @@ void train(Settings& s, OptionTable& table) {
   else
     console.line("test loss ", fixed(result.loss, 4), "  tokens ", fixed(100 * result.token_accuracy, 2),
                  " %  whole sequences ", fixed(100 * result.sequence_accuracy, 2), " % of ", result.pairs);
-  const std::vector<Prediction> examples = first_predictions(*model, test, s.marks());
+  const std::vector<Prediction> examples = report_run(&result);
   print_predictions(console, examples);
-  report_figures(console, draw(s, *model, epochs, examples.front()));
-  write_run_report(*model, {s, table.dump_json(), metrics.epochs(), result, examples});
+  report_figures(console, draw(s, *model, metrics.epochs(), examples.front()));
   console.line("  ", (s.out / "report.html").string());
 }
 

@@ -68,6 +68,59 @@ TEST(EventFile, RecordsReadBack) {
   EXPECT_EQ(events[1], std::string("\x10\xac\x02\x2a\x1e") + loss + rate);
 }
 
+// The step of an event.
+uint64_t step_of(const std::string& event) {
+  uint64_t step = 0;
+  for (size_t i = 10;; ++i) {  // behind the time and the field's key
+    const auto byte = static_cast<unsigned char>(event.at(i));
+    step |= static_cast<uint64_t>(byte & 0x7f) << (7 * (i - 10));
+    if (byte < 0x80) return step;
+  }
+}
+
+std::vector<uint64_t> steps(const test::TemporaryFolder& folder) {
+  std::vector<uint64_t> result;
+  for (const std::string& event : records(folder)) result.push_back(step_of(event));
+  return result;
+}
+
+TEST(EventFile, GoesOnAfterWhatIsKept) {
+  const test::TemporaryFolder folder;
+  {
+    EventFile file(folder.path());
+    for (const int64_t step : {100, 200, 300}) file.write(step, {{"loss", 1}});
+  }
+  EventFile(folder.path(), 2).write(301, {{"loss", 2}});
+  EXPECT_EQ(steps(folder), (std::vector<uint64_t>{0, 100, 200, 301}));
+  EXPECT_EQ(folder.entries(), 1u);
+  EventFile(folder.path(), 9).write(400, {{"loss", 2}});
+  EXPECT_EQ(steps(folder), (std::vector<uint64_t>{0, 100, 200, 301, 400}));
+  EventFile(folder.path()).write(50, {{"loss", 3}});
+  EXPECT_EQ(steps(folder), (std::vector<uint64_t>{0, 50}));
+}
+
+TEST(EventFile, AHalfWrittenRecordIsCutOff) {
+  const test::TemporaryFolder folder;
+  {
+    EventFile file(folder.path());
+    file.write(100, {{"loss", 1}});
+    file.write(200, {{"loss", 1}});
+  }
+  const auto path = std::filesystem::directory_iterator(folder.path())->path();
+  const auto size = std::filesystem::file_size(path);
+  for (const uintmax_t missing : {uintmax_t{1}, uintmax_t{20}}) {
+    std::filesystem::resize_file(path, size - missing);
+    EventFile(folder.path(), 2).write(201, {{"loss", 2}});
+    EXPECT_EQ(steps(folder), (std::vector<uint64_t>{0, 100, 201}));
+  }
+  folder.put(path.filename().string(), "half");
+  EventFile(folder.path(), 2).write(300, {{"loss", 2}});
+  EXPECT_EQ(steps(folder), (std::vector<uint64_t>{0, 300}));
+  folder.put(path.filename().string(), std::string(40, '\xff'));  // a length beyond all files
+  EventFile(folder.path(), 2).write(300, {{"loss", 2}});
+  EXPECT_EQ(steps(folder), (std::vector<uint64_t>{0, 300}));
+}
+
 TEST(EventFile, CanBeRemoved) {
   const test::TemporaryFolder folder;
   EventFile file(folder.path());

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Trains a small model and reads what it reports: all of it well-formed, with the numbers of metrics.jsonl.
+"""Trains a small model, once as a whole and once killed and resumed, and reads what it reports: all of it well-formed,
+with the numbers of metrics.jsonl.
 
     report_check.py COPY_REVERSE                report.html as a file
     report_check.py COPY_REVERSE --browser      the same in headless Chromium
@@ -15,6 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 VOID = {"meta", "link", "br", "img", "input"}
 HOSTILE = "<img src=x onerror=\"document.title='run'\"><b>&amp;.tsv"  # a name that a file can have
@@ -44,25 +46,68 @@ class Page(html.parser.HTMLParser):
             self.scripts.append(data)
 
 
-def train(program, folder):
-    """A model that has learned some of it, from a file whose name is hostile."""
+def command(program, folder, out, *options):
+    """A small model to be trained on a file whose name is hostile."""
     pairs = [((3 + i % 7, 3 + i % 5, 3 + i % 4), (3 + i % 4, 3 + i % 5, 3 + i % 7)) for i in range(120)]
     data = folder / HOSTILE
     data.write_text("".join(" ".join(map(str, s)) + "\t" + " ".join(map(str, t)) + "\n" for s, t in pairs))
+    return [program, "train", "--data", data, "--valid", data, "--vocab", "12", "--d-model", "16", "--heads", "2",
+            "--layers", "2", "--d-ff", "32", "--warmup", "1", "--threads", "1", "--out", out, *options]
+
+
+QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+def train(program, folder):
+    """A model that has learned some of it; the folder, and its epochs."""
     out = folder / "model"
-    subprocess.run([program, "train", "--data", data, "--valid", data, "--epochs", "3", "--vocab", "12", "--d-model",
-                    "16", "--heads", "2", "--layers", "2", "--d-ff", "32", "--warmup", "1", "--threads", "1", "--out",
-                    out], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return out
+    subprocess.run(command(program, folder, out, "--epochs", "3"), check=True, **QUIET)
+    return out, 3
 
 
-def check_file(out):
+def interrupt(program, folder):
+    """The same, killed long after its last checkpoint, seven steps in; and resumed until two epochs later."""
+    out = folder / "killed"
+    options = ["--schedule", "constant", "--save-every"]
+    run = subprocess.Popen(command(program, folder, out, "--epochs", "100000", *options, "7"), **QUIET)
+    while run.poll() is None and not list(out.glob("checkpoint-*.safetensors")):
+        time.sleep(0.01)
+    run.kill()
+    run.wait()
+    checkpoints = len(list(out.glob("checkpoint-*.safetensors")))
+    command_line = command(program, folder, out, "--epochs", "100000", *options, "1000000", "--resume")
+    begun, run = len(metrics(out)), subprocess.Popen(command_line, **QUIET)
+    while run.poll() is None and len(metrics(out)) < begun + 4:
+        time.sleep(0.01)
+    assert run.poll() is None, f"the resumed run ended with code {run.returncode}"
+    run.kill()
+    run.wait()
+    assert len(list(out.glob("checkpoint-*.safetensors"))) == checkpoints
+    data = report(out)
+    epochs = len(metrics(out))
+    assert data["epochs"] == metrics(out)[:len(data["epochs"])] and epochs - 1 <= len(data["epochs"]) <= epochs
+    assert data["result"] is None and data["failures"] == [] and len(data["examples"]) == 5 and data["attention"]
+    subprocess.run(command(program, folder, out, "--epochs", str(epochs + 2), *options, "7", "--resume"),
+                   check=True, **QUIET)
+    return out, epochs + 2
+
+
+def metrics(out):
+    file = out / "metrics.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines(True) if line.endswith("\n")] if file.exists() else []
+
+
+def report(out):
+    return json.loads(Page((out / "report.html").read_text()).scripts[0])
+
+
+def check_file(out, epochs):
     text = (out / "report.html").read_text()
     page = Page(text)
     assert not {"src", "href", "onerror"} & set(page.attributes), page.attributes
     data = json.loads(page.scripts[0])
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    assert data["epochs"] == lines[:-1] and len(data["epochs"]) == 3
+    lines = metrics(out)
+    assert data["epochs"] == lines[:-1] and [line["epoch"] for line in lines[:-1]] == list(range(1, epochs + 1))
     final = {key: value for key, value in lines[-1].items() if key != "final"}
     assert data["result"] == final, (data["result"], final)
     assert HOSTILE in data["title"] and any(HOSTILE in value for _, value in data["settings"])
@@ -126,11 +171,28 @@ def check_in_browser(out, data, chromium):
     assert seen["width"] <= 390, f"wider than a phone: {seen['width']}"
 
 
+def check_steps(out):
+    """The event file has the version, an event for each epoch, and one for the result."""
+    (file,) = out.glob("events.out.tfevents.*")
+    data, at, steps = file.read_bytes(), 0, []
+    while at < len(data):
+        (length,) = struct.unpack_from("<Q", data, at)
+        event, step, place = data[at + 12:at + 12 + length], 0, 10  # behind the time and the next field's key
+        while True:
+            step |= (event[place] & 0x7f) << 7 * (place - 10)
+            place += 1
+            if event[place - 1] < 0x80:
+                break
+        steps.append(step)
+        at += 16 + length
+    *epochs, _ = metrics(out)
+    assert steps == [0, *(e["step"] for e in epochs), epochs[-1]["step"]], steps
+
+
 def check_events(out, event_accumulator):
     events = event_accumulator.EventAccumulator(str(out))
     events.Reload()
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    *epochs, final = lines
+    *epochs, final = metrics(out)
     expected = {f"train/{key}": [(e["step"], e[key]) for e in epochs]
                 for key in ("loss", "lr", "grad_norm", "samples_per_second")}
     expected |= {f"test/{key}": [(epochs[-1]["step"], final[key])]
@@ -171,12 +233,14 @@ def main():
             print("SKIPPED: TensorBoard is not installed (PyPI's package is tensorboard)")
             sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
-        out = train(program, pathlib.Path(folder))
-        data = check_file(out)
-        if browser:
-            check_in_browser(out, data, chromium)
-        if event_accumulator:
-            check_events(out, event_accumulator)
+        for make in (train, interrupt):
+            out, epochs = make(program, pathlib.Path(folder))
+            data = check_file(out, epochs)
+            check_steps(out)
+            if browser:
+                check_in_browser(out, data, chromium)
+            if event_accumulator:
+                check_events(out, event_accumulator)
 
 
 if __name__ == "__main__":
