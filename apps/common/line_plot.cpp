@@ -83,6 +83,16 @@ void add_log_ticks(GnuplotFigure& figure, char axis, double low, double high) {
   if (!ticks.empty()) figure.add(fmt::format("set {}tics ({})", axis, ticks));
 }
 
+// Epochs and the like have no halves, which gnuplot would mark on a short axis.
+void add_whole_ticks(GnuplotFigure& figure, const LinePlot& plot, double low, double high) {
+  constexpr double kLongEnough = 6;
+  const auto is_whole = [](double x) { return x == std::round(x); };
+  if (high - low < kLongEnough && std::ranges::all_of(plot.lines, [&](const Line& line) {
+        return std::ranges::all_of(line.x, is_whole);
+      }))
+    figure.add("set xtics 1");
+}
+
 // From the first to the last x; the y with a little room above and below, but not across 0.
 void add_ranges(GnuplotFigure& figure, const LinePlot& plot) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity(), kRoom = 0.04;
@@ -108,7 +118,10 @@ void add_ranges(GnuplotFigure& figure, const LinePlot& plot) {
   const std::pair<double, double> x = widen(x_low, x_high, plot.log_x, 0),
                                   y = widen(y_low, y_high, plot.log_y, kRoom);
   figure.add(fmt::format("set xrange [{}:{}]; set yrange [{}:{}]", x.first, x.second, y.first, y.second));
-  if (plot.log_x) add_log_ticks(figure, 'x', x.first, x.second);
+  if (plot.log_x)
+    add_log_ticks(figure, 'x', x.first, x.second);
+  else
+    add_whole_ticks(figure, plot, x.first, x.second);
   if (plot.log_y) add_log_ticks(figure, 'y', y.first, y.second);
 }
 

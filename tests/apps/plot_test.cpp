@@ -212,6 +212,14 @@ TEST_F(Plot, ShortLogarithmicAxesHaveTicks) {
     EXPECT_NE(bars.find(tick), std::string::npos) << tick;
 }
 
+TEST_F(Plot, WholeNumbersHaveWholeTicks) {
+  const std::string epochs = draw(LinePlot{"", "", "", {{"", {1, 2, 3}, {40, 60, 70}}}});
+  for (const char* tick : {"> 1<", "> 2<", "> 3<"}) EXPECT_NE(epochs.find(tick), std::string::npos) << tick;
+  EXPECT_EQ(epochs.find("> 2.5<"), std::string::npos);
+  const std::string others = draw(LinePlot{"", "", "", {{"", {1, 2.5, 3}, {40, 60, 70}}}});
+  EXPECT_NE(others.find("> 2.5<"), std::string::npos);
+}
+
 TEST_F(Plot, LargeNumbersAreWrittenOut) {
   const std::string bars = draw(BarChart{"", "", {"a", "b"}, {228'968, 1'304'552}, false});
   for (const char* text : {">228,968<", ">1,304,552<", ">500,000<", ">1,000,000<"})
