@@ -71,6 +71,7 @@ Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
       if (!p.right && std::ssize(result.failures) < options.keep_failures)
         result.failures.push_back(std::move(p));
     }
+    if (options.on_batch) options.on_batch(std::ssize(pairs));
   }
   result.pairs = dataset.size();
   result.loss /= static_cast<double>(std::max<int64_t>(tokens, 1));

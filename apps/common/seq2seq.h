@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -37,8 +38,9 @@ struct Evaluation {
 struct EvaluationOptions {
   int64_t batch_size = 128;
   data::Marks marks = {};
-  int64_t max_decode_length = 0;  // 0: two more than the longest target there is
-  int64_t keep_failures = 0;      // at most so many
+  int64_t max_decode_length = 0;                     // 0: two more than the longest target there is
+  int64_t keep_failures = 0;                         // at most so many
+  std::function<void(int64_t pairs)> on_batch = {};  // after each
 };
 
 /// Runs the model over all pairs, in evaluation mode.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/common/seq2seq.h"
 #include "apps/copy_reverse/settings.h"
 
 namespace heed::apps {
@@ -51,5 +52,9 @@ void info(const InfoSettings& settings, const Settings& fresh);
 
 /// "3 4 5" → {3, 4, 5}; DataError naming the text and the first symbol that is none of the vocabulary.
 data::Symbols parse_symbols(const std::string& text, int64_t vocab);
+
+/// evaluate(), with a line of progress on standard error.
+Evaluation evaluate_with_progress(nn::Transformer& model, const data::PairDataset& dataset,
+                                  EvaluationOptions options);
 
 }  // namespace heed::apps

@@ -249,7 +249,7 @@ void train(Settings& s, OptionTable& table) {
   }
   save_model(s, table, *model);
 
-  const Evaluation result = evaluate(*model, test, {.marks = s.marks(), .keep_failures = 20});
+  const Evaluation result = evaluate_with_progress(*model, test, {.marks = s.marks(), .keep_failures = 20});
   Json last = to_json(result);
   last["final"] = true;
   metrics.write(trainer.state().step, result, last);

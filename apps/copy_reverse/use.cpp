@@ -8,6 +8,7 @@
 
 #include "apps/common/json_lines.h"
 #include "apps/common/option_values.h"
+#include "apps/common/progress.h"
 #include "apps/common/seq2seq.h"
 #include "apps/common/text.h"
 #include "apps/copy_reverse/commands.h"
@@ -79,11 +80,18 @@ data::Symbols parse_symbols(const std::string& text, int64_t vocab) {
   return symbols;
 }
 
+Evaluation evaluate_with_progress(nn::Transformer& model, const data::PairDataset& dataset,
+                                  EvaluationOptions options) {
+  Progress progress("evaluating", dataset.size(), "pairs");
+  options.on_batch = [&](int64_t pairs) { progress.advance(pairs); };
+  return evaluate(model, dataset, options);
+}
+
 void evaluate_model(const EvalSettings& s) {
   const Trained trained = open_model(s);
   const auto pairs = pairs_of(s, trained);
-  const Evaluation e =
-      evaluate(*trained.model, *pairs, {.marks = trained.marks(), .max_decode_length = s.max_decode_length});
+  const Evaluation e = evaluate_with_progress(
+      *trained.model, *pairs, {.marks = trained.marks(), .max_decode_length = s.max_decode_length});
   print(to_json(e), s.json,
         concat("loss ", e.loss, "  tokens ", percent(e.token_accuracy), "  whole sequences ",
                percent(e.sequence_accuracy), " of ", e.pairs));
