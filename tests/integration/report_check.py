@@ -94,7 +94,8 @@ def interrupt(program, folder):
 
 def metrics(out):
     file = out / "metrics.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines(True) if line.endswith("\n")] if file.exists() else []
+    lines = file.read_text().splitlines(True) if file.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]  # the last may be half written
 
 
 def report(out):
