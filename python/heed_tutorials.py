@@ -251,8 +251,8 @@ def rename(notebook, arrays):
     wrong = check_names(wanted, tables, arrays)
     if not wrong:
         sizes = measure(wanted, arrays)
-        wrong = check_shapes(wanted, arrays, sizes)
-        wrong += [line for name in tables if name in arrays for line in check_table(name, arrays[name], sizes["D"])]
+        wrong = check_shapes(wanted, arrays, sizes) or [
+            line for name in tables if name in arrays for line in check_table(name, arrays[name], sizes["D"])]
     if wrong:
         raise ValueError("these are not the notebook's weights\n  " + "\n  ".join(wrong))
     renamed = {}

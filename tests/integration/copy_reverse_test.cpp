@@ -110,6 +110,8 @@ TEST_F(CopyReverse, LearnsToCopy) {
   const Result eval = run({"eval", "--model", (dir_ / "m").string(), "--json"});
   ASSERT_EQ(eval.code, 0) << eval.err;
   EXPECT_EQ(eval.last().at("loss").get<double>(), last.at("loss").get<double>());
+  EXPECT_NE(eval.err.find("evaluating"), std::string::npos) << eval.err;
+  EXPECT_NE(eval.err.find("50/50 pairs"), std::string::npos) << eval.err;
 
   const Result decoded = run({"decode", "--model", (dir_ / "m").string(), "--json", "3 4 5", "--beam", "3"});
   ASSERT_EQ(decoded.code, 0) << decoded.err;

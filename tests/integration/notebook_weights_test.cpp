@@ -173,6 +173,12 @@ TEST_F(NotebookWeights, NamesWhatHasAnotherShapeOrType) {
                   "encoder.norm.weight is F64 [16]; expected F32 [16]"});
 }
 
+TEST_F(NotebookWeights, NamesTensorsOfAnotherRank) {
+  expect_refusal("encoder_block",
+                 changed("encoder_block", [](const std::string&, Tensor& tensor) { tensor = zeros({}); }),
+                 {"self_attn.w_q.weight is F32 []; expected F32 [0, 0]", "norm2.bias is F32 []"});
+}
+
 TEST_F(NotebookWeights, NamesATableThatHoldsOtherPositions) {
   expect_refusal("attention_step_by_step",
                  changed("attention_step_by_step",
