@@ -19,7 +19,7 @@ struct TutorialRun {
 
   explicit TutorialRun(const std::string& options, const std::string& preset = "tutorial") {
     const TemporaryFolder folder;
-    const std::string command = "'" HEED_COPY_REVERSE "' train --json --threads 2 --preset " + preset + " " +
+    const std::string command = "'" HEED_COPY_REVERSE "' train --json --preset " + preset + " " +
                                 options + " --out '" + folder.file("m") + "' >'" + folder.file("out") +
                                 "' 2>'" + folder.file("err") + "'";
     const int code = std::system(command.c_str());

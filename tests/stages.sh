@@ -1,0 +1,126 @@
+# The stages of `./heed test`, with the functions of heed, which reads this file.
+
+# stage NAME COMMAND…: announces it, runs it, says how long it took; a failure ends everything.
+stage() {
+  local name=$1 start=$SECONDS
+  shift
+  printf '== %s\n' "$name"
+  "$@" || die "$name failed after $((SECONDS - start)) s"
+  printf '   %s: %d s\n' "$name" $((SECONDS - start))
+}
+
+check_format() { (cd "$root" && sources | xargs clang-format-14 --dry-run -Werror); }
+
+# Doxygen's warnings about the public headers are errors.
+check_reference() { (cd "$root" && mkdir -p "$build" && logged "$build/log/doxygen.log" doxygen docs/Doxyfile); }
+
+# build_preset PRESET [-D…]
+build_preset() {
+  local preset=$1
+  shift
+  configure "$preset" -DHEED_TESTS=ON "$@"
+  compile "$build/$preset"
+}
+
+# A failed test prints its output; a passed run only its summary, since the last stage shows all.
+test_sanitized() {
+  HEED_ALLOCATOR=plain run_tests "$build/asan" -LE 'slow|nvcc' >"$build/log/test-asan.log" 2>&1 || {
+    cat "$build/log/test-asan.log" >&2
+    return 1
+  }
+  tail -n 8 "$build/log/test-asan.log"
+}
+
+# Distinct models on distinct threads, under the thread sanitizer.
+test_threads() {
+  configure tsan
+  compile "$build/tsan" parallel_for_test loader_test threads_test
+  run_tests "$build/tsan" -L threads
+}
+
+# test_consumer PREFIX NAME: a project that finds the heed installed in PREFIX builds and runs.
+test_consumer() {
+  local folder=$build/consumers/$2
+  logged "$build/log/consumer-$2.log" cmake -S "$root/tests/consumers/find_package" -B "$folder" -G Ninja \
+    -DCMAKE_BUILD_TYPE=Debug -DCMAKE_PREFIX_PATH="$1" || return 1
+  compile "$folder"
+  run_tests "$folder"
+}
+
+# What a GPU check runs, with nvcc, and the pack within its size.
+test_cuda_build() {
+  gpu_pack "$build/gpu-pack" 90a-real 55
+}
+
+# What the README shows: the program learns and decodes as it says there, and heed can be installed.
+test_readme() {
+  local base=$build/readme decoded
+  rm -rf "$base" && mkdir -p "$base"
+  (cd "$base" && "$root/heed" run copy_reverse) >"$build/log/readme.log" 2>&1 || {
+    tail -n 60 "$build/log/readme.log" >&2
+    return 1
+  }
+  python3 - "$base/runs/copy_reverse/metrics.jsonl" <<'PYTHON' || return 1
+import json, sys
+final = json.loads(open(sys.argv[1]).read().splitlines()[-1])
+print(f"   copy_reverse: {100 * final['sequence_accuracy']:.1f} % of {final['pairs']} unseen pairs")
+sys.exit(final["sequence_accuracy"] < 0.995 or final["pairs"] != 1000)
+PYTHON
+  decoded=$(cd "$base" && "$root/heed" run copy_reverse decode --model runs/copy_reverse "3 4 5 6 7")
+  [[ $decoded == "3 4 5 6 7  ->  3 4 5 6 7 7 6 5 4 3" ]] || {
+    say "decoded: $decoded"
+    return 1
+  }
+  logged "$build/log/install.log" cmake --install "$build/release" --prefix "$base/prefix" || return 1
+  test_consumer "$base/prefix" find_package
+}
+
+# A project with heed's sources in its tree, as shared libraries, and one that finds those where they were installed.
+test_shared() {
+  local base=$build/consumers
+  logged "$build/log/consumer-add_subdirectory.log" cmake -S "$root/tests/consumers/add_subdirectory" \
+    -B "$base/add_subdirectory" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DBUILD_SHARED_LIBS=ON -DHEED_ISA=baseline || return 1
+  compile "$base/add_subdirectory"
+  run_tests "$base/add_subdirectory" || return 1
+  rm -rf "$base/prefix"
+  logged "$build/log/install.log" cmake --install "$base/add_subdirectory" --prefix "$base/prefix" || return 1
+  test_consumer "$base/prefix" find_package_shared
+}
+
+command_test() {
+  local mode=${1:-} strict=() cuda=()
+  [[ $# -le 1 && $mode =~ ^(--kernels|--all)?$ ]] || wrong_usage "test takes only --kernels or --all"
+  local packages=("${run_packages[@]}" "${test_packages[@]}")
+  if [[ $mode == --all ]]; then packages+=("${all_packages[@]}"); fi
+  need "${packages[@]}" || exit 1
+  need_figures
+  local include
+  include=$(cuda_include)
+  cuda=(-DHEED_CUDA_INCLUDE="$include")
+  if [[ $mode == --all || ${HEED_WARNINGS_AS_ERRORS:-0} == 1 ]]; then strict=(-DHEED_WARNINGS_AS_ERRORS=ON); fi
+  case $mode in
+    '')
+      stage "build with the emulated CUDA device" build_preset emulated "${cuda[@]}" "${strict[@]}"
+      run_tests "$build/emulated" -LE 'slow|nvcc|checked'
+      return
+      ;;
+    --kernels)
+      stage "build with the checked CUDA kernels" build_preset emulated -DHEED_CHECKED_KERNELS=ON "${cuda[@]}" "${strict[@]}"
+      run_tests "$build/emulated" -L 'nvcc|checked'
+      return
+      ;;
+  esac
+  stage "format" check_format
+  stage "API reference" check_reference
+  stage "build with g++, warnings as errors" build_preset emulated -DHEED_CHECKED_KERNELS=ON -DHEED_BENCH=ON \
+    "${cuda[@]}" "${strict[@]}"
+  stage "build with clang, its sanitizers and warnings as errors" build_preset asan "${cuda[@]}"
+  stage "tests with the sanitizers" test_sanitized
+  stage "threads with the thread sanitizer" test_threads
+  stage "GPU check on the emulated device" gpu_check_emulated
+  if [[ -n $(find_nvcc) ]]; then stage "build with nvcc, and the pack of the GPU check" test_cuda_build; fi
+  stage "what the README shows" test_readme
+  stage "shared libraries in other projects" test_shared
+  printf '== tests\n'
+  run_tests "$build/emulated"
+}
