@@ -5,39 +5,14 @@ for on standard input ("run N" lines), so that a driver can interleave it with o
 """
 import argparse
 import math
-import pathlib
-import sys
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 import peer
-
-PAD = 0
-
-
-class Attention(nn.Module):
-    def __init__(self, d_model, heads, dropout):
-        super().__init__()
-        self.heads, self.dropout = heads, dropout
-        self.in_proj = nn.Linear(d_model, 3 * d_model)
-        self.out_proj = nn.Linear(d_model, d_model)
-
-    def split(self, x):
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-
-    def forward(self, x, memory=None, causal=False):
-        d = x.shape[-1]
-        if memory is None:
-            q, k, v = self.in_proj(x).chunk(3, -1)
-        else:
-            w, b = self.in_proj.weight, self.in_proj.bias
-            q = F.linear(x, w[:d], b[:d])
-            k, v = F.linear(memory, w[d:], b[d:]).chunk(2, -1)
-        p = self.dropout if self.training else 0.0
-        y = F.scaled_dot_product_attention(self.split(q), self.split(k), self.split(v), dropout_p=p, is_causal=causal)
-        return self.out_proj(y.transpose(1, 2).flatten(-2))
+import torch_training
+from torch_training import Attention, ids
 
 
 class Layer(nn.Module):
@@ -84,24 +59,8 @@ class Model(nn.Module):
         return self.out(y)
 
 
-def ids(rows, length, vocab, seed):
-    return torch.tensor(peer.ids(rows, length, vocab, seed))
-
-
-def load(model, path):
-    """Takes the weights that bench/step wrote; every one of them, and no other is there."""
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
-    from heed_torch import load_safetensors
-
-    renamed = {"encoder.layers": "encoder", "decoder.layers": "decoder", "in_proj_": "in_proj.", "multihead_attn": "cross",
-               "norm1": "norms.0", "norm2": "norms.1", "norm3": "norms.2", "src_embedding": "src", "tgt_embedding": "tgt",
-               "generator": "out"}
-    state = {"table": model.table}
-    for name, value in load_safetensors(path).items():
-        for old, new in renamed.items():
-            name = name.replace(old, new)
-        state[name] = value
-    model.load_state_dict(state)
+RENAMED = {"encoder.layers": "encoder", "decoder.layers": "decoder", "multihead_attn": "cross", "norm1": "norms.0",
+           "norm2": "norms.1", "norm3": "norms.2", "src_embedding": "src", "tgt_embedding": "tgt", "generator": "out"}
 
 
 SIZES = dict(peer.MODEL, batch=32, source=12, target=21)
@@ -109,43 +68,15 @@ SIZES = dict(peer.MODEL, batch=32, source=12, target=21)
 
 def main():
     parser = argparse.ArgumentParser()
-    peer.add_integers(parser, dict(SIZES, threads=2))
+    peer.add_integers(parser, SIZES)
     parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--weights", required=True, help="the first weights, written by bench/step")
-    c = parser.parse_args()
-    torch.set_num_threads(c.threads)
-    torch.manual_seed(1)
+    c = torch_training.parse(parser)
     model = Model(c)
-    load(model, c.weights)
+    torch_training.load(model, c.weights, RENAMED)
+    source, target, labels = (ids(c.batch, length, c.vocab, seed)
+                              for seed, length in enumerate((c.source, c.target, c.target), 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
-    source = ids(c.batch, c.source, c.vocab, 1)
-    target, labels = ids(c.batch, c.target, c.vocab, 2), ids(c.batch, c.target, c.vocab, 3)
-    forward = torch.compile(model) if c.compile else model
-
-    def loss_of():
-        with torch.autocast("cpu", torch.bfloat16, enabled=c.dtype == "bf16"):
-            logits = forward(source, target)
-        return F.cross_entropy(logits.float().reshape(-1, c.vocab), labels.reshape(-1), ignore_index=PAD)
-
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        loss = loss_of()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
-        optimizer.step()
-        return loss.item()
-
-    with torch.no_grad():
-        model.eval()
-        loss = loss_of().item()
-        model.train()
-    parameters = sum(p.numel() for p in model.parameters())
-    for _ in range(8):
-        step()
-    name = "PyTorch " + torch.__version__ + (" compiled" if c.compile else " eager")
-    peer.take_turns(dict(name=name, parameters=parameters, loss=loss), step)
+    torch_training.take_turns(c, model, optimizer, (source, target), labels, warm_up=8)
 
 
 if __name__ == "__main__":

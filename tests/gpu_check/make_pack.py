@@ -13,7 +13,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 SCRIPTS = (*(HERE / name for name in ("frame.py", "parts.py", "comparisons.py", "torch_peer.py")),
-           *(HERE.parents[1] / "bench" / "peers" / name for name in ("peer.py", "torch_step.py")))
+           *(HERE.parents[1] / "bench" / "peers" / name for name in ("peer.py", "torch_training.py", "torch_step.py")))
 # What every Linux has in a matching version, what comes with the driver, and what is too large and comes with CUDA.
 LEFT_OUT = re.compile(r"^(ld-linux|libc|libm|libdl|librt|libpthread|libcuda|libcublas|libcublasLt|libasan|libubsan)\b")
 FORBIDDEN = re.compile(r"^(libdnnl|libmkl|libgomp|libiomp)")

@@ -1,0 +1,91 @@
+"""What the trainings in PyTorch that are timed beside heed's have in common."""
+import pathlib
+import sys
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import peer
+
+PAD = 0
+
+
+class Attention(nn.Module):
+    def __init__(self, d_model, heads, dropout):
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.in_proj = nn.Linear(d_model, 3 * d_model)
+        self.out_proj = nn.Linear(d_model, d_model)
+
+    def split(self, x):
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def forward(self, x, memory=None, causal=False):
+        d = x.shape[-1]
+        if memory is None:
+            q, k, v = self.in_proj(x).chunk(3, -1)
+        else:
+            w, b = self.in_proj.weight, self.in_proj.bias
+            q = F.linear(x, w[:d], b[:d])
+            k, v = F.linear(memory, w[d:], b[d:]).chunk(2, -1)
+        p = self.dropout if self.training else 0.0
+        y = F.scaled_dot_product_attention(self.split(q), self.split(k), self.split(v), dropout_p=p, is_causal=causal)
+        return self.out_proj(y.transpose(1, 2).flatten(-2))
+
+
+def ids(rows, length, vocab, seed):
+    return torch.tensor(peer.ids(rows, length, vocab, seed))
+
+
+def parse(parser):
+    """The options that all trainings share; sets threads and seed."""
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--weights", required=True, help="the first weights, written by heed's program")
+    c = parser.parse_args()
+    torch.set_num_threads(c.threads)
+    torch.manual_seed(1)
+    return c
+
+
+def load(model, path, renamed):
+    """Takes the weights that heed wrote; every one of them, and no other is there."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+    from heed_torch import load_safetensors
+
+    state = dict(model.named_buffers())
+    for name, value in load_safetensors(path).items():
+        for old, new in {**renamed, "in_proj_": "in_proj."}.items():
+            name = name.replace(old, new)
+        state[name] = value
+    model.load_state_dict(state)
+
+
+def take_turns(c, model, optimizer, inputs, labels, warm_up):
+    """Forward, loss, backward, clipping and the optimizer's step, when the driver asks."""
+    forward = torch.compile(model) if c.compile else model
+
+    def loss_of():
+        with torch.autocast("cpu", torch.bfloat16, enabled=c.dtype == "bf16"):
+            logits = forward(*inputs)
+        return F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=PAD)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_of()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
+        optimizer.step()
+        return loss.item()
+
+    with torch.no_grad():
+        model.eval()
+        loss = loss_of().item()
+        model.train()
+    parameters = sum(p.numel() for p in model.parameters())
+    for _ in range(warm_up):
+        step()
+    name = "PyTorch " + torch.__version__ + (" compiled" if c.compile else " eager")
+    peer.take_turns(dict(name=name, parameters=parameters, loss=loss), step)
