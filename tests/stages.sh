@@ -52,6 +52,19 @@ test_cuda_build() {
   gpu_pack "$build/gpu-pack" 90a-real 55
 }
 
+# tensorboard_python: a Python that has TensorBoard, whose reader a test uses; nothing where it cannot be had.
+tensorboard_python() {
+  local venv=$build/tensorboard
+  if ! "$venv/bin/python" -c 'import tensorboard' 2>/dev/null; then
+    logged "$build/log/tensorboard.log" python3 -m venv "$venv" &&
+      logged "$build/log/tensorboard.log" "$venv/bin/python" -m pip install --quiet tensorboard || {
+      say "TensorBoard could not be installed: its test will be skipped"
+      return 0
+    }
+  fi
+  echo "$venv/bin/python"
+}
+
 # What the README shows: the program learns and decodes as it says there, and heed can be installed.
 test_readme() {
   local base=$build/readme decoded
@@ -113,7 +126,7 @@ command_test() {
   stage "format" check_format
   stage "API reference" check_reference
   stage "build with g++, warnings as errors" build_preset emulated -DHEED_CHECKED_KERNELS=ON -DHEED_BENCH=ON \
-    "${cuda[@]}" "${strict[@]}"
+    -DHEED_TENSORBOARD_PYTHON="$(tensorboard_python)" "${cuda[@]}" "${strict[@]}"
   stage "build with clang, its sanitizers and warnings as errors" build_preset asan "${cuda[@]}"
   stage "tests with the sanitizers" test_sanitized
   stage "threads with the thread sanitizer" test_threads
