@@ -1,0 +1,166 @@
+#include "apps/copy_reverse/run_output.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+#include <heed/core/base/parallel_for.h>
+#include <heed/nn/summary.h>
+#include <heed/version.h>
+
+#include "apps/copy_reverse/commands.h"
+#include "apps/copy_reverse/figures.h"
+#include "apps/copy_reverse/report.h"
+
+namespace heed::apps {
+namespace {
+
+std::string fixed(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+Json to_json(const EpochReport& r) {
+  return {{"epoch", r.epoch},
+          {"step", r.step},
+          {"loss", r.loss},
+          {"lr", r.lr},
+          {"grad_norm", r.grad_norm},
+          {"samples_per_second", r.samples_per_second},
+          {"tokens_per_second", r.tokens_per_second}};
+}
+
+std::vector<Json> first_lines(const std::filesystem::path& file, int64_t count) {
+  std::vector<Json> lines;
+  std::ifstream in(file);
+  for (std::string line; std::ssize(lines) < count && std::getline(in, line);)
+    lines.push_back(Json::parse(line));
+  return lines;
+}
+
+}  // namespace
+
+Metrics::Metrics(const std::filesystem::path& folder, int64_t epochs_done)
+    : epochs_(first_lines(folder / "metrics.jsonl", epochs_done)),
+      lines_(folder / "metrics.jsonl", JsonLines::Mode::replace),
+      events_(folder, std::ssize(epochs_)) {
+  for (const Json& epoch : epochs_) lines_.write(epoch);
+}
+
+void Metrics::write(const EpochReport& r) {
+  epochs_.push_back(to_json(r));
+  lines_.write(epochs_.back());
+  events_.write(r.step, {{"train/loss", r.loss},
+                         {"train/lr", r.lr},
+                         {"train/grad_norm", r.grad_norm},
+                         {"train/samples_per_second", r.samples_per_second}});
+}
+
+void Metrics::write(int64_t step, const Evaluation& result, const Json& line) {
+  lines_.write(line);
+  events_.write(step, {{"test/loss", result.loss},
+                       {"test/token_accuracy", result.token_accuracy},
+                       {"test/sequence_accuracy", result.sequence_accuracy}});
+}
+
+RunOutput::RunOutput(const Settings& settings, const OptionTable& table, nn::Transformer& model,
+                     const data::PairDataset& pairs, const data::PairDataset& test, int64_t epochs_done)
+    : settings_(settings),
+      table_(table),
+      model_(model),
+      pairs_(pairs),
+      test_(test),
+      metrics_(settings.out, epochs_done) {}
+
+template <class... Parts>
+void RunOutput::line(const Parts&... parts) const {
+  std::FILE* const file = settings_.json ? stderr : stdout;
+  std::fprintf(file, "%s\n", concat(parts...).c_str());
+  std::fflush(file);
+}
+
+void RunOutput::begin(Device device) const {
+  const Settings& s = settings_;
+  line("heed ", HEED_VERSION, ": ", device, ", ", thread_count(),
+       thread_count() == 1 ? " thread" : " threads", ", seed ", s.seed, ", task ",
+       s.data.empty() ? data::name(s.task) : s.data.string());
+  for (int64_t i = 0; i < std::min<int64_t>(3, pairs_.size()); ++i) {
+    const data::Pair pair = pairs_.get(0, i);
+    line("  ", to_text(pair.source), "  ->  ", to_text(pair.target));
+  }
+  line(nn::component_table(model_));
+}
+
+void RunOutput::batch(int64_t epochs_done, int64_t pairs, double loss) {
+  if (!progress_)
+    progress_ = std::make_unique<Progress>(concat("epoch ", epochs_done + 1), pairs_.size(), "pairs");
+  progress_->note(concat("loss ", fixed(loss, 4)));
+  progress_->advance(pairs);
+}
+
+void RunOutput::epoch(const EpochReport& r) {
+  progress_.reset();
+  metrics_.write(r);
+  if (settings_.json)
+    out_.write(metrics_.epochs().back());
+  else
+    line("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed(r.loss, 4), "  lr ", fixed(r.lr, 6),
+         "  grad norm ", fixed(r.grad_norm, 2), "  ", format_count(r.samples_per_second), " pairs/s");
+  write_report(nullptr);
+}
+
+void RunOutput::stopped(int64_t step) {
+  progress_.reset();
+  line("stopped at step ", step, "; go on with --resume");
+}
+
+void RunOutput::end(int64_t step) {
+  const Evaluation result =
+      evaluate_with_progress(model_, test_, {.marks = settings_.marks(), .keep_failures = 20});
+  Json last = to_json(result);
+  last["final"] = true;
+  metrics_.write(step, result, last);
+  if (settings_.json)
+    out_.write(last);
+  else
+    line("test loss ", fixed(result.loss, 4), "  tokens ", fixed(100 * result.token_accuracy, 2),
+         " %  whole sequences ", fixed(100 * result.sequence_accuracy, 2), " % of ", result.pairs);
+  const std::vector<Prediction> examples = write_report(&result);
+  for (const Prediction& example : examples) print(example);
+  draw(examples.front());
+  line("  ", (settings_.out / "report.html").string());
+}
+
+std::vector<Prediction> RunOutput::write_report(const Evaluation* result) const {
+  std::vector<data::Pair> pairs;
+  for (int64_t i = 0; i < std::min<int64_t>(5, test_.size()); ++i) pairs.push_back(test_.get(0, i));
+  std::vector<Prediction> examples =
+      predict(model_, pairs, settings_.marks(), {.max_length = test_.longest_target() + 2});
+  write_run_report(model_, {settings_, table_.dump_json(), metrics_.epochs(), result, examples});
+  return examples;
+}
+
+void RunOutput::print(const Prediction& p) const {
+  line("  Input   ", to_text(p.pair.source));
+  line("  Target  ", to_text(p.pair.target));
+  line("  Output  ", to_text(p.output.tokens), p.right ? "  \u2713" : "  \u2717");
+}
+
+void RunOutput::draw(const Prediction& example) const {
+  const std::filesystem::path& folder = settings_.out;
+  std::vector<Figure> figures;
+  if (!metrics_.epochs().empty()) figures.push_back(save_loss_figure(metrics_.epochs(), folder));
+  const AttentionMaps maps =
+      attention_maps(model_, example.pair.source, example.output.tokens, settings_.marks());
+  for (Figure& figure : save_attention_figures(maps, model_.config(), folder))
+    figures.push_back(std::move(figure));
+  for (Figure& figure : save_position_figure(model_, folder)) figures.push_back(std::move(figure));
+  for (const Figure& figure : figures) {
+    if (!figure.drawn) line(figure.message);
+    for (const auto& file : figure.files)
+      if (!figure.drawn || file.extension() == ".png") line("  ", file.string());
+  }
+}
+
+}  // namespace heed::apps

@@ -1,0 +1,70 @@
+// What a training run prints, draws and leaves beside its weights.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/common/event_file.h"
+#include "apps/common/json_lines.h"
+#include "apps/common/progress.h"
+#include "apps/common/seq2seq.h"
+#include "apps/common/seq2seq_trainer.h"
+#include "apps/copy_reverse/settings.h"
+
+namespace heed::apps {
+
+/// The run's lines of metrics.jsonl, and the same for TensorBoard; resuming drops those of epochs that will
+/// be trained again.
+class Metrics {
+ public:
+  /// IoError where the files cannot be written.
+  Metrics(const std::filesystem::path& folder, int64_t epochs_done);
+
+  void write(const EpochReport& report);
+  /// The test at the end of a run.
+  void write(int64_t step, const Evaluation& result, const Json& line);
+
+  /// All that have been trained, also before a resume.
+  const std::vector<Json>& epochs() const { return epochs_; }
+
+ private:
+  std::vector<Json> epochs_;
+  JsonLines lines_;
+  EventFile events_;
+};
+
+/// Speaks to people on standard output, or with --json to programs there and to people on standard error.
+/// Writes metrics, the report after each epoch, since a run may be killed, and the figures at the end.
+class RunOutput {
+ public:
+  /// All that is given must outlive it. `epochs_done` by the run that is resumed.
+  RunOutput(const Settings& settings, const OptionTable& table, nn::Transformer& model,
+            const data::PairDataset& pairs, const data::PairDataset& test, int64_t epochs_done);
+
+  void begin(Device device) const;
+  void batch(int64_t epochs_done, int64_t pairs, double loss);
+  void epoch(const EpochReport& report);
+  void stopped(int64_t step);
+  /// Tests the model.
+  void end(int64_t step);
+
+ private:
+  template <class... Parts>
+  void line(const Parts&... parts) const;
+  /// The examples in it.
+  std::vector<Prediction> write_report(const Evaluation* result) const;
+  void print(const Prediction& prediction) const;
+  void draw(const Prediction& example) const;
+
+  const Settings& settings_;
+  const OptionTable& table_;
+  nn::Transformer& model_;
+  const data::PairDataset &pairs_, &test_;
+  JsonLines out_;
+  Metrics metrics_;
+  std::unique_ptr<Progress> progress_;
+};
+
+}  // namespace heed::apps
