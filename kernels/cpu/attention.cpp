@@ -12,6 +12,7 @@
 #include <heed/kernels/cpu/simd.h>
 // The -inl headers follow simd.h, which includes this file once per instruction set.
 #include <heed/kernels/cpu/attention_forward-inl.h>
+#include <heed/kernels/cpu/attention_one-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -32,7 +33,11 @@ void attend_tasks(const kernels::AttentionForward<T>& args, int64_t begin, int64
     if (i + 1 < end) prefetch_block(args, plane_of(args, (i + 1) / blocks), (i + 1) % blocks * kQueryBlock);
     prefetch_rows(args.out, p.query_first + query, p.head, std::min(kQueryBlock, p.queries - query),
                   args.width);
-    if (query < p.queries) attend_block(args, p, query, visible, w);
+    if (query >= p.queries) continue;
+    if (p.queries == 1 && !args.lse && !args.dropout.active())
+      attend_one(args, p, visible, w);
+    else
+      attend_block(args, p, query, visible, w);
   }
 }
 HEED_TYPED(attend_tasks, kernels::AttentionForward)

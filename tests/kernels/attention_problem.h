@@ -281,6 +281,13 @@ struct AttentionProblem {
     cpu::attention_forward<T>(forward_args(operands(), out.data(), lse.data()));
   }
 
+  /// As where no backward follows.
+  std::vector<T> forward_alone() const {
+    std::vector<T> out(q.size(), quiet_nan<T>());
+    cpu::attention_forward<T>(forward_args(operands(), out.data(), nullptr));
+    return out;
+  }
+
   /// Which gradients to ask for and whether to add to what is there.
   struct Wanted {
     bool q = true, k = true, v = true, bias = true, accumulate = false;

@@ -90,6 +90,38 @@ TYPED_TEST(Attention, Biases) {
   }
 }
 
+/// The forward as decoding has it, without lse, against the plain loops.
+template <class T>
+void expect_exact_alone(const AttentionCase& shape) {
+  const AttentionProblem<T> p(shape);
+  const auto inner = [&](const auto& out) { return p.inner(out, p.q_stride, 0, p.c.heads * p.c.width); };
+  expect_within<T>(inner(p.forward_alone()), inner(p.template plain<reference_t<T>, reference_t<T>>().out),
+                   inner(p.template plain<T, accumulator_t<T>>().out), 2, "out");
+}
+
+TYPED_TEST(Attention, OneQueryASequence) {
+  const std::vector<Lengths> sequences = {{1, 1},  {1, 7},   {1, 16}, {1, 33},
+                                          {1, 64}, {1, 150}, {1, 0},  {70, 70}};
+  for (size_t i = 0; i < kVisibilities.size(); ++i) {
+    SCOPED_TRACE(i);
+    expect_exact_alone<TypeParam>(
+        {.sequences = sequences, .width = 16, .visibility = kVisibilities[i], .gaps = true});
+  }
+  for (int parts = 0; parts < 16; ++parts) {
+    SCOPED_TRACE(parts);
+    expect_exact_alone<TypeParam>({.sequences = sequences,
+                                   .heads = 4,
+                                   .key_heads = 2,
+                                   .width = parts % 3 == 0 ? 80 : 5,
+                                   .visibility = {.causal = parts & 1 ? Causal::bottom_right : Causal::none},
+                                   .bias = (parts & 2) != 0,
+                                   .mask = (parts & 4) != 0,
+                                   .alibi = (parts & 8) != 0,
+                                   .relative_limit = parts % 5 == 0 ? 6 : -1,
+                                   .dropout = parts == 7 ? 0.2 : 0});
+  }
+}
+
 TYPED_TEST(Attention, SharedKeyHeadsAndDropout) {
   for (const int64_t key_heads : {1, 2, 3, 6})
     expect_exact<TypeParam>({.sequences = {{19, 23}, {66, 130}},
