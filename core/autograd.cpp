@@ -23,8 +23,10 @@ DetectAnomaly::DetectAnomaly() : previous_(std::exchange(detecting_anomaly, true
 DetectAnomaly::~DetectAnomaly() { detecting_anomaly = previous_; }
 
 bool needs_grad(TensorList inputs) {
-  return recording && std::any_of(inputs.begin(), inputs.end(),
-                                  [](const Tensor& t) { return t.defined() && t.requires_grad(); });
+  if (!recording) return false;
+  for (const Tensor& input : inputs)
+    if (input.defined() && input.requires_grad()) return true;
+  return false;
 }
 
 void not_differentiable(const char* name, TensorList inputs) {

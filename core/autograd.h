@@ -48,21 +48,49 @@ class DetectAnomaly {
 };
 
 /// Tensors as the arguments of record(): a braced list, an array or a vector. Undefined ones stand for
-/// optional inputs that are absent.
+/// optional inputs that are absent. Copies no Tensor: the counts of a model's weights are shared by all
+/// threads that use it.
 class TensorList {
  public:
-  TensorList(std::initializer_list<Tensor> tensors) : data_(std::data(tensors)), size_(tensors.size()) {}
-  TensorList(const Tensor& tensor) : data_(&tensor), size_(1) {}
-  TensorList(std::span<const Tensor> tensors) : data_(tensors.data()), size_(tensors.size()) {}
-  TensorList(const std::vector<Tensor>& tensors) : data_(tensors.data()), size_(tensors.size()) {}
+  /// A Tensor in a braced list.
+  class Reference {
+   public:
+    Reference(const Tensor& tensor) : tensor_(&tensor) {}
+    const Tensor& get() const { return *tensor_; }
 
-  const Tensor* begin() const { return data_; }
-  const Tensor* end() const { return data_ + size_; }
+   private:
+    const Tensor* tensor_;
+  };
+
+  class Iterator {
+   public:
+    Iterator(const TensorList& list, size_t index) : list_(list), index_(index) {}
+    const Tensor& operator*() const { return list_[index_]; }
+    Iterator& operator++() {
+      ++index_;
+      return *this;
+    }
+    friend bool operator!=(const Iterator& a, const Iterator& b) { return a.index_ != b.index_; }
+
+   private:
+    const TensorList& list_;
+    size_t index_;
+  };
+
+  TensorList(std::initializer_list<Reference> tensors)
+      : references_(std::data(tensors)), size_(tensors.size()) {}
+  TensorList(const Tensor& tensor) : tensors_(&tensor), size_(1) {}
+  TensorList(std::span<const Tensor> tensors) : tensors_(tensors.data()), size_(tensors.size()) {}
+  TensorList(const std::vector<Tensor>& tensors) : tensors_(tensors.data()), size_(tensors.size()) {}
+
+  Iterator begin() const { return {*this, 0}; }
+  Iterator end() const { return {*this, size_}; }
   size_t size() const { return size_; }
-  const Tensor& operator[](size_t i) const { return data_[i]; }
+  const Tensor& operator[](size_t i) const { return references_ ? references_[i].get() : tensors_[i]; }
 
  private:
-  const Tensor* data_;
+  const Reference* references_ = nullptr;  // of a braced list; else null
+  const Tensor* tensors_ = nullptr;
   size_t size_;
 };
 

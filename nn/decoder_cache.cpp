@@ -9,22 +9,13 @@ namespace {
 
 constexpr int64_t kFirstCapacity = 32;
 
-// One query for each hypothesis; its keys are the first `length` of the `capacity` rows it has in the cache.
-Segments past_segments(int64_t rows, int64_t capacity, int64_t length) {
-  PooledVector<int64_t> query_first, key_first;
-  for (int64_t i = 0; i < rows; ++i) {
-    query_first.push_back(i);
-    key_first.push_back(i * capacity);
-  }
-  const auto count = static_cast<size_t>(rows);
-  return Segments(query_first, PooledVector<int32_t>(count, 1), key_first,
-                  PooledVector<int32_t>(count, static_cast<int32_t>(length)));
-}
-
 // One query for each hypothesis; its keys are its source's rows, which several hypotheses share.
 Segments source_segments(const Segments& source, const PooledVector<int64_t>& source_of) {
   PooledVector<int64_t> query_first, key_first;
   PooledVector<int32_t> key_length;
+  query_first.reserve(source_of.size());
+  key_first.reserve(source_of.size());
+  key_length.reserve(source_of.size());
   for (const int64_t sequence : source_of) {
     query_first.push_back(static_cast<int64_t>(query_first.size()));
     key_first.push_back(source.key_first(sequence));
@@ -41,6 +32,7 @@ DecoderCache::DecoderCache(const Transformer& model, const Tensor& memory, const
   HEED_CHECK(hypotheses > 0, ConfigError, "DecoderCache: hypotheses must be positive, got ", hypotheses);
   for (int64_t sequence = 0; sequence < source.count(); ++sequence)
     source_of_.insert(source_of_.end(), static_cast<size_t>(hypotheses), sequence);
+  cross_ = source_segments(source_, source_of_);
   for (const auto& layer : model.decoder.layers)
     memory_.push_back({{}, layer->multihead_attn.project_kv(memory)});
   past_.resize(memory_.size());
@@ -67,7 +59,9 @@ Tensor DecoderCache::step(const Tensor& ids) {
   const int64_t d_model = model_.config().d_model;
   const Tensor position = full({rows()}, static_cast<double>(length_), {DType::i64, device});
   const Tensor x = model_.embed_target(ids, position, length_ + 1);
-  const Segments past = past_segments(rows(), capacity_, length_ + 1);
+  // One query for each hypothesis; its keys are the first of the `capacity_` rows that it has in the cache.
+  const PooledVector<int32_t> lengths(source_of_.size(), static_cast<int32_t>(length_ + 1));
+  const Segments past = Segments::dense(rows(), 1, capacity_, lengths);
   const auto self_attend = [&](size_t layer, const Tensor& input) {
     const MultiHeadAttention& attention = model_.decoder.layers[layer]->self_attn;
     const Tensor qkv = attention.project_qkv(input);
@@ -76,7 +70,7 @@ Tensor DecoderCache::step(const Tensor& ids) {
     return attention.attend(qkv.slice(1, 0, d_model), past_[layer].view({rows() * capacity_, 2 * d_model}),
                             past, {.visibility = {Causal::bottom_right}});
   };
-  const Tensor states = model_.decoder.run(x, self_attend, memory_, source_segments(source_, source_of_), {});
+  const Tensor states = model_.decoder.run(x, self_attend, memory_, cross_, {});
   ++length_;
   return model_.logits(states);
 }
@@ -95,6 +89,7 @@ void DecoderCache::select(std::span<const int64_t> parents) {
   const Tensor index = tensor(parents, {count}, model_.tgt_embedding.weight.device());
   for (Tensor& past : past_) past = index_select(past, index);
   source_of_ = std::move(sources);
+  cross_ = source_segments(source_, source_of_);
 }
 
 }  // namespace heed::nn

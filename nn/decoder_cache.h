@@ -38,6 +38,7 @@ class DecoderCache {
   const Transformer& model_;
   Segments source_;
   PooledVector<int64_t> source_of_;  // the source sequence of each hypothesis
+  Segments cross_;                   // of each hypothesis: one query, the keys of its source
   PooledVector<Memory> memory_;      // of each layer
   PooledVector<Tensor> past_;        // of each layer: keys and values, [rows, capacity, 2 d_model]
   int64_t length_ = 0;

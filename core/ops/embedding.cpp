@@ -101,6 +101,7 @@ Tensor embedding(const Tensor& ids, const Tensor& weight, const EmbeddingOptions
                                                .vocabulary = weight.shape()[0],
                                                .positions = positions});
   });
+  if (!needs_grad({weight, position})) return y;
   return record("embedding", {weight, position}, y,
                 [call = EmbeddingCall{.ids = save(rows),
                                       .position_ids = save(position_rows),

@@ -86,8 +86,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
   Shape shape = x.shape();
   shape[x.rank() - 1] = out;
   const Tensor y = empty(shape, x.options());
-  const bool relu = options.activation == Activation::relu;
-  const bool keep = options.activation != Activation::none && !relu && needs_grad({x, weight, bias});
+  const bool recorded = needs_grad({x, weight, bias}), relu = options.activation == Activation::relu;
+  const bool keep = recorded && options.activation != Activation::none && !relu;
   const Tensor pre_activation = keep ? empty_like(y) : Tensor();
   visit_floating(x.dtype(), "linear", [&]<class T>() {
     HEED_DISPATCH(x.device(), linear_forward,
@@ -103,6 +103,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
                                             .out = out});
   });
 
+  if (!recorded) return y;
   return record("linear", {x, weight, bias}, y,
                 [call = LinearCall{.x = weight.requires_grad() ? save(input) : Saved(),
                                    .weight = x.requires_grad() ? save(matrix) : Saved(),

@@ -97,6 +97,7 @@ ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const 
                                                        .eps = eps});
   });
 
+  if (!needs_grad({residual, x, weight, bias})) return {sum, normed};
   const ResidualLayerNormCall call{save(sum), save(scale), mean, rstd, dropout, x.dtype(), rows, cols};
   record(name, {residual, x, weight, bias}, {sum, normed}, [call](const GradIn& gy, GradOut& gx) {
     visit_floating(call.dtype, "residual_layer_norm", [&]<class T>() { backward<T>(call, gy, gx); });
