@@ -9,6 +9,7 @@
 
 #include <heed/core/base/allocator.h>
 #include <heed/core/base/check.h>
+#include <heed/core/base/pause.h>
 
 namespace heed {
 namespace {
@@ -86,6 +87,16 @@ class ForkLocks {
   std::vector<std::mutex*> locks_;
 };
 
+// Whoever holds an allocator's lock needs it for less time than it takes to sleep and be woken.
+std::unique_lock<std::mutex> lock_soon(std::mutex& mutex) {
+  constexpr int kTries = 100;
+  for (int i = 0; i < kTries; ++i) {
+    if (mutex.try_lock()) return {mutex, std::adopt_lock};
+    pause();
+  }
+  return std::unique_lock(mutex);
+}
+
 }  // namespace
 
 AllocatorKind default_allocator_kind() {
@@ -144,7 +155,7 @@ void* Allocator::allocate(size_t bytes) {
                               " bytes are in use, ", s.stats.cached, " cached",
                               s.limit > 0 ? concat(", limit ", s.limit) : std::string()));
   };
-  std::lock_guard lock(s.mutex);
+  const std::unique_lock lock = lock_soon(s.mutex);
   if (bytes > kLargestRequest) throw out_of_memory();
   const size_t block = s.block_bytes(bytes);
   if (s.limit > 0 && s.stats.in_use + static_cast<int64_t>(block) > s.limit) throw out_of_memory();
@@ -177,7 +188,7 @@ void* Allocator::allocate(size_t bytes) {
 void Allocator::deallocate(void* pointer, size_t bytes) noexcept {
   if (pointer == nullptr) return;
   State& s = *state_;
-  std::lock_guard lock(s.mutex);
+  const std::unique_lock lock = lock_soon(s.mutex);
   const size_t block = s.block_bytes(bytes);
   s.stats.in_use -= static_cast<int64_t>(block);
   if (s.keeps()) {

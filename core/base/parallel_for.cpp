@@ -18,6 +18,7 @@
 #include <heed/core/base/allocator.h>
 #include <heed/core/base/check.h>
 #include <heed/core/base/parallel_for.h>
+#include <heed/core/base/pause.h>
 
 namespace heed {
 namespace {
@@ -26,14 +27,6 @@ constexpr int kMaxThreads = 1024;
 constexpr std::chrono::microseconds kSpin{20};  // a wake-up from sleep costs about as much
 
 thread_local bool inside_parallel_for = false;
-
-void pause() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 /// Returns when `word` is no longer `old`: spins for a while, then sleeps.
 void wait_while(const std::atomic<uint32_t>& word, uint32_t old) {
