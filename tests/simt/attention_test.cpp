@@ -266,6 +266,21 @@ TEST(CudaAttention, HeadsThatDoNotFillABlock) {
   check({.sequences = {{16, 16}, {7, 9}}, .heads = 5, .key_heads = 5, .width = 16, .dropout = 0.1}, kShort);
 }
 
+// Rows of gaps alone where there are no keys or no queries at all: a launch of no blocks would be an error.
+TEST(CudaAttention, NoKeysOrNoQueries) {
+  const auto check_lengths = [](int64_t width, const std::vector<Lengths>& lengths, AttentionPath path) {
+    SCOPED_TRACE(width);
+    check({.sequences = lengths, .heads = 2, .key_heads = 1, .width = width, .gaps = true}, path);
+  };
+  for (const std::vector<Lengths>& lengths :
+       {std::vector<Lengths>{{5, 0}, {17, 0}}, {{0, 5}, {0, 17}}, {{0, 0}}}) {
+    SCOPED_TRACE(lengths[0].queries);
+    check_lengths(24, lengths, kGeneric);
+    check_lengths(32, lengths, kShort);
+    check_lengths(128, lengths, kFlash);
+  }
+}
+
 // A block that the kernel is not built for is refused by a GPU, which the emulator does not.
 TEST(CudaAttention, LongRowsOfShortSequencesLeaveRoomForFewerHeads) {
   emulator::stats() = {};

@@ -134,18 +134,20 @@ def objects_with(build, file):
 
 
 def programs(options, file):
-    """The three builds of the kernels' tests, and the further programs asked for."""
+    """The further programs asked for, which know what the results should be, and the kernels' tests in three builds."""
     users = objects_with(options.build, file)
 
-    def program(name, library, gtest_filter):
-        folders = (f"/{library}.dir/", f"/{name}.dir/")
+    def program(name, libraries, gtest_filter):
+        folders = [f"/{folder}.dir/" for folder in (name, *libraries)]
         objects = [command for command in users if any(folder in command[command.index("-o") + 1] for folder in folders)]
         if not objects:
             sys.exit(f"{options.build} has no build of {file.name} for {name}")
         return Program(options.build, name, objects, file, gtest_filter)
 
-    return [*(program(f"simt_kernels{name}_test", f"heed_emulated_kernels{name}", options.filter) for name in VARIANTS),
-            *(program(name, "heed_kernels", "*") for name in options.also)]
+    kernels = ["heed_emulated_kernels", "heed_kernels"]  # the first where the library itself is not emulated
+    return [*(program(name, ["heed_kernels"], "*") for name in options.also),
+            *(program(f"simt_kernels{name}_test", [f"heed_emulated_kernels{name}"] if name else kernels, options.filter)
+              for name in VARIANTS)]
 
 
 def noticed_by(tests, name, text, seconds):
