@@ -45,22 +45,13 @@ void rebuild(const AttentionRecord::Call& recorded, int64_t sequence, int64_t he
   for (const Saved* bias : {&call.bias, &call.mask, &call.alibi_slopes, &call.relative})
     unchanged(*bias, recorded.name);
   const Tensor q = unchanged(recorded.q, recorded.name), k = unchanged(recorded.k, recorded.name);
+  const auto view = [&](const Tensor& matrix, int64_t column) {
+    return heads_view<T, const T>(matrix, column, call.width);
+  };
   HEED_DISPATCH(q.device(), attention_weights,
-                kernels::AttentionWeights<T>{.q = heads_view<T, const T>(q, recorded.q_column, call.width),
-                                             .k = heads_view<T, const T>(k, recorded.k_column, call.width),
-                                             .lse = recorded.lse.data<accumulator_t<T>>(),
-                                             .weights = weights,
-                                             .segments = call.segments.view(q.device()),
-                                             .query_rows = call.query_rows,
-                                             .key_rows = call.key_rows,
-                                             .heads = call.heads,
-                                             .key_heads = call.key_heads,
-                                             .width = call.width,
-                                             .scale = call.scale,
-                                             .visibility = call.visibility,
-                                             .bias = call.bias_view<T>(),
-                                             .sequence = sequence,
-                                             .head = head});
+                kernels::AttentionWeights<T>{
+                    call.scores<T>(view(q, recorded.q_column), view(k, recorded.k_column), q.device()),
+                    recorded.lse.data<accumulator_t<T>>(), weights, sequence, head});
 }
 
 // The weights of heads [first, first + count): [count, queries, keys].

@@ -33,31 +33,38 @@ struct AttentionBias {
   int32_t relative_limit;     //   clamp(key - diagonal(query), ±relative_limit) + relative_limit
 };
 
-/// out = dropout(softmax(scale * q kᵀ + bias, over the visible keys)) v, for each sequence and head.
-/// Query head h reads key head h * key_heads / heads. A query that sees no key gives zeros and lse = -inf.
-/// Keys that are not visible have no influence, whatever they hold. Rows of out outside the segments are set
-/// to zero. Dropout of the weight (sequence, head, query, key) is drawn by attention_dropout_bits with plane
-/// sequence * heads + head.
+/// What the scores of an attention are made from: scale * q kᵀ + bias, over the visible keys of each sequence
+/// and head. Query head h reads key head h * key_heads / heads.
 template <class T>
-struct AttentionForward {
-  HeadsView<const T> q;     // [query_rows, heads, width]
-  HeadsView<const T> k, v;  // [key_rows, key_heads, width]
-  HeadsView<T> out;         // [query_rows, heads, width]
-  accumulator_t<T>* lse;    // [heads, query_rows], log Σ exp(score); null if not wanted
+struct AttentionScores {
+  HeadsView<const T> q;  // [query_rows, heads, width]
+  HeadsView<const T> k;  // [key_rows, key_heads, width]
   SegmentsView segments;
   int64_t query_rows, key_rows;  // rows of the buffers, gaps included
   int64_t heads, key_heads, width;
   double scale;  // usually 1 / sqrt(width)
   Visibility visibility;
   AttentionBias<T> bias;
+};
+
+/// out = dropout(softmax(scores)) v, for each sequence and head. A query that sees no key gives zeros and
+/// lse = -inf. Keys that are not visible have no influence, whatever they hold. Rows of out outside the
+/// segments are set to zero. Dropout of the weight (sequence, head, query, key) is drawn by
+/// attention_dropout_bits with plane sequence * heads + head.
+template <class T>
+struct AttentionForward : AttentionScores<T> {
+  HeadsView<const T> v;  // [key_rows, key_heads, width]
   Dropout dropout;
+  HeadsView<T> out;       // [query_rows, heads, width]
+  accumulator_t<T>* lse;  // [heads, query_rows], log Σ exp(score); null if not wanted
 };
 
 /// Gradients with respect to q, k, v and the biases; rows outside the segments get zero (or keep what they
 /// have, if accumulate). The same bits in every run.
 template <class T>
-struct AttentionBackward {
-  HeadsView<const T> q, k, v;
+struct AttentionBackward : AttentionScores<T> {
+  HeadsView<const T> v;
+  Dropout dropout;
   HeadsView<const T> out, gout;  // [query_rows, heads, width]
   const accumulator_t<T>* lse;   // [heads, query_rows]
   HeadsView<T> gq, gk, gv;       // data null if not wanted
@@ -65,28 +72,14 @@ struct AttentionBackward {
   accumulator_t<T>* gbias;      // laid out as bias, summed where a stride is 0, always added to what is
                                 // there; null if not wanted
   accumulator_t<T>* grelative;  // [heads, 2 * relative_limit + 1], added to; null if not wanted
-  SegmentsView segments;
-  int64_t query_rows, key_rows;
-  int64_t heads, key_heads, width;
-  double scale;
-  Visibility visibility;
-  AttentionBias<T> bias;
-  Dropout dropout;
 };
 
 /// The softmax weights of one sequence and head before dropout, rebuilt from lse. A query that sees no key
 /// has a row of zeros.
 template <class T>
-struct AttentionWeights {
-  HeadsView<const T> q, k;
+struct AttentionWeights : AttentionScores<T> {
   const accumulator_t<T>* lse;  // [heads, query_rows]
   accumulator_t<T>* weights;    // [queries, keys] of that sequence
-  SegmentsView segments;
-  int64_t query_rows, key_rows;
-  int64_t heads, key_heads, width;
-  double scale;
-  Visibility visibility;
-  AttentionBias<T> bias;
   int64_t sequence, head;
 };
 

@@ -108,12 +108,6 @@ class Problem {
   static constexpr DType kType = dtype_of<T>();
 
   int64_t row() const { return shape_.heads * shape_.width; }
-  double scale() const { return 1 / std::sqrt(static_cast<double>(shape_.width)); }
-  Visibility visibility() const {
-    Visibility v;
-    if (shape_.causal) v.causal = Causal::top_left;
-    return v;
-  }
   template <class U>
   kernels::HeadsView<U> part(U* qkv, int64_t number) const {
     return {qkv + number * row(), 3 * row(), shape_.width};
@@ -123,51 +117,41 @@ class Problem {
     return {rows, row(), shape_.width};
   }
 
-  kernels::AttentionForward<T> forward_args(const T* qkv, T* out, float* lse, SegmentsView segments,
-                                            int64_t rows) const {
+  kernels::AttentionScores<T> scores(const T* qkv, SegmentsView segments, int64_t rows) const {
     return {.q = part(qkv, 0),
             .k = part(qkv, 1),
-            .v = part(qkv, 2),
-            .out = whole(out),
-            .lse = lse,
             .segments = segments,
             .query_rows = rows,
             .key_rows = rows,
             .heads = shape_.heads,
             .key_heads = shape_.heads,
             .width = shape_.width,
-            .scale = scale(),
-            .visibility = visibility(),
-            .bias = {},
-            .dropout = {}};
+            .scale = 1 / std::sqrt(static_cast<double>(shape_.width)),
+            .visibility = {.causal = shape_.causal ? Causal::top_left : Causal::none},
+            .bias = {}};
+  }
+
+  kernels::AttentionForward<T> forward_args(const T* qkv, T* out, float* lse, SegmentsView segments,
+                                            int64_t rows) const {
+    return {scores(qkv, segments, rows), part(qkv, 2), {}, whole(out), lse};
   }
 
   kernels::AttentionBackward<T> backward_args(const T* qkv, const T* out, const T* gout, const float* lse,
                                               T* gqkv, SegmentsView segments, int64_t rows) const {
-    return {.q = part(qkv, 0),
-            .k = part(qkv, 1),
-            .v = part(qkv, 2),
-            .out = whole(out),
-            .gout = whole(gout),
-            .lse = lse,
-            .gq = part(gqkv, 0),
-            .gk = part(gqkv, 1),
-            .gv = part(gqkv, 2),
-            .accumulate_q = false,
-            .accumulate_k = false,
-            .accumulate_v = false,
-            .gbias = nullptr,
-            .grelative = nullptr,
-            .segments = segments,
-            .query_rows = rows,
-            .key_rows = rows,
-            .heads = shape_.heads,
-            .key_heads = shape_.heads,
-            .width = shape_.width,
-            .scale = scale(),
-            .visibility = visibility(),
-            .bias = {},
-            .dropout = {}};
+    return {scores(qkv, segments, rows),
+            part(qkv, 2),
+            {},
+            whole(out),
+            whole(gout),
+            lse,
+            part(gqkv, 0),
+            part(gqkv, 1),
+            part(gqkv, 2),
+            false,
+            false,
+            false,
+            nullptr,
+            nullptr};
   }
 
   // The first sequence of the first set against the CPU's kernels; empty if all is right.

@@ -140,22 +140,10 @@ void forward(const AttentionCall& call, const Operands& operands, const Dropout&
   const auto view = [&](int i) {
     return heads_view<T, const T>(operands.of(i), operands.column[i], call.width);
   };
-  HEED_DISPATCH(out.device(), attention_forward,
-                kernels::AttentionForward<T>{.q = view(0),
-                                             .k = view(1),
-                                             .v = view(2),
-                                             .out = heads_view<T>(out, 0, call.width),
-                                             .lse = data_or_null<accumulator_t<T>>(lse),
-                                             .segments = call.segments.view(out.device()),
-                                             .query_rows = call.query_rows,
-                                             .key_rows = call.key_rows,
-                                             .heads = call.heads,
-                                             .key_heads = call.key_heads,
-                                             .width = call.width,
-                                             .scale = call.scale,
-                                             .visibility = call.visibility,
-                                             .bias = call.bias_view<T>(),
-                                             .dropout = dropout});
+  HEED_DISPATCH(
+      out.device(), attention_forward,
+      kernels::AttentionForward<T>{call.scores<T>(view(0), view(1), out.device()), view(2), dropout,
+                                   heads_view<T>(out, 0, call.width), data_or_null<accumulator_t<T>>(lse)});
 }
 
 struct AttentionSaved {
@@ -195,31 +183,14 @@ void backward(const AttentionSaved& saved, const GradIn& gy, GradOut& gx) {
   const auto gradient = [&](int i) {
     return heads_view<T>(slot[saved.source[i]].tensor, saved.column[i], call.width);
   };
-  HEED_DISPATCH(g.device(), attention_backward,
-                kernels::AttentionBackward<T>{.q = view(0),
-                                              .k = view(1),
-                                              .v = view(2),
-                                              .out = heads_view<T, const T>(out, 0, call.width),
-                                              .gout = heads_view<T, const T>(g, 0, call.width),
-                                              .lse = saved.lse.data<A>(),
-                                              .gq = gradient(0),
-                                              .gk = gradient(1),
-                                              .gv = gradient(2),
-                                              .accumulate_q = slot[saved.source[0]].accumulate,
-                                              .accumulate_k = slot[saved.source[1]].accumulate,
-                                              .accumulate_v = slot[saved.source[2]].accumulate,
-                                              .gbias = data_or_null<A>(to_bias.tensor),
-                                              .grelative = data_or_null<A>(to_relative.tensor),
-                                              .segments = call.segments.view(g.device()),
-                                              .query_rows = call.query_rows,
-                                              .key_rows = call.key_rows,
-                                              .heads = call.heads,
-                                              .key_heads = call.key_heads,
-                                              .width = call.width,
-                                              .scale = call.scale,
-                                              .visibility = call.visibility,
-                                              .bias = call.bias_view<T>(),
-                                              .dropout = saved.dropout});
+  HEED_DISPATCH(
+      g.device(), attention_backward,
+      kernels::AttentionBackward<T>{call.scores<T>(view(0), view(1), g.device()), view(2), saved.dropout,
+                                    heads_view<T, const T>(out, 0, call.width),
+                                    heads_view<T, const T>(g, 0, call.width), saved.lse.data<A>(),
+                                    gradient(0), gradient(1), gradient(2), slot[saved.source[0]].accumulate,
+                                    slot[saved.source[1]].accumulate, slot[saved.source[2]].accumulate,
+                                    data_or_null<A>(to_bias.tensor), data_or_null<A>(to_relative.tensor)});
 }
 
 // What the three layouts share. `operands` holds the inputs as they were given.

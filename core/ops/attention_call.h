@@ -21,7 +21,25 @@ struct AttentionCall {
   Saved bias, mask, alibi_slopes, relative;  // undefined where there is none
   std::array<int64_t, 4> bias_stride, mask_stride;
 
-  /// The kernels' view of the biases. AutogradError if one was written to since the call.
+  /// The kernels' view of the call with these operands, on a device. AutogradError if a bias was written to
+  /// since.
+  template <class T>
+  kernels::AttentionScores<T> scores(const kernels::HeadsView<const T>& q,
+                                     const kernels::HeadsView<const T>& k, Device device) const {
+    return {.q = q,
+            .k = k,
+            .segments = segments.view(device),
+            .query_rows = query_rows,
+            .key_rows = key_rows,
+            .heads = heads,
+            .key_heads = key_heads,
+            .width = width,
+            .scale = scale,
+            .visibility = visibility,
+            .bias = bias_view<T>()};
+  }
+
+ private:
   template <class T>
   kernels::AttentionBias<T> bias_view() const {
     const Tensor added = *bias, visible = *mask, slopes = *alibi_slopes, table = *relative;

@@ -257,12 +257,9 @@ struct AttentionProblem {
     return kv == nullptr ? nullptr : kv + c.key_heads * c.width;
   }
 
-  kernels::AttentionForward<T> forward_args(const Operands& at, T* out, A* lse) const {
+  kernels::AttentionScores<T> scores(const Operands& at) const {
     return {.q = {at.q, q_stride, c.width},
             .k = {at.kv, kv_stride, c.width},
-            .v = {values_of(at.kv), kv_stride, c.width},
-            .out = {out, q_stride, c.width},
-            .lse = lse,
             .segments = at.segments,
             .query_rows = query_rows,
             .key_rows = key_rows,
@@ -271,8 +268,11 @@ struct AttentionProblem {
             .width = c.width,
             .scale = scale,
             .visibility = c.visibility,
-            .bias = bias_args(at),
-            .dropout = dropout};
+            .bias = bias_args(at)};
+  }
+
+  kernels::AttentionForward<T> forward_args(const Operands& at, T* out, A* lse) const {
+    return {scores(at), {values_of(at.kv), kv_stride, c.width}, dropout, {out, q_stride, c.width}, lse};
   }
 
   void forward(std::vector<T>& out, std::vector<A>& lse) const {
@@ -301,30 +301,20 @@ struct AttentionProblem {
 
   kernels::AttentionBackward<T> backward_args(const Operands& at, const T* out, const A* lse,
                                               const Wanted& wanted, const Gradients& to) const {
-    return {.q = {at.q, q_stride, c.width},
-            .k = {at.kv, kv_stride, c.width},
-            .v = {values_of(at.kv), kv_stride, c.width},
-            .out = {out, q_stride, c.width},
-            .gout = {at.gout, q_stride, c.width},
-            .lse = lse,
-            .gq = {wanted.q ? to.gq : nullptr, q_stride, c.width},
-            .gk = {wanted.k ? to.gk : nullptr, kv_stride, c.width},
-            .gv = {wanted.v ? values_of(to.gv) : nullptr, kv_stride, c.width},
-            .accumulate_q = wanted.accumulate,
-            .accumulate_k = wanted.accumulate,
-            .accumulate_v = wanted.accumulate,
-            .gbias = c.bias && wanted.bias ? to.gbias : nullptr,
-            .grelative = c.relative_limit >= 0 && wanted.bias ? to.grelative : nullptr,
-            .segments = at.segments,
-            .query_rows = query_rows,
-            .key_rows = key_rows,
-            .heads = c.heads,
-            .key_heads = c.key_heads,
-            .width = c.width,
-            .scale = scale,
-            .visibility = c.visibility,
-            .bias = bias_args(at),
-            .dropout = dropout};
+    return {scores(at),
+            {values_of(at.kv), kv_stride, c.width},
+            dropout,
+            {out, q_stride, c.width},
+            {at.gout, q_stride, c.width},
+            lse,
+            {wanted.q ? to.gq : nullptr, q_stride, c.width},
+            {wanted.k ? to.gk : nullptr, kv_stride, c.width},
+            {wanted.v ? values_of(to.gv) : nullptr, kv_stride, c.width},
+            wanted.accumulate,
+            wanted.accumulate,
+            wanted.accumulate,
+            c.bias && wanted.bias ? to.gbias : nullptr,
+            c.relative_limit >= 0 && wanted.bias ? to.grelative : nullptr};
   }
 
   /// Gradients into r's vectors, which have their size and old content if wanted.accumulate.

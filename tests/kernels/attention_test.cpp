@@ -203,21 +203,7 @@ TYPED_TEST(Attention, WeightsAreThoseOfTheForward) {
     std::vector<A> lse, weights(70 * 90, std::numeric_limits<A>::quiet_NaN());
     p.forward(out, lse);
     const int64_t s = 1, h = 1;
-    cpu::attention_weights<T>({.q = {p.q.data(), p.q_stride, 16},
-                               .k = {p.kv.data(), p.kv_stride, 16},
-                               .lse = lse.data(),
-                               .weights = weights.data(),
-                               .segments = p.segments,
-                               .query_rows = p.query_rows,
-                               .key_rows = p.key_rows,
-                               .heads = 2,
-                               .key_heads = 1,
-                               .width = 16,
-                               .scale = p.scale,
-                               .visibility = visibility,
-                               .bias = p.bias_args(p.operands()),
-                               .sequence = s,
-                               .head = h});
+    cpu::attention_weights<T>({p.scores(p.operands()), lse.data(), weights.data(), s, h});
     const auto exact = p.template plain<reference_t<T>, reference_t<T>>();
     for (int64_t i = 0; i < 70; ++i) {
       double sum = 0;

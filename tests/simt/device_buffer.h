@@ -12,27 +12,31 @@ namespace heed::testing {
 template <class T>
 class DeviceBuffer {
  public:
-  /// `count` elements that hold NaN; none gives a null pointer.
-  explicit DeviceBuffer(size_t count) : count_(count) {
+  /// `count` elements that hold NaN, `offset` elements past a 16-byte boundary; none gives a null pointer.
+  explicit DeviceBuffer(size_t count, size_t offset = 0) : count_(count) {
     if (count == 0) return;
-    EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&data_), count * sizeof(T)), cudaSuccess);
+    const size_t bytes = (offset + count) * sizeof(T);
+    EXPECT_EQ(cudaMalloc(reinterpret_cast<void**>(&memory_), bytes), cudaSuccess);
+    data_ = memory_ + offset;
 #ifdef HEED_TEST_GPU  // the emulator does so itself, and knows that nothing was written
-    EXPECT_EQ(cudaMemset(data_, 0xff, count * sizeof(T)), cudaSuccess);
+    EXPECT_EQ(cudaMemset(memory_, 0xff, bytes), cudaSuccess);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 #endif
   }
-  explicit DeviceBuffer(const std::vector<T>& values) : DeviceBuffer(values.size()) { set(values); }
-  ~DeviceBuffer() { cudaFree(data_); }
+  explicit DeviceBuffer(const std::vector<T>& values, size_t offset = 0)
+      : DeviceBuffer(values.size(), offset) {
+    set(values);
+  }
+  ~DeviceBuffer() { cudaFree(memory_); }
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
   T* data() const { return data_; }
   size_t size() const { return count_; }
 
-  /// Copies values.size() elements to `first` on.
-  void set(const std::vector<T>& values, size_t first = 0) {
-    ASSERT_LE(first + values.size(), count_);
-    copy(data_ + first, values.data(), values.size(), cudaMemcpyHostToDevice);
+  void set(const std::vector<T>& values) {
+    ASSERT_LE(values.size(), count_);
+    copy(data_, values.data(), values.size(), cudaMemcpyHostToDevice);
   }
 
   std::vector<T> get() const {
@@ -49,6 +53,7 @@ class DeviceBuffer {
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
 
+  T* memory_ = nullptr;
   T* data_ = nullptr;
   size_t count_;
 };

@@ -110,26 +110,10 @@ std::vector<std::vector<A>> reference(const Case& c, const Data<T>& in) {
   return {y, mean, rstd, gx, gweight, gbias};
 }
 
-// A buffer whose data start `offset` elements after a 16-byte boundary.
-template <class T>
-struct Shifted {
-  DeviceBuffer<T> buffer;
-  size_t offset;
-
-  Shifted(size_t count, size_t shift) : buffer(count + shift), offset(shift) {}
-  T* data() const { return buffer.size() == offset ? nullptr : buffer.data() + offset; }
-  void set(const std::vector<T>& values) { buffer.set(values, offset); }
-  std::vector<T> get() const {
-    std::vector<T> all = buffer.get();
-    all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(offset));
-    return all;
-  }
-};
-
 template <class T>
 Data<T> run(const Case& c, const Data<T>& in) {
   const size_t rows = static_cast<size_t>(c.rows), cols = static_cast<size_t>(c.cols), count = rows * cols;
-  Shifted<T> x(count, c.misaligned), gy(count, c.misaligned), y(count, c.misaligned),
+  DeviceBuffer<T> x(count, c.misaligned), gy(count, c.misaligned), y(count, c.misaligned),
       gx(c.gx ? count : 0, c.misaligned);
   DeviceBuffer<T> weight(in.weight), bias(in.bias);
   DeviceBuffer<float> mean(rows), rstd(rows), gweight(c.gweight ? cols : 0), gbias(c.gbias ? cols : 0);

@@ -242,15 +242,21 @@ void check_dtype(const OpCheck& check, DType dtype, Device device) {
   backward_all(exact);
   backward_all(outputs);
   if (check.plain) backward_all(plain);
-  const Tensors want = gradients(exact_inputs), got = gradients(inputs), naive = gradients(plain_inputs);
-  for (size_t i = 0; i < want.size(); ++i) {
-    if (!wanted[i]) continue;
-    ASSERT_TRUE(got[i].defined()) << "no gradient reached input " << i;
-    const double largest = std::max(check.magnitude, max_abs(want[i]));
-    expect_close(got[i].to(kCpu).to(DType::f64), want[i],
-                 3 * largest_error(naive, want, i) + check.gradient_ulps * unit * largest,
-                 concat("gradient of input ", i));
-  }
+  const Tensors want = gradients(exact_inputs), naive = gradients(plain_inputs);
+  const auto expect_gradients = [&](double times, const char* when) {
+    const Tensors got = gradients(inputs);
+    for (size_t i = 0; i < want.size(); ++i) {
+      if (!wanted[i]) continue;
+      ASSERT_TRUE(got[i].defined()) << "no gradient reached input " << i;
+      const double largest = std::max(check.magnitude, max_abs(want[i]));
+      expect_close(got[i].to(kCpu).to(DType::f64), want[i] * times,
+                   times * (3 * largest_error(naive, want, i) + check.gradient_ulps * unit * largest),
+                   concat("gradient of input ", i, when));
+    }
+  };
+  expect_gradients(1, "");
+  backward_all(check.function(inputs));
+  expect_gradients(2, " after a second backward");
 }
 
 }  // namespace

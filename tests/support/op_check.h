@@ -1,7 +1,8 @@
 // Describe an operation once; check_op runs everything that must hold for it:
 //   - in f64 on the CPU: the forward against a reference, the gradient against central differences, twice the
 //     backward accumulating, each subset of requires_grad, strided and offset inputs;
-//   - in every other dtype and on every device of the build: forward and gradients against f64.
+//   - in every other dtype and on every device of the build: forward and gradients against f64, and twice the
+//     backward.
 // Op tests run with HEED_ALLOCATOR=plain, so that every output is filled with NaN before it is written.
 #pragma once
 

@@ -73,21 +73,22 @@ void check(const Shape& shape, int64_t ignored, double smoothing, bool mean) {
 }
 
 TEST(CrossEntropy, SizesThatFillNoVector) {
-  for (int64_t classes : {1, 2, 7, 33, 257}) check({5, classes}, 0, 0, true);
+  for (int64_t classes : {1, 2, 7, 8, 33, 256, 257}) check({5, classes}, 0, 0, true);
   check({70, 11}, 3, 0.1, true);
 }
 
 TEST(CrossEntropy, IgnoredTargetsSmoothingAndSums) {
   for (int64_t ignored : {0, 2})
     for (double smoothing : {0.0, 0.1, 0.9})
-      for (bool mean : {false, true}) check({5, 9}, ignored, smoothing, mean);
+      for (bool mean : {false, true})
+        for (int64_t classes : {9, 16}) check({5, classes}, ignored, smoothing, mean);
 }
 
 // From short rows to those that no group of threads keeps in registers, and logits whose softmax
 // underflows: against f64 on the CPU.
 TEST(CrossEntropy, LongRowsAndFarLogits) {
   for (const Device device : devices())
-    for (const int64_t classes : {33, 1025, 4099, 8201})
+    for (const int64_t classes : {33, 1025, 1032, 4099, 8201, 8208})
       for (const double size : {2.0, 1e4}) {
         const Tensor values = normal({3, classes}, 1) * size, targets = make_targets({3}, classes, 3);
         const CrossEntropyOptions options{.label_smoothing = 0.1};
