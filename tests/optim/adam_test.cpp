@@ -185,18 +185,24 @@ TEST(Optimizer, BFloat16StepsItsMasters) {
   EXPECT_NEAR(x.to(DType::f32).to_vector<float>()[0], 0.99, 0.004) << "single steps are too small for bf16";
 }
 
-// Two parameters after clipped steps from the same gradients.
+struct Training {
+  int64_t elements;  // of the first of two parameters
+  uint64_t steps;
+  StepOptions step;
+};
+
+// Two parameters after steps from the same gradients.
 template <class Optimizer, class Options>
-std::vector<double> trained(const Options& options, DType dtype, Device device) {
+std::vector<double> trained(const Options& options, const Training& run, DType dtype, Device device) {
   const auto made = [&](const Shape& shape, uint64_t seed) {
     return test::normal(shape, seed).to(dtype).to(device).set_requires_grad();
   };
-  const Tensor x = made({33, 5}, 1), y = made({7}, 2);
+  const Tensor x = made({run.elements}, 1), y = made({7}, 2);
   Optimizer optimizer(Parameters({{"x", {}, x}, {"y", {}, y}}), options);
-  for (uint64_t step = 0; step < 6; ++step) {
+  for (uint64_t step = 0; step < run.steps; ++step) {
     for (const Tensor& parameter : {x, y})
       set_gradient(parameter, test::normal(parameter.shape(), 10 + step).to(dtype).to(device));
-    optimizer.step({.clip = 3.0});
+    optimizer.step(run.step);
   }
   std::vector<double> values = x.to(kCpu).to(DType::f64).template to_vector<double>();
   const std::vector<double> more = y.to(kCpu).to(DType::f64).template to_vector<double>();
@@ -206,17 +212,23 @@ std::vector<double> trained(const Options& options, DType dtype, Device device) 
 
 TEST(Optimizer, OnCudaEqualsTheCpu) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
-  const auto compare = [](const std::vector<double>& cpu, const std::vector<double>& cuda, double eps) {
+  const auto compare = [](const auto& train, double eps) {
+    const std::vector<double> cpu = train(kCpu), cuda = train(cuda_device());
     ASSERT_EQ(cpu.size(), cuda.size());
-    for (size_t i = 0; i < cpu.size(); ++i) EXPECT_NEAR(cuda[i], cpu[i], 2 * eps * (1 + std::abs(cpu[i])));
+    for (size_t i = 0; i < cpu.size(); ++i) ASSERT_NEAR(cuda[i], cpu[i], 2 * eps * (1 + std::abs(cpu[i])));
   };
   const AdamOptions adam{.rate = 0.01, .weight_decay = 0.1};
   const SgdOptions sgd{.rate = 0.01, .momentum = 0.9};
-  for (const auto& [dtype, eps] : {std::pair{DType::f32, 0x1p-23}, std::pair{DType::bf16, 0x1p-7}}) {
-    compare(trained<Adam>(adam, dtype, kCpu), trained<Adam>(adam, dtype, cuda_device()), eps);
-    compare(trained<AdamW>(adam, dtype, kCpu), trained<AdamW>(adam, dtype, cuda_device()), eps);
-    compare(trained<Sgd>(sgd, dtype, kCpu), trained<Sgd>(sgd, dtype, cuda_device()), eps);
-  }
+  for (const auto& [dtype, eps] : {std::pair{DType::f32, 0x1p-23}, std::pair{DType::bf16, 0x1p-7}})
+    for (const Training& run :
+         {Training{165, 6, {.clip = 3.0}}, {165, 2, {.measure_norm = true}}, {165, 2, {}}}) {
+      compare([&](Device d) { return trained<Adam>(adam, run, dtype, d); }, eps);
+      compare([&](Device d) { return trained<AdamW>(adam, run, dtype, d); }, eps);
+      compare([&](Device d) { return trained<Sgd>(sgd, run, dtype, d); }, eps);
+    }
+  // More than each thread of the largest launch takes at once, and more partial norms than threads join them.
+  const Training large{4'200'001, 1, {.clip = 3.0}};
+  compare([&](Device d) { return trained<Adam>(adam, large, DType::f32, d); }, 0x1p-23);
 }
 
 struct CapturedRun {

@@ -88,6 +88,9 @@ TEST(Embedding, SizesThatFillNoVector) {
   for (int64_t cols : {1, 5, 33, 128}) check({.ids = {11}, .cols = cols});
 }
 
+// The gradient of a table sorts its rows; on CUDA a block sorts 2048 of them.
+TEST(Embedding, MoreRowsThanABlockSorts) { check({.ids = {4500}, .cols = 2, .position = true}); }
+
 TEST(Embedding, ScalePositionDropoutAndGaps) {
   for (bool position : {false, true})
     for (double p : {0.0, 0.5})
