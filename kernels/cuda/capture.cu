@@ -69,7 +69,7 @@ class Capture {
   ~Capture() {
     if (finished_) return;
     cudaGraph_t graph = nullptr;
-    cudaStreamEndCapture(stream_, &graph);
+    static_cast<void>(cudaStreamEndCapture(stream_, &graph));
     if (graph != nullptr) cudaGraphDestroy(graph);
     static_cast<void>(cudaGetLastError());
     device_.end_capture();

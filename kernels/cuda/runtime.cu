@@ -13,6 +13,16 @@ namespace {
 
 thread_local int selected_device = 0;
 
+// The number of a device that the kernels are compiled for: sm_80 and sm_90a, and PTX for what comes after.
+int supported(int device) {
+  int major = 0, minor = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "cudaDeviceGetAttribute");
+  HEED_CHECK(major >= 8, DeviceError, "cuda:", device, " has compute capability ", major, ".", minor,
+             "; heed needs 8.0 or later; the cpu works without");
+  return device;
+}
+
 cudaStream_t make_stream(int device) {
   check(cudaSetDevice(device), "cudaSetDevice");
   // Keep what is freed: the pool is our allocator's to trim.
@@ -55,7 +65,7 @@ void copy_with_host(int index, void* to, const void* from, size_t bytes, cudaMem
 }  // namespace
 
 DeviceState::DeviceState(int device)
-    : index(device),
+    : index(supported(device)),
       name("cuda:" + std::to_string(device)),
       allocator(source()),
       stream_(make_stream(device)),

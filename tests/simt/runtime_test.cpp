@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include <heed/core/base/check.h>
@@ -12,6 +13,9 @@
 #include "device_test.h"
 
 namespace heed::cuda {
+
+void check(cudaError_t error, const char* what);  // of kernels/cuda/device.cuh, which is for kernels
+
 namespace {
 
 using heed::testing::emulated;
@@ -21,6 +25,22 @@ TEST(CudaRuntime, TheDeviceSaysThatItIsEmulated) {
   if (!emulated()) GTEST_SKIP() << "a real device";
   EXPECT_EQ(device_count(), 1);
   EXPECT_EQ(device_name(0), "emulated CUDA device (sm_80)");
+}
+
+TEST(CudaRuntime, ErrorsOfCudaAreTyped) {
+  check(cudaSuccess, "a launch");
+  EXPECT_NE(message_of<OutOfMemory>([] {
+              check(cudaErrorMemoryAllocation, "a launch");
+            }).find("a launch: cudaErrorMemoryAllocation: "),
+            std::string::npos);
+  EXPECT_NE(message_of<DeviceError>([] {
+              check(cudaErrorInvalidResourceHandle, "a launch");
+            }).find("a launch: cudaErrorInvalidResourceHandle: "),
+            std::string::npos);
+  EXPECT_NE(message_of<DeviceError>([] {
+              check(cudaErrorNoKernelImageForDevice, "a launch");
+            }).find("; this build of heed has no code for this device's architecture"),
+            std::string::npos);
 }
 
 TEST(CudaRuntime, AMissingDeviceIsADeviceError) {

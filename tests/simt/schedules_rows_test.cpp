@@ -23,8 +23,8 @@ TYPED_TEST(RowSchedules, Reductions) {
   struct Shape {
     int64_t kept, kept_stride, reduced, reduced_stride;
   };
-  for (const Shape& s :
-       {Shape{3, 72, 72, 1}, Shape{5, 33, 33, 1}, Shape{40, 1, 21, 40}, Shape{1, 1, 9000, 1}})
+  for (const Shape& s : {Shape{3, 72, 72, 1}, Shape{5, 33, 33, 1}, Shape{40, 1, 21, 40},
+                         Shape{40, 1, 800, 40}, Shape{3, 12001, 12001, 1}})
     check_schedules("reductions", [&] {
       const size_t kept = static_cast<size_t>(s.kept);
       Buffer<T> x(numbers<T>(s.kept * s.reduced, 1));

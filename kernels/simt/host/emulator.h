@@ -35,8 +35,8 @@ struct Config {
 };
 
 /// The settings of the launches to come. At start from HEED_SIMT_ORDER=forward|reverse|random,
-/// HEED_SIMT_ASYNC=eager|deferred, HEED_SIMT_SEED=n and HEED_SIMT_ARCH=80|90; Error for any other value. Not
-/// to be changed while a launch runs.
+/// HEED_SIMT_ASYNC=eager|deferred, HEED_SIMT_SEED=n and HEED_SIMT_ARCH=75|80|90; Error for any other value.
+/// Not to be changed while a launch runs.
 Config& config();
 
 /// What has been executed since the start or the last reset by assignment.

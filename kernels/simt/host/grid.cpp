@@ -44,12 +44,12 @@ uint64_t seed_from_environment(uint64_t unset) {
 Config config_from_environment() {
   constexpr const char* kOrders[] = {"forward", "reverse", "random"};
   constexpr const char* kTimes[] = {"eager", "deferred"};
-  constexpr const char* kArchitectures[] = {"80", "90"};
+  constexpr const char* kArchitectures[] = {"75", "80", "90"};
   Config c;
   c.order = static_cast<Order>(choice("HEED_SIMT_ORDER", kOrders, static_cast<size_t>(c.order)));
   c.async = static_cast<Async>(choice("HEED_SIMT_ASYNC", kTimes, static_cast<size_t>(c.async)));
   c.seed = seed_from_environment(c.seed);
-  c.compute_capability = choice("HEED_SIMT_ARCH", kArchitectures, 0) == 0 ? 80 : 90;
+  c.compute_capability = std::atoi(kArchitectures[choice("HEED_SIMT_ARCH", kArchitectures, 1)]);
   return c;
 }
 

@@ -316,6 +316,24 @@ TEST(Reduce, ErrorsGrowWithTheLogarithm) {
   }
 }
 
+// Where a result has so many terms that several blocks of a CUDA device share them: against f64.
+TEST(Reduce, MoreTermsThanABlockTakes) {
+  const std::vector<ReduceCase> large = {{{70001}, {0}}, {{3, 30004}, {1}}, {{2101, 40}, {0}}};
+  for (const Device device : devices())
+    for (const ReduceCase& c : large) {
+      SCOPED_TRACE(concat(c.shape, " on ", device));
+      const ReduceOptions options{.axes = c.axes};
+      const Tensor x = normal(c.shape, 1).to(DType::f32), exact = x.to(DType::f64), there = x.to(device);
+      // Each term goes through at most 32 roundings of the sum it is in.
+      const double tolerance = 32 * 0x1p-24 * max_abs(sum(abs(exact), options));
+      EXPECT_LE(max_difference(sum(there, options), sum(exact, options)), tolerance);
+      EXPECT_LE(max_difference(norm(there, options), norm(exact, options)),
+                32 * 0x1p-24 * max_abs(norm(exact, options)));
+      EXPECT_EQ(max_difference(max(there, options), max(exact, options)), 0);
+      EXPECT_EQ(max_difference(argmax(there, c.axes[0]), argmax(exact, c.axes[0])), 0);
+    }
+}
+
 TEST(Reduce, VarianceAroundALargeMean) {
   const Tensor x = normal({4096}, 5) + 1e6;
   const double exact = variance(x).item<double>();
