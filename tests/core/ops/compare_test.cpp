@@ -61,6 +61,14 @@ TEST(Compare, NanEqualsNothing) {
   EXPECT_FALSE(equal_all(nan, nan));
 }
 
+TEST(Compare, TheGreatestNumberIsFinite) {
+  const float most = std::numeric_limits<float>::max();
+  for (const Device device : devices()) {
+    const Tensor x = tensor<float>({most, -most, 2 * most}).to(device);
+    EXPECT_EQ(is_finite(x).to_vector<bool>(), (std::vector<bool>{true, true, false})) << device;
+  }
+}
+
 TEST(Compare, Predicates) {
   for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
     const Tensor x = tensor<double>({0, -1.5, HUGE_VAL, -HUGE_VAL, std::nan(""), 1e30}).to(dtype);

@@ -180,14 +180,20 @@ TEST(Elementwise, NanComesThrough) {
 
 TEST(Elementwise, IntegersWrapAndHaveNoDivision) {
   const int64_t greatest = std::numeric_limits<int64_t>::max(), least = std::numeric_limits<int64_t>::min();
+  for (const Device device : devices()) {
+    SCOPED_TRACE(concat(device));
+    const auto i64 = [&](std::initializer_list<int64_t> values) { return tensor<int64_t>(values, device); };
+    const auto i32 = [&](std::initializer_list<int32_t> values) { return tensor<int32_t>(values, device); };
+    const Tensor x = i64({greatest, least, 3});
+    EXPECT_EQ((x + 1.0).to_vector<int64_t>(), (std::vector<int64_t>{least, least + 1, 4}));
+    EXPECT_EQ((-x).to_vector<int64_t>(), (std::vector<int64_t>{-greatest, least, -3}));
+    EXPECT_EQ(abs(x).to_vector<int64_t>(), (std::vector<int64_t>{greatest, least, 3}));
+    EXPECT_EQ(maximum(x, i64({5})).to_vector<int64_t>(), (std::vector<int64_t>{greatest, 5, 5}));
+    EXPECT_EQ(square(i32({-3, 1 << 20})).to_vector<int32_t>(), (std::vector<int32_t>{9, 0}));
+    EXPECT_EQ(sign(i32({-3, 0, 7})).to_vector<int32_t>(), (std::vector<int32_t>{-1, 0, 1}));
+    EXPECT_EQ((7.0 - i32({2, 9})).to_vector<int32_t>(), (std::vector<int32_t>{5, -2}));
+  }
   const Tensor x = tensor<int64_t>({greatest, least, 3});
-  EXPECT_EQ((x + 1.0).to_vector<int64_t>(), (std::vector<int64_t>{least, least + 1, 4}));
-  EXPECT_EQ((-x).to_vector<int64_t>(), (std::vector<int64_t>{-greatest, least, -3}));
-  EXPECT_EQ(abs(x).to_vector<int64_t>(), (std::vector<int64_t>{greatest, least, 3}));
-  EXPECT_EQ(maximum(x, tensor<int64_t>({5})).to_vector<int64_t>(), (std::vector<int64_t>{greatest, 5, 5}));
-  EXPECT_EQ(square(tensor<int32_t>({-3, 1 << 20})).to_vector<int32_t>(), (std::vector<int32_t>{9, 0}));
-  EXPECT_EQ(sign(tensor<int32_t>({-3, 0, 7})).to_vector<int32_t>(), (std::vector<int32_t>{-1, 0, 1}));
-  EXPECT_EQ((7.0 - tensor<int32_t>({2, 9})).to_vector<int32_t>(), (std::vector<int32_t>{5, -2}));
   expect_error<DTypeError>([&] { x / x; }, {"divide", "i64", "to(DType::f32)"});
   expect_error<DTypeError>([&] { power(x, 2.0); }, {"power", "i64"});
   expect_error<DTypeError>([&] { exp(x); }, {"exp", "floating-point", "i64"});
