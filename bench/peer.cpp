@@ -31,13 +31,6 @@ void declare_model(apps::OptionTable& table, ModelSettings& settings) {
   table.text("weights", settings.weights, "Write the first weights to this file");
 }
 
-Tensor ids(int64_t rows, int64_t length, int64_t vocabulary, int64_t seed) {
-  const Tensor result = empty({rows, length}, {.dtype = DType::i64});
-  for (int64_t i = 0; i < rows * length; ++i)
-    result.data<int64_t>()[i] = 3 + (i * i * 7 + i * 11 + seed) % (vocabulary - 3);
-  return result;
-}
-
 void take_turns(const apps::Json& about, const std::function<void()>& work) {
   apps::JsonLines out;
   out.write(about);

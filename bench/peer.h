@@ -8,6 +8,7 @@
 
 #include "apps/common/json_lines.h"
 #include "apps/common/options.h"
+#include "bench/symbols.h"
 
 namespace heed::bench {
 
@@ -22,9 +23,6 @@ struct ModelSettings {
 };
 
 void declare_model(apps::OptionTable& table, ModelSettings& settings);
-
-/// [rows, length] i64 symbols from 3 on, the same as the peers': a fixed rule instead of a generator.
-Tensor ids(int64_t rows, int64_t length, int64_t vocabulary, int64_t seed);
 
 /// Prints `about`, by which the driver checks that all do the same work. Then for each line "run N" on
 /// standard input calls `work` N times and prints {"milliseconds": […]}, so that the driver can let programs

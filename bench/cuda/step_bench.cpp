@@ -8,6 +8,7 @@
 #include <heed/nn/transformer.h>
 #include <heed/optim/adam.h>
 
+#include "../symbols.h"
 #include "device_bench.h"
 
 namespace {
@@ -27,16 +28,9 @@ struct Side {
   int64_t longest;
 
   Side(const Sizes& s, int64_t each, int64_t seed, Device device) : longest(each) {
-    const Tensor on_host = empty({s.batch * each}, {.dtype = DType::i64});
-    const Tensor place = empty_like(on_host), begin = empty({s.batch}, {.dtype = DType::i64});
-    for (int64_t i = 0; i < on_host.numel(); ++i) {
-      on_host.data<int64_t>()[i] = 3 + (i * i * 7 + i * 11 + seed) % (kVocabulary - 3);
-      place.data<int64_t>()[i] = i % each;
-    }
-    for (int64_t i = 0; i < s.batch; ++i) begin.data<int64_t>()[i] = i * each;
-    ids = on_host.to(device);
-    positions = place.to(device);
-    first = begin.to(device);
+    ids = bench::ids(s.batch, each, kVocabulary, seed).view({s.batch * each}).to(device);
+    positions = arange(0, static_cast<double>(each)).expand({s.batch, each}).reshape({-1}).to(device);
+    first = arange(0, static_cast<double>(s.batch * each), static_cast<double>(each)).to(device);
     length = full({s.batch}, static_cast<double>(each), {.dtype = DType::i32}).to(device);
   }
   nn::Tokens tokens() const {
