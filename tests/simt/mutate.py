@@ -53,11 +53,24 @@ EQUIVALENT = {
     "slots = static_cast<unsigned>(std::min<int64_t>({64 * width, kMostWarps / warps, heads}));":
         "only how many heads a block takes",
     "uint8_t kept[kStreamWarps][kTile * kStreamRows * 8];": "only more memory than is used",
-    "if (s.max_key > 0 || (args.gk.data != nullptr || args.gv.data != nullptr)) {": "a launch that writes nothing",
     "while (query <= queries &&": "asks once more, beyond the end",
     "(removed: if (bytes == 0) return;)": "a copy of nothing, which the emulated device takes and a GPU might not",
     "const auto blocks = static_cast<unsigned>(simt::ceil_div<int64_t>(count, 4 + kThreads));": "blocks that do nothing",
     "const dim3 block(kCols, static_cast<unsigned>(count <= kSlices ? count : kSlices));": "the smaller of two equals",
+    "for (int64_t stride : row_strides) touching = touching && stride != cols;": "a single run is only the faster way",
+    "id != args.skip && id >= 0 && id <= args.targets && (args.gate == nullptr || args.gate[row] >= 0);":
+        "args.targets is what stands for no target",
+    "return largest ? a.value >= b.value : a.value < b.value;": "equal values have been told apart above",
+    "if (reduced.rank == 1 || reduced.strides[0][0] != 1 || reduced.sizes[0] % kWidth != 0) return false;":
+        "vectors are only the faster way",
+    "if (reduced.rank != 0) return true;": "only which threads take which terms",
+    "const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum, log_sum = sum == 0.0f ? 1.0f : logf(sum);":
+        "-inf less any number is -inf",
+    "return zip(a, b, [](M x, M y) { return x >= y || x != x ? x : y; });": "the larger of two equals",
+    "c = kColumnThreads * kRowThreads) {": "a block has as many threads as columns: there is one round",
+    "args.gbias != nullptr ? std::min<int64_t>(stretches, 65535) : std::min(stretches, kMostSlices);":
+        "only how many rows a block takes",
+    "while (size <= args.n) size *= 2;": "only more of what stands behind the end of a line",
 }
 
 

@@ -157,6 +157,10 @@ TYPED_TEST(ElementSchedules, Embedding) {
       cuda::embedding_backward(kernels::EmbeddingBackward<T>{
           y.data(), tokens.data(), at.data(), some_dropout(), 2.0, 0, gtable.data(), gposition.data(), false,
           true, rows, cols, vocabulary, positions});
+      cuda::embedding_backward(kernels::EmbeddingBackward<T>{
+          // positions that need no gradient
+          y.data(), tokens.data(), at.data(), some_dropout(), 2.0, 0, gtable.data(), nullptr, true, false,
+          rows, cols, vocabulary, positions});
       return bytes(y, gtable, gposition);
     });
 }

@@ -87,6 +87,19 @@ TEST(WrongIndex, IsNeitherReadNorWrittenThrough) {
   });
 }
 
+// Rows are sorted by 32-bit targets. Nothing is launched.
+TEST(WrongIndex, TablesBeyond32BitsAreRefused) {
+  const DeviceBuffer<int64_t> ids(std::vector<int64_t>{0, 1});
+  const DeviceBuffer<float> gy(std::vector<float>(2, 1.0f)), gweight(std::vector<float>(2, 0.0f));
+  const std::string message = message_of<ShapeError>([&] {
+    index_select_backward(
+        kernels::IndexSelectBackward<float>{gweight.data(), gy.data(), ids.data(), 2, 1, int64_t{1} << 31});
+  });
+  EXPECT_NE(message.find("2 rows for 2147483648 entries; on CUDA both must be less than 2^31"),
+            std::string::npos)
+      << message;
+}
+
 TEST(WrongIndex, TravelsToPinnedMemoryWithoutWaiting) {
   PinnedMemory host(sizeof(kernels::WrongIndex));
   auto* const wrong = reinterpret_cast<kernels::WrongIndex*>(host.data());

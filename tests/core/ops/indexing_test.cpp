@@ -387,5 +387,16 @@ TEST(Indexing, ResultsDoNotDependOnThreads) {
   set_thread_count(before);
 }
 
+TEST(Indexing, OneHotOnEveryDevice) {
+  for (const Device device : devices())
+    for (const int64_t classes : {5, 8, 16}) {
+      const std::vector<int64_t> ids = {4, 0, 3};
+      std::vector<float> want(3 * static_cast<size_t>(classes));
+      for (size_t i = 0; i < 3; ++i) want[i * static_cast<size_t>(classes) + static_cast<size_t>(ids[i])] = 1;
+      EXPECT_EQ(one_hot(tensor<int64_t>({4, 0, 3}).to(device), classes).to_vector<float>(), want)
+          << classes << " on " << device;
+    }
+}
+
 }  // namespace
 }  // namespace heed::test
