@@ -219,9 +219,10 @@ TEST(Optimizer, OnCudaEqualsTheCpu) {
   };
   const AdamOptions adam{.rate = 0.01, .weight_decay = 0.1};
   const SgdOptions sgd{.rate = 0.01, .momentum = 0.9};
-  for (const auto& [dtype, eps] : {std::pair{DType::f32, 0x1p-23}, std::pair{DType::bf16, 0x1p-7}})
+  for (const DType dtype : {DType::f32, DType::bf16})
     for (const Training& run :
          {Training{165, 6, {.clip = 3.0}}, {165, 2, {.measure_norm = true}}, {165, 2, {}}}) {
+      const double eps = test::epsilon(dtype);
       compare([&](Device d) { return trained<Adam>(adam, run, dtype, d); }, eps);
       compare([&](Device d) { return trained<AdamW>(adam, run, dtype, d); }, eps);
       compare([&](Device d) { return trained<Sgd>(sgd, run, dtype, d); }, eps);

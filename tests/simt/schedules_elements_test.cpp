@@ -1,6 +1,8 @@
 // CUDA kernels that take elements one by one or by index, under every schedule of the emulator: the bits must
 // not depend on it, and the builds with checks look for races and wrong addresses. What the results should be
 // is tested with the operations, in tests/core/ops.
+#include <algorithm>
+
 #include <heed/kernels/activation.h>
 #include <heed/kernels/dropout.h>
 #include <heed/kernels/elementwise.h>
@@ -118,6 +120,20 @@ TYPED_TEST(ElementSchedules, Indexing) {
           kernels::IndexSelectBackward<T>{gx.data(), y.data(), index.data(), count, width, rows});
       return bytes(y, gx);
     });
+}
+
+// Lines too long for shared memory lie in global memory, each block's beside the other's.
+TEST(SortIndexing, LongLines) {
+  const int64_t n = 4097;
+  const Buffer<float> x(numbers<float>(2 * n, 1)), values(static_cast<size_t>(2 * n));
+  const Buffer<int64_t> indices(static_cast<size_t>(2 * n));
+  cuda::sort(
+      kernels::Sort<float>{values.data(), indices.data(), x.data(), line<3>(2, n), n, n, 1, 1, 1, false});
+  cuda::synchronize(0);
+  std::vector<float> want = x.get();
+  std::sort(want.begin(), want.begin() + n);
+  std::sort(want.begin() + n, want.end());
+  EXPECT_EQ(values.get(), want);
 }
 
 TYPED_TEST(ElementSchedules, Selections) {
