@@ -100,6 +100,15 @@ test_shared() {
   test_consumer "$base/prefix" find_package_shared
 }
 
+# A project that has kernels of its own and tests them with the emulator, in its three builds.
+test_emulator() {
+  local folder=$build/consumers/emulator
+  logged "$build/log/consumer-emulator.log" cmake -S "$root/tests/consumers/emulator" -B "$folder" -G Ninja \
+    -DCMAKE_BUILD_TYPE=Debug "$@" || return 1
+  compile "$folder"
+  run_tests "$folder"
+}
+
 command_test() {
   local mode=${1:-} strict=() cuda=()
   [[ $# -le 1 && $mode =~ ^(--kernels|--all)?$ ]] || wrong_usage "test takes only --kernels or --all"
@@ -134,6 +143,7 @@ command_test() {
   if [[ -n $(find_nvcc) ]]; then stage "build with nvcc, and the pack of the GPU check" test_cuda_build; fi
   stage "what the README shows" test_readme
   stage "shared libraries in other projects" test_shared
+  stage "the emulator in another project" test_emulator "${cuda[@]}"
   printf '== tests\n'
   run_tests "$build/emulated"
 }
