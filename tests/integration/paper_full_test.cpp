@@ -1,5 +1,5 @@
-// The copy task of docs/tutorials/paper.md to its end, as it stands and mended, against what it reaches in PyTorch. Minutes
-// long, so labelled slow.
+// The copy task of docs/tutorials/paper.md to its end, as it stands and mended, against what it reaches in
+// PyTorch. Minutes long, so labelled slow.
 #include "tutorial_run.h"
 
 namespace heed::test {

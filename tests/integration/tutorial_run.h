@@ -19,9 +19,9 @@ struct TutorialRun {
 
   explicit TutorialRun(const std::string& options, const std::string& preset = "tutorial") {
     const TemporaryFolder folder;
-    const std::string command = "'" HEED_COPY_REVERSE "' train --json --preset " + preset + " " +
-                                options + " --out '" + folder.file("m") + "' >'" + folder.file("out") +
-                                "' 2>'" + folder.file("err") + "'";
+    const std::string command = "'" HEED_COPY_REVERSE "' train --json --preset " + preset + " " + options +
+                                " --out '" + folder.file("m") + "' >'" + folder.file("out") + "' 2>'" +
+                                folder.file("err") + "'";
     const int code = std::system(command.c_str());
     EXPECT_EQ(code, 0) << folder.get("err");
     std::istringstream lines(folder.get("out"));
