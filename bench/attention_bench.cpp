@@ -44,54 +44,45 @@ struct Problem {
     dropout = heed::make_dropout(static_cast<double>(state.range(5)) / 100, {1, nullptr, 0});
   }
 
+  /// q, k or v in the rows of qkv.
+  template <class U>
+  heed::kernels::HeadsView<U> part(U* from, int64_t number) const {
+    return {from + number * model, 3 * model, width};
+  }
+  template <class U>
+  heed::kernels::HeadsView<U> whole(U* from) const {
+    return {from, model, width};
+  }
+
   heed::SegmentsView segments() const {
     const auto n = static_cast<int32_t>(length);
     return {batch, first.data(), first.data(), lengths.data(), lengths.data(), n, n, rows, rows};
   }
 
+  heed::kernels::AttentionScores<T> scores() const {
+    return {.q = part(qkv.data(), 0),
+            .k = part(qkv.data(), 1),
+            .segments = segments(),
+            .query_rows = rows,
+            .key_rows = rows,
+            .heads = heads,
+            .key_heads = heads,
+            .width = width,
+            .scale = 1 / std::sqrt(static_cast<double>(width)),
+            .visibility = visibility,
+            .bias = {}};
+  }
+
   void forward() {
-    heed::cpu::attention_forward<T>({.q = {qkv.data(), 3 * model, width},
-                                     .k = {qkv.data() + model, 3 * model, width},
-                                     .v = {qkv.data() + 2 * model, 3 * model, width},
-                                     .out = {out.data(), model, width},
-                                     .lse = lse.data(),
-                                     .segments = segments(),
-                                     .query_rows = rows,
-                                     .key_rows = rows,
-                                     .heads = heads,
-                                     .key_heads = heads,
-                                     .width = width,
-                                     .scale = 1 / std::sqrt(static_cast<double>(width)),
-                                     .visibility = visibility,
-                                     .bias = {},
-                                     .dropout = dropout});
+    heed::cpu::attention_forward<T>(
+        {scores(), part<const T>(qkv.data(), 2), dropout, whole(out.data()), lse.data()});
   }
 
   void backward() {
-    heed::cpu::attention_backward<T>({.q = {qkv.data(), 3 * model, width},
-                                      .k = {qkv.data() + model, 3 * model, width},
-                                      .v = {qkv.data() + 2 * model, 3 * model, width},
-                                      .out = {out.data(), model, width},
-                                      .gout = {gout.data(), model, width},
-                                      .lse = lse.data(),
-                                      .gq = {gqkv.data(), 3 * model, width},
-                                      .gk = {gqkv.data() + model, 3 * model, width},
-                                      .gv = {gqkv.data() + 2 * model, 3 * model, width},
-                                      .accumulate_q = false,
-                                      .accumulate_k = false,
-                                      .accumulate_v = false,
-                                      .gbias = nullptr,
-                                      .grelative = nullptr,
-                                      .segments = segments(),
-                                      .query_rows = rows,
-                                      .key_rows = rows,
-                                      .heads = heads,
-                                      .key_heads = heads,
-                                      .width = width,
-                                      .scale = 1 / std::sqrt(static_cast<double>(width)),
-                                      .visibility = visibility,
-                                      .bias = {},
-                                      .dropout = dropout});
+    heed::cpu::attention_backward<T>({scores(), part<const T>(qkv.data(), 2), dropout,
+                                      whole<const T>(out.data()), whole<const T>(gout.data()), lse.data(),
+                                      part(gqkv.data(), 0), part(gqkv.data(), 1), part(gqkv.data(), 2), false,
+                                      false, false, nullptr, nullptr});
   }
 
   /// Multiply-adds count as two; of a causal triangle only the visible part does.

@@ -24,17 +24,15 @@ double uniform_at(uint64_t seed, uint64_t i) {
   return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
-// Left for tests/support/gradient_count.cmake, which adds up what the programs have checked.
-class Tally {
- public:
-  void add() { ++cases_; }
+// Left for tests/support/check_count.cmake, which adds up what the programs have checked.
+struct Tally {
+  int gradients = 0, on_device = 0;
   ~Tally() {
-    const char* folder = std::getenv("HEED_GRADIENT_COUNTS");
-    if (folder) std::ofstream(std::string(folder) + "/" + program_invocation_short_name) << cases_ << "\n";
+    const char* folder = std::getenv("HEED_CHECK_COUNTS");
+    if (folder)
+      std::ofstream(std::string(folder) + "/" + program_invocation_short_name) << gradients << "\n"
+                                                                               << on_device << "\n";
   }
-
- private:
-  int cases_ = 0;
 } tally;
 
 bool is_float(const Tensor& x) { return is_floating(x.dtype()); }
@@ -188,7 +186,7 @@ void check_double(const OpCheck& check) {
   check_central_differences(check, once);
   if (std::any_of(check.inputs.begin(), check.inputs.end(),
                   [](const Tensor& x) { return x.defined() && is_float(x) && x.numel() > 0; }))
-    tally.add();
+    ++tally.gradients;
 
   backward_all(check.function(inputs));
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -268,8 +266,10 @@ void check_op(const OpCheck& check) {
       if (dtype == DType::f64 && device.is_cpu())
         check_double(check);
       else if (dtype != DType::f64 &&
-               (device.is_cpu() || std::count(check.cuda.begin(), check.cuda.end(), dtype) > 0))
+               (device.is_cpu() || std::count(check.cuda.begin(), check.cuda.end(), dtype) > 0)) {
         check_dtype(check, dtype, device);
+        tally.on_device += !device.is_cpu();
+      }
       if (::testing::Test::HasFatalFailure()) return;
     }
 }
@@ -296,7 +296,7 @@ void check_gradients(const std::string& name, const Tensors& leaves, const std::
           << "leaf " << i << " of shape " << leaf.shape() << ", element " << j;
     }
   }
-  if (any) tally.add();
+  if (any) ++tally.gradients;
 }
 
 Tensor uniform(const Shape& shape, double low, double high, uint64_t seed) {
