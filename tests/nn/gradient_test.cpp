@@ -1,4 +1,5 @@
-// The gradient of every parameter and input of each module against central differences, in f64.
+// The gradient of every parameter and input of each module: in f64 against central differences, and in f32 on
+// every device against those of f64.
 #include <gtest/gtest.h>
 
 #include <heed/core/ops.h>
@@ -34,12 +35,55 @@ Tensors leaves_of(Module& module, std::vector<Tensor> inputs = {}) {
 
 Tensor input(const Shape& shape, uint64_t seed) { return normal(shape, seed).set_requires_grad(); }
 
+Tokens on(Device device, const Tokens& tokens) { return {tokens.ids.to(device), tokens.segments}; }
+
+Tensor weights_for(const Tensor& output) {
+  return normal(output.shape(), 1).to(output.dtype()).to(output.device());
+}
+
+// The gradients of inputs and parameters, in f64, of a module that is moved for it.
+template <class Module, class Call>
+Tensors gradients(Module& module, const Tensors& inputs, DType dtype, Device device, Call& call) {
+  module.to(dtype);
+  module.to(device);
+  Tensors leaves;
+  for (const Tensor& x : inputs)
+    leaves.push_back(x.detach().to(dtype).to(device).clone().set_requires_grad());
+  const Tensor y = call(leaves);
+  y.backward(weights_for(y));
+  for (const Parameter& parameter : module.parameters()) leaves.push_back(parameter.tensor);
+  Tensors result;
+  for (const Tensor& leaf : leaves) {
+    EXPECT_TRUE(leaf.grad().defined());
+    result.push_back(leaf.grad().to(kCpu).to(DType::f64).clone());
+    leaf.zero_grad();
+  }
+  return result;
+}
+
 // A module whose inputs are `shape` matrices.
 template <class Module, class Call>
-void check(const std::string& name, Module& module, const std::vector<Shape>& shapes, Call&& call) {
+void check(const std::string& name, Module& module, const std::vector<Shape>& shapes, Call&& call,
+           int64_t most_elements = 8) {
   Tensors inputs;
   for (const Shape& shape : shapes) inputs.push_back(input(shape, inputs.size() + 1));
-  test::check_gradients(name, leaves_of(module, inputs), [&] { return Tensors{call(inputs)}; });
+  test::check_gradients(
+      name, leaves_of(module, inputs), [&] { return Tensors{call(inputs)}; }, most_elements);
+
+  SCOPED_TRACE(name);
+  module.parameters().zero_grad();
+  const Tensors exact = gradients(module, inputs, DType::f64, kCpu, call),
+                plain = gradients(module, inputs, DType::f32, kCpu, call);
+  for (const Device device : test::devices()) {
+    const Tensors got = gradients(module, inputs, DType::f32, device, call);
+    for (size_t i = 0; i < exact.size(); ++i) {
+      const double ulp = test::epsilon(DType::f32) * std::max(1.0, test::max_abs(exact[i]));
+      EXPECT_LE(test::max_difference(got[i], exact[i]),
+                2 * test::max_difference(plain[i], exact[i]) + 16 * ulp)
+          << "gradient " << i << " on " << device;
+    }
+  }
+  module.to(kCpu);
 }
 
 TEST(ModuleGradients, Linear) {
@@ -53,7 +97,7 @@ TEST(ModuleGradients, Linear) {
 
 TEST(ModuleGradients, EmbeddingAndPositions) {
   Embedding table(9, kModel);
-  check("embedding", table, {}, [&](const Tensors&) { return table(kSource.ids); });
+  check("embedding", table, {}, [&](const Tensors&) { return table(kSource.ids.to(table.weight.device())); });
   Embedding scaled(9, kModel);
   PositionTable position(PositionKind::learned, kModel, 6);
   Tensors leaves = leaves_of(scaled);
@@ -168,16 +212,15 @@ TEST(ModuleGradients, WholeModelsUpToTheLoss) {
         config.share_embeddings = config.tie_generator = tied;
         config.set_dropout(0.1);
         Transformer model(config);
-        const Tensors leaves = leaves_of(model);
-        test::check_gradients(
-            concat("transformer ", name(norm), " ", name(position), tied ? " tied" : ""), leaves,
-            [&] {
-              Generator generator(11);
-              const GeneratorScope scope(generator);
-              return Tensors{cross_entropy(model.forward(kSource, kTarget), labels,
-                                           {.ignore = 0, .label_smoothing = 0.1})};
-            },
-            3);
+        const auto loss = [&](const Tensors&) {
+          Generator generator(11);
+          const GeneratorScope scope(generator);
+          const Device device = model.tgt_embedding.weight.device();
+          return cross_entropy(model.forward(on(device, kSource), on(device, kTarget)), labels.to(device),
+                               {.ignore = 0, .label_smoothing = 0.1});
+        };
+        check(concat("transformer ", name(norm), " ", name(position), tied ? " tied" : ""), model, {}, loss,
+              3);
       }
 }
 
