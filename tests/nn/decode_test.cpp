@@ -8,6 +8,8 @@
 #include <heed/nn/decoder_cache.h>
 #include <heed/nn/init.h>
 
+#include "op_check.h"
+
 namespace heed::nn {
 namespace {
 
@@ -140,6 +142,27 @@ TEST(BeamSearch, ABeamOfOneIsGreedyAndBatchesChangeNothing) {
     EXPECT_NEAR(greedy[i].score, alone.front().score, 1e-6);
   }
   EXPECT_TRUE(model->training()) << "decoding leaves the mode as it was";
+}
+
+TEST(BeamSearch, EveryDeviceFindsTheSame) {
+  const auto model = small_model(NormPlacement::pre, PositionKind::sinusoidal, 7);
+  model->to(DType::f32);
+  const auto search = [&](Device device, int64_t beam) {
+    model->to(device);
+    return beam_search(*model, Tokens::packed(kSources, device),
+                       {.max_length = 9, .min_length = 4, .beam = beam});
+  };
+  for (const int64_t beam : {1, 3}) {
+    const auto want = search(kCpu, beam);
+    for (const Device device : test::devices()) {
+      const auto got = search(device, beam);
+      for (size_t i = 0; i < want.size(); ++i)
+        for (size_t rank = 0; rank < want[i].size(); ++rank) {
+          EXPECT_EQ(got[i][rank].tokens, want[i][rank].tokens) << device;
+          EXPECT_NEAR(got[i][rank].score, want[i][rank].score, 1e-4) << device;
+        }
+    }
+  }
 }
 
 TEST(BeamSearch, LengthsAreKept) {
