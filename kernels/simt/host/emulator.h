@@ -23,6 +23,9 @@ enum class Order : uint8_t { forward, reverse, random };
 /// GPU.
 enum class Async : uint8_t { eager, deferred };
 
+/// What a program finds on its machine: the device, a driver too old for it, or no device.
+enum class Driver : uint8_t { right, old, none };
+
 struct Config {
   Order order = Order::forward;
   Async async = Async::deferred;
@@ -32,11 +35,12 @@ struct Config {
   size_t stack_bytes = 0;                  // of a CUDA thread; 0: 64 KiB (256 KiB with AddressSanitizer)
   size_t device_memory = size_t{4} << 30;  // cudaMalloc fails beyond
   int compute_capability = 80;             // what the device properties say
+  Driver driver = Driver::right;           // what cudaGetDeviceCount says
 };
 
 /// The settings of the launches to come. At start from HEED_SIMT_ORDER=forward|reverse|random,
-/// HEED_SIMT_ASYNC=eager|deferred, HEED_SIMT_SEED=n and HEED_SIMT_ARCH=75|80|90; Error for any other value.
-/// Not to be changed while a launch runs.
+/// HEED_SIMT_ASYNC=eager|deferred, HEED_SIMT_SEED=n, HEED_SIMT_ARCH=75|80|90 and
+/// HEED_SIMT_DRIVER=right|old|none; Error for any other value. Not to be changed while a launch runs.
 Config& config();
 
 /// What has been executed since the start or the last reset by assignment.

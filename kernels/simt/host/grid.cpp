@@ -45,11 +45,13 @@ Config config_from_environment() {
   constexpr const char* kOrders[] = {"forward", "reverse", "random"};
   constexpr const char* kTimes[] = {"eager", "deferred"};
   constexpr const char* kArchitectures[] = {"75", "80", "90"};
+  constexpr const char* kDrivers[] = {"right", "old", "none"};
   Config c;
   c.order = static_cast<Order>(choice("HEED_SIMT_ORDER", kOrders, static_cast<size_t>(c.order)));
   c.async = static_cast<Async>(choice("HEED_SIMT_ASYNC", kTimes, static_cast<size_t>(c.async)));
   c.seed = seed_from_environment(c.seed);
   c.compute_capability = std::atoi(kArchitectures[choice("HEED_SIMT_ARCH", kArchitectures, 1)]);
+  c.driver = static_cast<Driver>(choice("HEED_SIMT_DRIVER", kDrivers, static_cast<size_t>(c.driver)));
   return c;
 }
 

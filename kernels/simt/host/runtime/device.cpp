@@ -63,8 +63,9 @@ const char* cudaGetErrorString(cudaError_t error) {
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
-  return cudaSuccess;
+  *count = config().driver == Driver::right;
+  if (*count == 1) return cudaSuccess;
+  return report(config().driver == Driver::old ? cudaErrorInsufficientDriver : cudaErrorNoDevice);
 }
 cudaError_t cudaGetDevice(int* device) {
   *device = 0;
