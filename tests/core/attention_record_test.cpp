@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "op_check.h"
 #include "ops/attention_reference.h"
 
 namespace heed::test {
@@ -22,17 +23,19 @@ Tensors converted(const Tensors& in, DType dtype) {
   return result;
 }
 
-void expect_weights(const AttentionCase& c, DType dtype) {
-  SCOPED_TRACE(concat(c.name, " ", dtype));
+void expect_weights(const AttentionCase& c, DType dtype, Device device) {
+  SCOPED_TRACE(concat(c.name, " ", dtype, " on ", device));
   const Tensors in = converted(c.inputs(), dtype), exact = converted(in, DType::f64);
+  Tensors there;
+  for (const Tensor& x : in) there.push_back(x.defined() ? x.to(device) : x);
   AttentionRecord record;
-  attend(c, in);
+  attend(c, there);
   // Scores of a few units: their rounding error is what moves the weights.
   const double tolerance = dtype == DType::f64 ? 1e-13 : dtype == DType::bf16 ? 32 * 0x1p-23 : 32 * 0x1p-23;
   for (int64_t s = 0; s < c.segments.count(); ++s) {
     const Tensor want = reference_weights(c, exact, s), all = record.weights(c.name, s);
     EXPECT_EQ(all.dtype(), dtype == DType::f64 ? DType::f64 : DType::f32);
-    EXPECT_LE(max_difference(all.to(DType::f64), want), tolerance);
+    EXPECT_LE(max_difference(all.to(kCpu).to(DType::f64), want), tolerance);
     for (int64_t h = 0; h < c.heads; ++h) {
       const Tensor one = record.weights(c.name, s, h);
       EXPECT_EQ(one.shape(), (Shape{c.segments.query_length(s), c.segments.key_length(s)}));
@@ -42,15 +45,16 @@ void expect_weights(const AttentionCase& c, DType dtype) {
 }
 
 TEST(AttentionRecord, RebuildsTheWeightsBeforeDropout) {
-  for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
-    expect_weights({.name = "self", .segments = kPacked, .dropout = 0.5}, dtype);
-    expect_weights({.name = "causal", .segments = kPacked, .visibility = {.causal = Causal::top_left}},
-                   dtype);
-    expect_weights({.name = "cross", .segments = Segments::packed(Lengths{2, 4}, Lengths{7, 3})}, dtype);
-    expect_weights({.name = "grouped", .segments = kPacked, .heads = 4, .key_heads = 2}, dtype);
-    expect_weights(
-        {.name = "biases", .segments = kPacked, .bias = {5, 5}, .relative_limit = 2, .alibi = true}, dtype);
-  }
+  for (const Device device : devices())
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+      if (dtype == DType::f64 && !device.is_cpu()) continue;
+      const auto expect = [&](const AttentionCase& c) { expect_weights(c, dtype, device); };
+      expect({.name = "self", .segments = kPacked, .dropout = 0.5});
+      expect({.name = "causal", .segments = kPacked, .visibility = {.causal = Causal::top_left}});
+      expect({.name = "cross", .segments = Segments::packed(Lengths{2, 4}, Lengths{7, 3})});
+      expect({.name = "grouped", .segments = kPacked, .heads = 4, .key_heads = 2});
+      expect({.name = "biases", .segments = kPacked, .bias = {5, 5}, .relative_limit = 2, .alibi = true});
+    }
 }
 
 TEST(AttentionRecord, RowsSumToOneInTrainingToo) {
