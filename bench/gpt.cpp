@@ -1,14 +1,11 @@
 // One training step of a decoder-only Transformer, by default GPT-2 with 124 million parameters: forward,
 // loss, backward, clipping, AdamW. No dropout.
-#include <memory>
-
 #include <heed/core/base/parallel_for.h>
 #include <heed/core/ops.h>
 #include <heed/nn/init.h>
 #include <heed/nn/transformer.h>
 #include <heed/nn/weights.h>
 #include <heed/optim/adam.h>
-#include <heed/version.h>
 
 #include "apps/common/command_line.h"
 #include "apps/common/program.h"
@@ -60,50 +57,17 @@ class Gpt : public nn::Module {
   }
 };
 
-class Step {
- public:
-  explicit Step(const Settings& s)
-      : model_(s),
-        tokens_(nn::Tokens::dense(bench::ids(s.batch, s.length, s.vocab, 1))),
-        position_ids_(nn::position_ids(tokens_.segments, s.batch * s.length, Device())),
-        labels_(bench::ids(s.batch, s.length, s.vocab, 2).flatten()) {
-    model_.to(s.dtype);
-    if (!s.weights.empty()) nn::save_weights(model_, s.weights);
-    optimizer_ = std::make_unique<optim::AdamW>(model_.parameters(), optim::AdamOptions{.rate = 1e-4});
-  }
-
-  double loss() const {
-    const NoGrad no_grad;
-    return loss_of_batch().item<double>();
-  }
-
-  double operator()() {
-    const Tensor loss = loss_of_batch();
-    loss.backward();
-    optimizer_->step({.clip = 1.0});
-    return loss.item<double>();
-  }
-
-  int64_t parameters() { return model_.parameters().numel(); }
-
- private:
-  Tensor loss_of_batch() const { return cross_entropy(model_.forward(tokens_, position_ids_), labels_); }
-
-  Gpt model_;
-  nn::Tokens tokens_;
-  Tensor position_ids_, labels_;
-  std::unique_ptr<optim::AdamW> optimizer_;
-};
-
-void run(const Settings& settings) {
-  set_thread_count(static_cast<int>(settings.threads));
-  Step step(settings);
-  const double loss = step.loss();
-  for (int i = 0; i < 3; ++i) step();
-  bench::take_turns({{"name", concat("heed ", HEED_VERSION, " ", settings.dtype)},
-                     {"parameters", step.parameters()},
-                     {"loss", loss}},
-                    [&] { step(); });
+void run(const Settings& s) {
+  set_thread_count(static_cast<int>(s.threads));
+  Gpt model(s);
+  const nn::Tokens tokens = nn::Tokens::dense(bench::ids(s.batch, s.length, s.vocab, 1));
+  const Tensor position_ids = tokens.row_positions(),
+               labels = bench::ids(s.batch, s.length, s.vocab, 2).flatten();
+  model.to(s.dtype);
+  if (!s.weights.empty()) nn::save_weights(model, s.weights);
+  optim::AdamW optimizer(model.parameters(), {.rate = 1e-4});
+  const auto loss_of_batch = [&] { return cross_entropy(model.forward(tokens, position_ids), labels); };
+  bench::time_training(model, optimizer, loss_of_batch, 3);
 }
 
 }  // namespace

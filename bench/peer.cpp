@@ -4,6 +4,8 @@
 #include <iostream>
 #include <sstream>
 
+#include <heed/version.h>
+
 namespace heed::bench {
 
 nn::TransformerConfig ModelSettings::config() const {
@@ -48,6 +50,29 @@ void take_turns(const apps::Json& about, const std::function<void()>& work) {
     }
     out.write({{"milliseconds", milliseconds}});
   }
+}
+
+void time_training(nn::Module& model, optim::Optimizer& optimizer,
+                   const std::function<Tensor()>& loss_of_batch, int warm_up) {
+  const auto loss_without_dropout = [&] {
+    const NoGrad no_grad;
+    model.eval();
+    const double loss = loss_of_batch().item<double>();
+    model.train();
+    return loss;
+  };
+  const auto step = [&] {
+    const Tensor loss = loss_of_batch();
+    loss.backward();
+    optimizer.step({.clip = 1.0});
+    loss.item<double>();
+  };
+  const Parameters parameters = model.parameters();
+  const apps::Json about{{"name", concat("heed ", HEED_VERSION, " ", parameters.dtype())},
+                         {"parameters", parameters.numel()},
+                         {"loss", loss_without_dropout()}};
+  for (int i = 0; i < warm_up; ++i) step();
+  take_turns(about, step);
 }
 
 }  // namespace heed::bench

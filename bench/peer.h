@@ -5,6 +5,7 @@
 #include <string>
 
 #include <heed/nn/transformer.h>
+#include <heed/optim/optimizer.h>
 
 #include "apps/common/json_lines.h"
 #include "apps/common/options.h"
@@ -28,5 +29,10 @@ void declare_model(apps::OptionTable& table, ModelSettings& settings);
 /// standard input calls `work` N times and prints {"milliseconds": […]}, so that the driver can let programs
 /// take turns.
 void take_turns(const apps::Json& about, const std::function<void()>& work);
+
+/// take_turns() with a training step: forward, backward, clipping and the optimizer's step. `warm_up` steps
+/// go before; the loss without dropout of the first weights is told.
+void time_training(nn::Module& model, optim::Optimizer& optimizer,
+                   const std::function<Tensor()>& loss_of_batch, int warm_up);
 
 }  // namespace heed::bench

@@ -5,9 +5,9 @@ usage: compare.py PROGRAM [--peers NAME,…] [--rounds N] [--steps N] [--python 
                   [OPTIONS OF ALL]
 
 PROGRAM is bench/step (a training step of a sequence-to-sequence Transformer, beside PyTorch eager and compiled and JAX),
-bench/gpt (one of GPT-2, beside PyTorch) or bench/decode (greedy decoding of 1,000 sources, beside CTranslate2). All begin from the same weights, and must agree: on the loss without dropout, or on
-the tokens. Prints the median and spread of each and the ratio of every round; refuses on a busy machine. A peer that is
-not installed is left out.
+bench/gpt (one of GPT-2, beside PyTorch) or bench/decode (greedy decoding of 1,000 sources, beside CTranslate2). All begin
+from the same weights, and must agree: on the loss without dropout, or on the tokens. Prints the median and spread of each
+and the ratio of every round; refuses on a busy machine. A peer that is not installed is left out.
 """
 import argparse
 import datetime

@@ -1,5 +1,6 @@
 """What the programs of other frameworks that are timed beside heed's have in common, as bench/peer.h has it for heed's."""
 import json
+import pathlib
 import sys
 import time
 
@@ -22,12 +23,11 @@ def load_f32(path):
     """The f32 tensors of a safetensors file, as NumPy arrays."""
     import numpy as np
 
-    with open(path, "rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        data = file.read()
-    header.pop("__metadata__", None)
-    return {name: np.frombuffer(data[slice(*entry["data_offsets"])], np.float32).reshape(entry["shape"])
-            for name, entry in header.items()}
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+    import heed_safetensors
+
+    return {name: np.frombuffer(array.data, np.float32).reshape(array.shape)
+            for name, array in heed_safetensors.read(path).items()}
 
 
 def positions(length, d_model):

@@ -17,21 +17,19 @@ Tensor attend(const AttentionCase& c, const Tensors& in) {
   return attention(in[0], in[1], in[2], c.segments, options);
 }
 
-Tensors converted(const Tensors& in, DType dtype) {
+Tensors converted(const Tensors& in, DType dtype, Device device = kCpu) {
   Tensors result;
-  for (const Tensor& x : in) result.push_back(x.defined() ? x.to(dtype) : x);
+  for (const Tensor& x : in) result.push_back(x.defined() ? x.to(dtype).to(device) : x);
   return result;
 }
 
 void expect_weights(const AttentionCase& c, DType dtype, Device device) {
   SCOPED_TRACE(concat(c.name, " ", dtype, " on ", device));
   const Tensors in = converted(c.inputs(), dtype), exact = converted(in, DType::f64);
-  Tensors there;
-  for (const Tensor& x : in) there.push_back(x.defined() ? x.to(device) : x);
   AttentionRecord record;
-  attend(c, there);
+  attend(c, converted(in, dtype, device));
   // Scores of a few units: their rounding error is what moves the weights.
-  const double tolerance = dtype == DType::f64 ? 1e-13 : dtype == DType::bf16 ? 32 * 0x1p-23 : 32 * 0x1p-23;
+  const double tolerance = dtype == DType::f64 ? 1e-13 : 32 * 0x1p-23;
   for (int64_t s = 0; s < c.segments.count(); ++s) {
     const Tensor want = reference_weights(c, exact, s), all = record.weights(c.name, s);
     EXPECT_EQ(all.dtype(), dtype == DType::f64 ? DType::f64 : DType::f32);
