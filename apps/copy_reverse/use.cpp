@@ -174,7 +174,8 @@ void attention(const AttentionSettings& s) {
   for (const AttentionMaps::Map& map : maps.maps) tensors.emplace_back(map.name, map.weights);
   save_tensors(out / "attention.safetensors", tensors);
   Json files = Json::array({(out / "attention.safetensors").string()});
-  std::string text = concat("output ", to_text(target), "\n  ", (out / "attention.safetensors").string());
+  std::string text = concat("source ", to_text(source), "\noutput ", to_text(target), "\n  ",
+                            (out / "attention.safetensors").string());
   for (const Figure& figure : figures) {
     if (!figure.drawn) text += concat("\n", figure.message);
     for (const auto& file : figure.files) {

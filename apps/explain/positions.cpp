@@ -68,6 +68,14 @@ Line line_of(const std::string& name, const Tensor& values) {
   return line;
 }
 
+// Four dimensions as lines over the positions, `step` apart.
+LinePlot dimensions_plot(const std::string& title, const Tensor& table, int64_t step) {
+  LinePlot plot{title, "Position", "Value", {}};
+  for (int64_t d = 0; d < std::min(4 * step, table.size(1)); d += step)
+    plot.lines.push_back(line_of(concat("dimension ", d), table.select(1, d)));
+  return plot;
+}
+
 void draw(Presentation& p, const Tensor& table, const Tensor& products) {
   const int64_t length = table.size(0), width = table.size(1);
   p.figure(map_of(table, "Positional encoding", "Position", "Dimension", ColorMap::rdbu, "Value"),
@@ -76,10 +84,8 @@ void draw(Presentation& p, const Tensor& table, const Tensor& products) {
                   "Value"),
            "positions-transposed");
 
-  LinePlot dimensions{"Dimensions over positions", "Position", "Value", {}};
-  for (int64_t d = 0; d < std::min<int64_t>(64, width); d += 16)
-    dimensions.lines.push_back(line_of(concat("dimension ", d), table.select(1, d)));
-  p.figure(dimensions, "positions-dimensions");
+  p.figure(dimensions_plot("The first four dimensions over positions", table, 1), "positions-dimensions");
+  p.figure(dimensions_plot("Every 16th dimension over positions", table, 16), "positions-every-16th");
 
   LinePlot codes{"Positions over dimensions", "Dimension", "Value", {}};
   for (int64_t position = 0; position < std::min<int64_t>(50, length); position += 10)

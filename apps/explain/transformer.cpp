@@ -1,8 +1,11 @@
-// The whole Transformer: its heads, residual blocks, stacks, masks, shapes and parameters.
+// The whole Transformer: its attention, heads, residual blocks, stacks, masks, shapes and parameters.
 #include <cmath>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <heed/core/attention.h>
 #include <heed/core/ops.h>
@@ -31,6 +34,22 @@ namespace {
 void show_difference(Presentation& p, const std::string& what, const std::string& key, double difference) {
   p.line(fmt::format("{}: {}", what, difference_text(difference)));
   p.value(key, difference);
+}
+
+// Attention of four tokens of width 8, random ones.
+void show_attention(Presentation& p, uint64_t seed) {
+  Generator generator(seed);
+  const Tensor q = normal_numbers({4, 8}, generator), k = normal_numbers({4, 8}, generator);
+  const Tensor weights = softmax(matmul(q, k.transpose(0, 1)) / std::sqrt(8.0));
+  const std::vector<std::string> tokens = numbers_as_text(4);
+  p.heading("Attention");
+  p.matrix("attention", "weights of 4 random tokens, width 8", weights, tokens, tokens);
+  const Tensor sums = sum(weights, {.axes = {1}});
+  p.line(fmt::format("sum of each row {:.4f}", fmt::join(sums.to_vector<double>(), " ")));
+  p.value("row_sums", sums.to_vector<double>());
+  Heatmap map = attention_map("Attention pattern", weights, tokens, 2);
+  map.colors = ColorMap::viridis;
+  p.figure(map, "transformer-attention");
 }
 
 // Heads as views of one matrix, attention in each, and the matrix put together again.
@@ -174,6 +193,7 @@ void explain_transformer(const TransformerSettings& settings) {
   p.heading(fmt::format(
       "A pre-norm Transformer: width {}, {} heads, {}+{} layers, feed-forward {}, {} tokens", config.d_model,
       config.heads, settings.layers, settings.layers, config.d_ff, settings.vocabulary));
+  show_attention(p, static_cast<uint64_t>(settings.seed));
   {
     nn::Encoder encoder(config, settings.layers, true, generator);
     encoder.to(DType::f64);

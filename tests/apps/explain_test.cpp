@@ -144,6 +144,8 @@ TEST(Explain, TheWholeTransformer) {
   std::map<std::string, int64_t> found;
   for (const Json& r : t.at("parameters")) found[r.at("component")] = r.at("parameters");
   for (const auto& [component, count] : counts) EXPECT_EQ(found[component], count) << component;
+  ASSERT_EQ(t.at("row_sums").size(), 4u);
+  for (const double sum : t.at("row_sums")) EXPECT_NEAR(sum, 1, 1e-12);
   for (const char* same : {"split_combined", "heads", "pre_norm", "causal_before", "pads_hidden"})
     EXPECT_LT(t.at(same).get<double>(), 1e-12) << same;
   EXPECT_GT(t.at("post_norm").get<double>(), 0.1);
