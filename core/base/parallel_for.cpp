@@ -24,19 +24,21 @@ namespace heed {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-constexpr std::chrono::microseconds kSpin{20};  // a wake-up from sleep costs about as much
+constexpr std::chrono::microseconds kSpin{20};   // a wake-up from sleep costs about as much
+constexpr std::chrono::microseconds kStay{200};  // most pauses of a training step are shorter
 
 thread_local bool inside_parallel_for = false;
 
-/// Returns when `word` is no longer `old`: spins for a while, then sleeps.
+/// Returns when `word` is no longer `old`: spins, then spins on but lets others have the core, then sleeps.
 void wait_while(const std::atomic<uint32_t>& word, uint32_t old) {
-  const auto end = std::chrono::steady_clock::now() + kSpin;
-  do {
+  const auto start = std::chrono::steady_clock::now();
+  for (auto waited = start - start; waited < kStay; waited = std::chrono::steady_clock::now() - start) {
+    if (waited >= kSpin) std::this_thread::yield();
     for (int i = 0; i < 16; ++i) {
       if (word.load(std::memory_order_acquire) != old) return;
       pause();
     }
-  } while (std::chrono::steady_clock::now() < end);
+  }
   word.wait(old, std::memory_order_acquire);
 }
 
