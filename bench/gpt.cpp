@@ -59,6 +59,7 @@ class Gpt : public nn::Module {
 
 void run(const Settings& s) {
   set_thread_count(static_cast<int>(s.threads));
+  const bench::ResidentMemory memory;
   Gpt model(s);
   const nn::Tokens tokens = nn::Tokens::dense(bench::ids(s.batch, s.length, s.vocab, 1));
   const Tensor position_ids = tokens.row_positions(),
@@ -67,7 +68,7 @@ void run(const Settings& s) {
   if (!s.weights.empty()) nn::save_weights(model, s.weights);
   optim::AdamW optimizer(model.parameters(), {.rate = 1e-4});
   const auto loss_of_batch = [&] { return cross_entropy(model.forward(tokens, position_ids), labels); };
-  bench::time_training(model, optimizer, loss_of_batch, 3);
+  bench::time_training(model, optimizer, loss_of_batch, 3, memory);
 }
 
 }  // namespace

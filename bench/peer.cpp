@@ -1,6 +1,7 @@
 #include "bench/peer.h"
 
 #include <chrono>
+#include <fstream>
 #include <iostream>
 #include <sstream>
 
@@ -33,6 +34,15 @@ void declare_model(apps::OptionTable& table, ModelSettings& settings) {
   table.text("weights", settings.weights, "Write the first weights to this file");
 }
 
+double ResidentMemory::read(const char* key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    double kibibytes;
+    if (word == concat(key, ":") && status >> kibibytes) return kibibytes / 1024;
+  }
+  throw IoError(concat("/proc/self/status has no ", key));
+}
+
 void take_turns(const apps::Json& about, const std::function<void()>& work) {
   apps::JsonLines out;
   out.write(about);
@@ -53,7 +63,7 @@ void take_turns(const apps::Json& about, const std::function<void()>& work) {
 }
 
 void time_training(nn::Module& model, optim::Optimizer& optimizer,
-                   const std::function<Tensor()>& loss_of_batch, int warm_up) {
+                   const std::function<Tensor()>& loss_of_batch, int warm_up, const ResidentMemory& memory) {
   const auto loss_without_dropout = [&] {
     const NoGrad no_grad;
     model.eval();
@@ -68,10 +78,11 @@ void time_training(nn::Module& model, optim::Optimizer& optimizer,
     loss.item<double>();
   };
   const Parameters parameters = model.parameters();
-  const apps::Json about{{"name", concat("heed ", HEED_VERSION, " ", parameters.dtype())},
-                         {"parameters", parameters.numel()},
-                         {"loss", loss_without_dropout()}};
+  apps::Json about{{"name", concat("heed ", HEED_VERSION, " ", parameters.dtype())},
+                   {"parameters", parameters.numel()},
+                   {"loss", loss_without_dropout()}};
   for (int i = 0; i < warm_up; ++i) step();
+  about["peak_mebibytes"] = memory.peak();
   take_turns(about, step);
 }
 

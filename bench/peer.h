@@ -25,14 +25,28 @@ struct ModelSettings {
 
 void declare_model(apps::OptionTable& table, ModelSettings& settings);
 
+/// Memory of this process that is resident, measured as bench/peers/peer.py does.
+class ResidentMemory {
+ public:
+  /// Takes what is resident now for nothing.
+  ResidentMemory() : before_(read("VmRSS")) {}
+  /// The most that has been resident since the process began, less that, in MiB.
+  double peak() const { return read("VmHWM") - before_; }
+
+ private:
+  static double read(const char* key);
+  double before_;
+};
+
 /// Prints `about`, by which the driver checks that all do the same work. Then for each line "run N" on
 /// standard input calls `work` N times and prints {"milliseconds": […]}, so that the driver can let programs
 /// take turns.
 void take_turns(const apps::Json& about, const std::function<void()>& work);
 
 /// take_turns() with a training step: forward, backward, clipping and the optimizer's step. `warm_up` steps
-/// go before; the loss without dropout of the first weights is told.
+/// go before; the loss without dropout of the first weights is told, and the peak of `memory`, which began
+/// before the model was made.
 void time_training(nn::Module& model, optim::Optimizer& optimizer,
-                   const std::function<Tensor()>& loss_of_batch, int warm_up);
+                   const std::function<Tensor()>& loss_of_batch, int warm_up, const ResidentMemory& memory);
 
 }  // namespace heed::bench

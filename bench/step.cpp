@@ -20,6 +20,7 @@ struct Settings : bench::ModelSettings {
 
 void run(const Settings& s) {
   set_thread_count(static_cast<int>(s.threads));
+  const bench::ResidentMemory memory;
   nn::Transformer model(s.config());
   const nn::Tokens source = nn::Tokens::dense(bench::ids(s.batch, s.source, s.vocab, 1)),
                    target = nn::Tokens::dense(bench::ids(s.batch, s.target, s.vocab, 2));
@@ -30,7 +31,7 @@ void run(const Settings& s) {
   const auto loss_of_batch = [&] {
     return cross_entropy(model.forward(source, target), labels, {.ignore = 0});
   };
-  bench::time_training(model, optimizer, loss_of_batch, 8);
+  bench::time_training(model, optimizer, loss_of_batch, 8, memory);
 }
 
 }  // namespace

@@ -118,6 +118,8 @@ def main():
         result["peers"].append(dict(**peer.summary(), ratio=statistics.median(ratios), ratios=ratios))
     for peer in result["peers"]:
         rate = f"   {1e3 * peer['tokens'] / peer['median']:,.0f} tokens/s" if "tokens" in peer else ""
+        if "peak_mebibytes" in peer:
+            rate += f"   {peer['peak_mebibytes']:,.0f} MiB at most"
         print(f"{peer['name']:28s} median {peer['median']:8.2f} ms   least {peer['least']:8.2f}   most "
               f"{peer['most']:8.2f}   ratio {peer['ratio']:.2f} ({min(peer['ratios']):.2f} to {max(peer['ratios']):.2f}){rate}")
     if arguments.out:

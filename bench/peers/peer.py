@@ -38,6 +38,22 @@ def positions(length, d_model):
     return np.stack([np.sin(angle), np.cos(angle)], -1).reshape(length, d_model).astype(np.float32)
 
 
+class ResidentMemory:
+    """Memory of this process that is resident, less what was when this was made."""
+
+    def __init__(self):
+        self.before = self.read("VmRSS")
+
+    def peak(self):
+        """In MiB, the most since the process began."""
+        return self.read("VmHWM") - self.before
+
+    @staticmethod
+    def read(key):
+        lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(key + ":"))
+
+
 def take_turns(about, work):
     """Prints `about`, by which the driver checks that all do the same work. Then for each line "run N" on standard input
     calls `work` N times and prints the milliseconds of each, so that the driver can let programs take turns."""

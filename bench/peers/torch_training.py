@@ -39,7 +39,7 @@ def ids(rows, length, vocab, seed):
 
 
 def parse(parser):
-    """The options that all trainings share; sets threads and seed."""
+    """The options that all trainings share; sets threads and seed. From here on memory counts."""
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--compile", action="store_true")
@@ -47,6 +47,7 @@ def parse(parser):
     c = parser.parse_args()
     torch.set_num_threads(c.threads)
     torch.manual_seed(1)
+    c.memory = peer.ResidentMemory()
     return c
 
 
@@ -88,4 +89,5 @@ def take_turns(c, model, optimizer, inputs, labels, warm_up):
     for _ in range(warm_up):
         step()
     name = "PyTorch " + torch.__version__ + (" compiled" if c.compile else " eager")
-    peer.take_turns(dict(name=name, parameters=parameters, loss=loss), step)
+    about = dict(name=name, parameters=parameters, loss=loss, peak_mebibytes=c.memory.peak())
+    peer.take_turns(about, step)
