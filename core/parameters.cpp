@@ -33,8 +33,11 @@ struct Parameters::State {
   Tensor values, gradients;
   bool held = false;
 
-  // Points each handle at its slot of the value arena, and its gradient at the gradient arena.
+  // Points each handle at its slot of the value arena, and its gradient at the gradient arena. The memory
+  // that held the parameters goes back to the system: as much as they all take, in sizes that nothing else
+  // asks for.
   void bind(const Tensor& new_values, const Tensor& new_gradients) {
+    const Device old_device = parameters.front().tensor.device();
     const int64_t value_size = size_of(new_values.dtype()), gradient_size = size_of(new_gradients.dtype());
     for (size_t i = 0; i < parameters.size(); ++i) {
       TensorImpl& impl = parameters[i].tensor.impl();
@@ -58,6 +61,7 @@ struct Parameters::State {
     }
     values = new_values;
     gradients = new_gradients;
+    allocator(old_device).release_cached();
   }
 };
 

@@ -77,6 +77,18 @@ TEST(Growth, MemoryOfAStepIsLinearInTheDepth) {
   expect_linear(1, [](int64_t layers) { return training_peak(4, layers); });
 }
 
+// The tensors that a model's parameters were drawn in are not kept beside the arena that they move to.
+TEST(Growth, ParametersLeaveNothingBehind) {
+  if (default_allocator_kind() == AllocatorKind::plain) GTEST_SKIP() << "the plain allocator keeps nothing";
+  nn::TransformerConfig config;
+  config.source_vocabulary = config.target_vocabulary = 20;
+  config.d_model = 128;
+  config.encoder_layers = config.decoder_layers = 1;
+  nn::Transformer model(config);
+  const int64_t bytes = model.parameters().numel() * 4;
+  EXPECT_LT(cpu_allocator().stats().cached, bytes / 50);
+}
+
 TEST(Growth, MemoryOfAttentionIsLinearInTheLength) { expect_linear(2048, attention_peak); }
 
 }  // namespace
