@@ -5,9 +5,10 @@ usage: compare.py PROGRAM [--peers NAME,…] [--rounds N] [--steps N] [--python 
                   [OPTIONS OF ALL]
 
 PROGRAM is bench/step (a training step of a sequence-to-sequence Transformer, beside PyTorch eager and compiled and JAX),
-bench/gpt (one of GPT-2, beside PyTorch) or bench/decode (greedy decoding of 1,000 sources, beside CTranslate2). All begin
-from the same weights, and must agree: on the loss without dropout, or on the tokens. Prints the median and spread of each
-and the ratio of every round; refuses on a busy machine. A peer that is not installed is left out.
+bench/gpt (one of GPT-2, beside PyTorch), bench/epoch (an epoch of pairs of mixed lengths, beside PyTorch) or bench/decode
+(greedy decoding of 1,000 sources, beside CTranslate2). All begin from the same weights, and must agree: on the loss
+without dropout, or on the tokens. Prints the median and spread of each and the ratio of every round; refuses on a busy
+machine. A peer that is not installed is left out.
 """
 import argparse
 import datetime
@@ -27,6 +28,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 PEERS = {"step": {"eager": ("torch", "torch_step.py", []), "compiled": ("torch", "torch_step.py", ["--compile"]),
                   "jax": ("jax", "jax_step.py", [])},
          "gpt": {"eager": ("torch", "torch_gpt.py", []), "compiled": ("torch", "torch_gpt.py", ["--compile"])},
+         "epoch": {"eager": ("torch", "torch_epoch.py", [])},
          "decode": {"ctranslate2": ("ctranslate2", "ctranslate2_decode.py", [])}}
 
 

@@ -24,10 +24,12 @@ class Layer(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(c.d_model) for _ in range(3 if decoder else 2))
         self.drop = nn.Dropout(c.dropout)
 
-    def forward(self, x, memory=None):
-        x = self.norms[0](x + self.drop(self.self_attn(x, causal=self.cross is not None)))
-        if self.cross is not None:
-            x = self.norms[1](x + self.drop(self.cross(x, memory)))
+    def forward(self, x, memory=None, mask=None):  # the mask is that of the source
+        if self.cross is None:
+            x = self.norms[0](x + self.drop(self.self_attn(x, mask=mask)))
+        else:
+            x = self.norms[0](x + self.drop(self.self_attn(x, causal=True)))
+            x = self.norms[1](x + self.drop(self.cross(x, memory, mask=mask)))
         return self.norms[-1](x + self.drop(self.linear2(self.drop(F.relu(self.linear1(x))))))
 
 
@@ -49,13 +51,13 @@ class Model(nn.Module):
     def embed(self, table, ids):
         return self.drop(table(ids) * math.sqrt(self.d_model) + self.table[: ids.shape[1]])
 
-    def forward(self, source, target):
+    def forward(self, source, target, mask=None):
         x = self.embed(self.src, source)
         for layer in self.encoder:
-            x = layer(x)
+            x = layer(x, mask=mask)
         y = self.embed(self.tgt, target)
         for layer in self.decoder:
-            y = layer(y, x)
+            y = layer(y, x, mask)
         return self.out(y)
 
 

@@ -21,7 +21,7 @@ class Attention(nn.Module):
     def split(self, x):
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
-    def forward(self, x, memory=None, causal=False):
+    def forward(self, x, memory=None, causal=False, mask=None):
         d = x.shape[-1]
         if memory is None:
             q, k, v = self.in_proj(x).chunk(3, -1)
@@ -30,7 +30,7 @@ class Attention(nn.Module):
             q = F.linear(x, w[:d], b[:d])
             k, v = F.linear(memory, w[d:], b[d:]).chunk(2, -1)
         p = self.dropout if self.training else 0.0
-        y = F.scaled_dot_product_attention(self.split(q), self.split(k), self.split(v), dropout_p=p, is_causal=causal)
+        y = F.scaled_dot_product_attention(self.split(q), self.split(k), self.split(v), mask, p, causal)
         return self.out_proj(y.transpose(1, 2).flatten(-2))
 
 
@@ -64,30 +64,43 @@ def load(model, path, renamed):
     model.load_state_dict(state)
 
 
-def take_turns(c, model, optimizer, inputs, labels, warm_up):
-    """Forward, loss, backward, clipping and the optimizer's step, when the driver asks."""
-    forward = torch.compile(model) if c.compile else model
+class Training:
+    """Forward, loss, backward, clipping and the optimizer's step."""
 
-    def loss_of():
-        with torch.autocast("cpu", torch.bfloat16, enabled=c.dtype == "bf16"):
-            logits = forward(*inputs)
+    def __init__(self, c, model, optimizer):
+        self.c, self.model, self.optimizer = c, model, optimizer
+        self.forward = torch.compile(model) if c.compile else model
+
+    def loss_of(self, inputs, labels):
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.c.dtype == "bf16"):
+            logits = self.forward(*inputs)
         return F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=PAD)
 
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        loss = loss_of()
+    def step(self, inputs, labels):
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.loss_of(inputs, labels)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
-        optimizer.step()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0, foreach=True)
+        self.optimizer.step()
         return loss.item()
 
-    with torch.no_grad():
-        model.eval()
-        loss = loss_of().item()
-        model.train()
-    parameters = sum(p.numel() for p in model.parameters())
+    def loss_without_dropout(self, inputs, labels):
+        with torch.no_grad():
+            self.model.eval()
+            loss = self.loss_of(inputs, labels).item()
+            self.model.train()
+        return loss
+
+    def about(self):
+        return dict(name="PyTorch " + torch.__version__ + (" compiled" if self.c.compile else " eager"),
+                    parameters=sum(p.numel() for p in self.model.parameters()))
+
+
+def take_turns(c, model, optimizer, inputs, labels, warm_up):
+    """Steps on one batch, when the driver asks."""
+    training = Training(c, model, optimizer)
+    loss = training.loss_without_dropout(inputs, labels)
     for _ in range(warm_up):
-        step()
-    name = "PyTorch " + torch.__version__ + (" compiled" if c.compile else " eager")
-    about = dict(name=name, parameters=parameters, loss=loss, peak_mebibytes=c.memory.peak())
-    peer.take_turns(about, step)
+        training.step(inputs, labels)
+    about = dict(training.about(), loss=loss, peak_mebibytes=c.memory.peak())
+    peer.take_turns(about, lambda: training.step(inputs, labels))

@@ -1,0 +1,130 @@
+// An epoch of training on pairs of the lengths that a task has, packed: data, forward, loss, backward,
+// clipping, Adam. The batches can be written to a file, so that another framework trains on the same.
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include <heed/core/base/parallel_for.h>
+#include <heed/core/ops.h>
+#include <heed/data/loader.h>
+#include <heed/data/tasks.h>
+#include <heed/nn/weights.h>
+#include <heed/optim/adam.h>
+#include <heed/version.h>
+
+#include "apps/common/command_line.h"
+#include "apps/common/program.h"
+#include "apps/common/seq2seq.h"
+#include "bench/peer.h"
+
+namespace {
+
+using namespace heed;
+
+struct Settings : bench::ModelSettings {
+  int64_t pairs = 5000, batch = 32, min_length = 3, max_length = 10;
+};
+
+class Training {
+ public:
+  explicit Training(const Settings& s)
+      : loader_(dataset(s), {.batch_size = s.batch}),
+        model_(s.config()),
+        adam_(model_.parameters(), {.rate = 1e-4}) {
+    if (s.weights.empty()) return;
+    nn::save_weights(model_, s.weights);
+    write_batches(s.weights + ".batches");
+  }
+
+  /// Always the first epoch's batches.
+  void epoch() {
+    loader_.seek({0, 0});
+    while (const std::optional<data::PairBatch> batch = loader_.next()) {
+      const Tensor loss = loss_of(*batch);
+      loss.backward();
+      adam_.step({.clip = 1});
+      loss.item<double>();
+    }
+  }
+
+  /// Mean over the batches of an epoch, with the weights as they are.
+  double loss_without_dropout() {
+    const NoGrad no_grad;
+    model_.eval();
+    loader_.seek({0, 0});
+    double sum = 0;
+    int64_t count = 0;
+    for (; const std::optional<data::PairBatch> batch = loader_.next(); ++count)
+      sum += loss_of(*batch).item<double>();
+    model_.train();
+    return sum / static_cast<double>(count);
+  }
+
+  int64_t parameters() { return model_.parameters().numel(); }
+
+ private:
+  static std::shared_ptr<data::TaskDataset> dataset(const Settings& s) {
+    data::TaskOptions task;
+    task.pairs = s.pairs;
+    task.vocab = s.vocab;
+    task.min_length = s.min_length;
+    task.max_length = s.max_length;
+    return std::make_shared<data::TaskDataset>(task, data::Split::train);
+  }
+
+  Tensor loss_of(const data::PairBatch& batch) {
+    const apps::Seq2SeqBatch tensors = apps::to_tensors(batch, kCpu);
+    return cross_entropy(model_.forward(tensors.source, tensors.target), tensors.labels,
+                         {.ignore = data::kPad});
+  }
+
+  // A line for each batch: {"source": [[…], …], "target": …, "labels": …}, without padding.
+  void write_batches(const std::filesystem::path& file) {
+    apps::JsonLines out(file, apps::JsonLines::Mode::replace);
+    loader_.seek({0, 0});
+    while (const std::optional<data::PairBatch> batch = loader_.next()) {
+      const auto rows = [&](const data::Symbols& ids, const data::Sequences& sequences) {
+        apps::Json result = apps::Json::array();
+        for (size_t i = 0; i < sequences.first.size(); ++i) {
+          const auto first = ids.begin() + sequences.first[i];
+          result.push_back(std::vector<int64_t>(first, first + sequences.length[i]));
+        }
+        return result;
+      };
+      out.write({{"source", rows(batch->source_ids, batch->source)},
+                 {"target", rows(batch->target_ids, batch->target)},
+                 {"labels", rows(batch->labels, batch->target)}});
+    }
+  }
+
+  data::PairLoader loader_;
+  nn::Transformer model_;
+  optim::Adam adam_;
+};
+
+void run(const Settings& settings) {
+  set_thread_count(static_cast<int>(settings.threads));
+  Training training(settings);
+  const apps::Json about{{"name", concat("heed ", HEED_VERSION)},
+                         {"parameters", training.parameters()},
+                         {"loss", training.loss_without_dropout()}};
+  training.epoch();
+  bench::take_turns(about, [&] { training.epoch(); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return apps::run_program(argc, argv, [](const std::vector<std::string>& arguments) {
+    Settings settings;
+    apps::CommandLine line("epoch", "Times an epoch of copy and reverse, packed.");
+    apps::OptionTable& options = line.command("", "", [&] { run(settings); });
+    bench::declare_model(options, settings);
+    const apps::IntegerRange positive{1, 1 << 20};
+    options.integer("pairs", settings.pairs, "Pairs of the epoch", positive);
+    options.integer("batch", settings.batch, "Pairs in a batch", positive);
+    options.integer("min-length", settings.min_length, "Symbols of the shortest source", positive);
+    options.integer("max-length", settings.max_length, "Symbols of the longest source", positive);
+    line.run(arguments);
+  });
+}
