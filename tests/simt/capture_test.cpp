@@ -146,11 +146,15 @@ TEST(Capture, AMistakeBehindOurBackIsReportedAtTheEnd) {
 
 TEST(Capture, AnotherThreadMustWait) {
   DeviceBuffer<int64_t> step(std::vector<int64_t>{1});
-  std::string message;
+  std::string launches, waits;
   const Graph graph(0, make_arena(0), [&] {
-    std::thread([&] { message = message_of<StateError>([&] { advance(step); }); }).join();
+    std::thread([&] {
+      launches = message_of<StateError>([&] { advance(step); });
+      waits = message_of<StateError>([] { synchronize(0); });
+    }).join();
   });
-  EXPECT_EQ(message, "cuda:0: another thread is capturing a graph; a device is for one thread meanwhile");
+  for (const std::string& message : {launches, waits})
+    EXPECT_EQ(message, "cuda:0: another thread is capturing a graph; a device is for one thread meanwhile");
 }
 
 TEST(Capture, OutOfMemoryCanBeRepeatedWithLess) {

@@ -1,4 +1,5 @@
 // kernels/cuda/gemm_cublas.cu with a fake cuBLASLt: what it is asked for, and how algorithms are chosen.
+#include <array>
 #include <cstdlib>
 #include <cublasLt.h>
 #include <string>
@@ -103,6 +104,16 @@ TEST(Cublas, ProductsAreThoseOfPlainLoops) {
 
 TEST(Cublas, AnEmptySumIsZero) {
   for (const bool accumulate : {false, true}) check<float, float>({4, 3, 0, false, false, 1, 2, accumulate});
+}
+
+TEST(Cublas, AProductOfNothingIsNotAskedFor) {
+  fake_cublas() = {};
+  const DeviceBuffer<float> a(16), b(16), c(16);
+  for (const auto& [m, n, batch] : {std::array<int64_t, 3>{0, 4, 1}, {4, 0, 1}, {4, 4, 0}})
+    gemm(kernels::Gemm<float>{a.data(), b.data(), c.data(), m, n, 4, 4, 4, 4, false, false, batch, 0, 0, 0, 1,
+                              false});
+  EXPECT_EQ(fake_cublas().heuristics, 0);
+  EXPECT_TRUE(fake_cublas().used.empty());
 }
 
 TEST(Cublas, AShapeIsPlannedOnceAndAddedOnce) {

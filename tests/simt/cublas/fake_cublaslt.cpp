@@ -7,6 +7,7 @@
 #include <thread>
 
 #include <heed/core/base/bfloat16.h>
+#include <heed/kernels/simt/host/runtime/device_memory.h>
 #include <heed/kernels/simt/host/runtime/stream.h>
 
 namespace heed::testing {
@@ -58,6 +59,13 @@ struct Product {
   const void *from_a, *from_b;
   void* to;
   float alpha, beta;
+
+  // Whether the result stays within one allocation.
+  bool fits() const {
+    const auto rows = static_cast<int64_t>(c.rows), cols = static_cast<int64_t>(c.cols);
+    const int64_t elements = (c.batch - 1) * c.stride + (cols - 1) * c.ld + rows;
+    return emulator::placement(to, static_cast<size_t>(elements) * (c.type == CUDA_R_32F ? 4 : 2)).fits;
+  }
 
   void run() const {
     const auto sum_of = [&](int64_t batch, int64_t row, int64_t col) {
@@ -188,6 +196,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
                         d,
                         *static_cast<const float*>(alpha),
                         *static_cast<const float*>(beta)};
+  if (!product.fits()) return CUBLAS_STATUS_INVALID_VALUE;
   const uint64_t id = algorithm->data[0];
   const cudaError_t error = heed::emulator::enqueue(stream, [product, id] {
     fake_cublas().used.push_back(id);
