@@ -2,7 +2,7 @@
 option(BUILD_SHARED_LIBS "Build shared libraries" OFF)
 option(HEED_APPS "Build the programs under apps/" ${PROJECT_IS_TOP_LEVEL})
 option(HEED_TESTS "Build the tests" OFF)
-option(HEED_CHECKED_KERNELS "Build the tests of CUDA kernels for AddressSanitizer and the race checker too" OFF)
+option(HEED_CHECKED_KERNELS "Build the tests of CUDA kernels for AddressSanitizer and the race checker too; hold what nvcc compiles to its budgets" OFF)
 option(HEED_BENCH "Build the benchmarks" OFF)
 option(HEED_FUZZ "Build the libFuzzer targets (clang only)" OFF)
 option(HEED_ONEDNN "Use oneDNN for matrix products where it is faster" ON)
@@ -48,7 +48,8 @@ find_package(Threads REQUIRED)
 add_library(heed_build_flags INTERFACE)
 target_compile_options(heed_build_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -ffp-contract=off>
-  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${HEED_WARNINGS_AS_ERRORS}>>:-Werror>)
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${HEED_WARNINGS_AS_ERRORS}>>:-Werror>
+  $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${HEED_WARNINGS_AS_ERRORS}>>:-Werror=all-warnings>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 reports false positives of these three inside libstdc++ at -O2 and above.
   target_compile_options(heed_build_flags INTERFACE

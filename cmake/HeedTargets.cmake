@@ -1,7 +1,8 @@
 # heed_library(NAME HEADERS … SOURCES … PUBLIC … PRIVATE …): the target heed::NAME, built from this folder.
 # heed_program(NAME SOURCES … LIBRARIES …): a program in build/…/bin.
 # heed_test(NAME SOURCES … LIBRARIES … [LABELS …] [THREADS n]): a GoogleTest program registered with ctest; one
-# labelled slow (`ctest -LE slow` leaves it out) may take half an hour instead of ten minutes.
+# labelled slow (`ctest -LE slow` leaves it out) may take half an hour instead of ten minutes. The variable
+# heed_precompiled names the program whose precompiled headers it uses.
 include(GNUInstallDirs)
 
 # The build tree shows headers as a consumer sees them: #include <heed/core/tensor.h>.
@@ -40,6 +41,9 @@ endfunction()
 function(heed_test name)
   cmake_parse_arguments(ARG "" "THREADS" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   heed_program(${name} SOURCES ${ARG_SOURCES} LIBRARIES ${ARG_LIBRARIES} GTest::gtest_main)
+  if(heed_precompiled)
+    target_precompile_headers(${name} REUSE_FROM ${heed_precompiled})
+  endif()
   set(timeout 600)
   if("slow" IN_LIST ARG_LABELS)
     set(timeout 1800)

@@ -47,9 +47,9 @@ test_consumer() {
   run_tests "$folder"
 }
 
-# What a GPU check runs, with nvcc, and the pack within its size.
+# What a GPU check runs, with nvcc, its kernels within their budgets and the pack within its size.
 test_cuda_build() {
-  gpu_pack "$build/gpu-pack" 90a-real 55
+  gpu_pack "$build/gpu-pack" 90a-real 55 -DHEED_CHECKED_KERNELS=ON -DHEED_WARNINGS_AS_ERRORS=ON
 }
 
 # tensorboard_python: a Python that has TensorBoard, whose reader a test uses; nothing where it cannot be had.
@@ -127,7 +127,8 @@ command_test() {
       return
       ;;
     --kernels)
-      stage "build with the checked CUDA kernels" build_preset emulated -DHEED_CHECKED_KERNELS=ON "${cuda[@]}" "${strict[@]}"
+      stage "build with the checked CUDA kernels" build_preset emulated -DHEED_CHECKED_KERNELS=ON \
+        -DHEED_PART_OF_ALL=OFF "${cuda[@]}" "${strict[@]}"
       run_tests "$build/emulated" -L 'nvcc|checked'
       return
       ;;
@@ -135,7 +136,7 @@ command_test() {
   stage "format" check_format
   stage "API reference" check_reference
   stage "build with g++, warnings as errors" build_preset emulated -DHEED_CHECKED_KERNELS=ON -DHEED_BENCH=ON \
-    -DHEED_TENSORBOARD_PYTHON="$(tensorboard_python)" "${cuda[@]}" "${strict[@]}"
+    -DHEED_PART_OF_ALL=ON -DHEED_TENSORBOARD_PYTHON="$(tensorboard_python)" "${cuda[@]}" "${strict[@]}"
   stage "build with clang, its sanitizers and warnings as errors" build_preset asan "${cuda[@]}"
   stage "tests with the sanitizers" test_sanitized
   stage "threads with the thread sanitizer" test_threads

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Measures the tests of a CUDA kernel: changes one line of it at a time and counts the changes that some test notices.
 
-    tests/simt/mutate.py BUILD [--file layer_norm.cu] [--filter '*LayerNorm*'] [--also PROGRAM] [--limit N] [--jobs 2]
+    tests/simt/mutate.py BUILD [--file layer_norm.cu] [--filter '*LayerNorm*'] [--also PROGRAM] [--users FILE,FILE]
+                         [--limit N] [--jobs 2]
 
 BUILD is a configured build whose simt_kernels_test, simt_kernels_address_test, simt_kernels_race_test and each further
-PROGRAM are up to date.
+PROGRAM are up to date. A changed header need only be compiled into some of the sources that include it: what the tests
+of these notice is noticed.
 Mutants are compiled in a temporary folder with the build's own commands; the sources are not touched. A mutant that does
 not compile, or is known to compute the same, is not counted; one that never ends is noticed. Exit code 0 if at least 95 %
 are noticed.
@@ -21,6 +23,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# The objects of kernels that a program is linked with, where they are not those of the library.
+OBJECTS = {"simt_cublas_test": "heed_cublas_kernels"}
 # The cheapest first: most mutants do not get further.
 VARIANTS = ("", "_address", "_race")
 TARGET = 0.95
@@ -70,6 +74,9 @@ EQUIVALENT = {
     "c = kColumnThreads * kRowThreads) {": "a block has as many threads as columns: there is one round",
     "args.gbias != nullptr ? std::min<int64_t>(stretches, 65535) : std::min(stretches, kMostSlices);":
         "only how many rows a block takes",
+    "(removed: if (!checks_indices_.exchange(false)) return;)": "asks the device where nothing was said",
+    "const Scratch elsewhere(static_cast<size_t>((p.batch + 1) * p.stride_c + p.m * p.ldc) * sizeof(C));":
+        "only more memory than is used",
     "while (size <= args.n) size *= 2;": "only more of what stands behind the end of a line",
 }
 
@@ -94,7 +101,7 @@ class Program:
 
     def __init__(self, build, name, objects, file, gtest_filter):
         self.build, self.name, self.filter = build, name, gtest_filter
-        self.is_header = file.suffix != ".cu"
+        self.is_header = file.suffix in (".h", ".cuh")
         self.compile = objects
         output = subprocess.run(["ninja", "-C", build, "-t", "commands", name], check=True, text=True,
                                 capture_output=True).stdout.strip().splitlines()
@@ -133,8 +140,9 @@ class Program:
             return False
 
 
-def objects_with(build, file):
-    """The compile commands of all objects that contain `file`, by ninja's record of the last build."""
+def objects_with(build, file, sources):
+    """The compile commands of the objects that contain `file`, by ninja's record of the last build; where `sources` are
+    named, of those made from one of them."""
     users, object_ = set(), None
     for line in subprocess.run(["ninja", "-C", build, "-t", "deps"], check=True, text=True,
                                capture_output=True).stdout.splitlines():
@@ -143,24 +151,27 @@ def objects_with(build, file):
         elif line.rstrip().endswith(file.name) and (build / line.strip()).resolve() == file:
             users.add(object_)
     commands = [shlex.split(entry["command"]) for entry in json.loads((build / "compile_commands.json").read_text())]
-    return [command for command in commands if command[command.index("-o") + 1] in users]
+    return [command for command in commands if command[command.index("-o") + 1] in users
+            and (not sources or pathlib.Path(command[command.index("-c") + 1]).name in sources)]
 
 
 def programs(options, file):
     """The further programs asked for, which know what the results should be, and the kernels' tests in three builds."""
-    users = objects_with(options.build, file)
+    users = objects_with(options.build, file, options.users)
 
     def program(name, libraries, gtest_filter):
         folders = [f"/{folder}.dir/" for folder in (name, *libraries)]
         objects = [command for command in users if any(folder in command[command.index("-o") + 1] for folder in folders)]
-        if not objects:
-            sys.exit(f"{options.build} has no build of {file.name} for {name}")
-        return Program(options.build, name, objects, file, gtest_filter)
+        return Program(options.build, name, objects, file, gtest_filter) if objects else None
 
     kernels = ["heed_emulated_kernels", "heed_kernels"]  # the first where the library itself is not emulated
-    return [*(program(name, ["heed_kernels"], "*") for name in options.also),
-            *(program(f"simt_kernels{name}_test", [f"heed_emulated_kernels{name}"] if name else kernels, options.filter)
-              for name in VARIANTS)]
+    found = [*(program(name, [OBJECTS.get(name, "heed_kernels")], "*") for name in options.also),
+             *(program(f"simt_kernels{name}_test", [f"heed_emulated_kernels{name}"] if name else kernels, options.filter)
+               for name in VARIANTS)]
+    found = [test for test in found if test is not None]
+    if not found:
+        sys.exit(f"none of the programs in {options.build} is built with {file.name}")
+    return found
 
 
 def noticed_by(tests, name, text, seconds):
@@ -184,6 +195,8 @@ def main():
     parser.add_argument("--file", default="layer_norm.cu", help="of kernels/cuda")
     parser.add_argument("--filter", default="*LayerNorm*", help="which of the kernels' tests are run")
     parser.add_argument("--also", action="append", default=[], metavar="PROGRAM", help="a further test, of the operation")
+    parser.add_argument("--users", type=lambda names: names.split(","), default=[], metavar="FILE,FILE",
+                        help="of the sources that include a header, those to be compiled with it")
     parser.add_argument("--limit", type=int, default=0, help="at most this many mutants, spread over the file")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--seconds", type=float, default=240, help="a test program that runs longer is one that never ends")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Compiles a kernel source with nvcc and fails where a kernel spills, keeps arrays in local memory, or exceeds its budget.
 
-    resources.py SOURCE -- NVCC OPTIONS…      -Xptxas -v is added
-    resources.py --write SOURCE -- NVCC …     writes the missing budgets, from what the compiler says
+    resources.py NVCC OPTIONS… SOURCE          -Xptxas -v is added; so CMake can compile kernels by it
+    resources.py --list NVCC …                prints what each kernel takes
+    resources.py --write NVCC …               writes the missing budgets, from what the compiler says
 
 The budget of a kernel stands in a comment right above it:
 
@@ -128,29 +129,29 @@ def with_budgets(text, found):
 
 def main():
     arguments = sys.argv[1:]
-    write = arguments[:1] == ["--write"]
-    arguments = arguments[write:]
-    if len(arguments) < 3 or arguments[1] != "--":
+    mode = arguments.pop(0) if arguments and arguments[0] in ("--list", "--write") else None
+    source = next((pathlib.Path(argument) for argument in arguments if argument.endswith(".cu")), None)
+    if source is None:
         sys.exit(__doc__)
-    source = pathlib.Path(arguments[0])
-    result = subprocess.run([*arguments[2:], "-Xptxas", "-v", "-c", source], check=False, text=True, capture_output=True)
+    result = subprocess.run([*arguments, "-Xptxas", "-v"], check=False, text=True, capture_output=True)
     output = result.stdout + result.stderr
     if result.returncode != 0:
         sys.exit(output)
     found = usages(output)
     text = source.read_text()
     headers = headers_of(text)
-    if write:
+    if mode == "--write":
         for path in (source, *(ROOT / header for header in headers)):
             before = path.read_text()
             after = with_budgets(before, found)
             if after != before:
                 path.write_text(after)
         return
+    if mode == "--list":
+        for usage in found:
+            print(f"{usage.registers:4d} registers {usage.shared:6d} bytes shared {usage.stack:4d} stack  "
+                  f"{usage.architecture}  {usage.function}")
     wrong = check(source.name, text, found, headers)
-    for usage in found:
-        print(f"{usage.registers:4d} registers {usage.shared:6d} bytes shared {usage.stack:4d} stack  "
-              f"{usage.architecture}  {usage.function}")
     sys.exit("\n".join(wrong) if wrong else 0)
 
 
