@@ -47,6 +47,9 @@ TEST(Dropout, RatesAndSizes) {
   check({}, 0.5);
 }
 
+TEST(Dropout, ADecisionThatIsTheThresholdKeeps) {
+  check({33}, dropout_bits({kSeed, nullptr, kOffset}, 2).bits(3) / 65536.0);
+}
 TEST(Dropout, OnAResidual) {
   for (double p : {0.0, 0.25, 0.9})
     for (int64_t cols : {1, 33}) check_residual({3, cols}, p);
