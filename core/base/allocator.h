@@ -10,10 +10,11 @@ namespace heed {
 
 /// Bytes and calls of one allocator.
 struct MemoryStats {
-  int64_t in_use = 0;        // bytes handed out now
-  int64_t peak = 0;          // the most handed out since the last reset_peak()
-  int64_t cached = 0;        // bytes kept for reuse
-  int64_t requests = 0;      // calls of allocate
+  int64_t in_use = 0;    // bytes handed out now
+  int64_t peak = 0;      // the most handed out since the last reset_peak(); what threads take of the blocks
+                         // that they keep is seen late, so up to 1 MiB a thread may be missing
+  int64_t cached = 0;    // bytes kept for reuse
+  int64_t requests = 0;  // calls of allocate
   int64_t system_calls = 0;  // how many of them had to ask the system
 };
 
@@ -35,7 +36,8 @@ struct MemorySource {
   void* context;
 };
 
-/// Hands out blocks by size class; thread-safe.
+/// Hands out blocks by size class; thread-safe. Of the CPU's, a thread keeps the smaller blocks that it
+/// freed, up to 1 MiB, for its own next requests, and gives them back when it ends.
 class Allocator {
  public:
   explicit Allocator(const MemorySource& source, AllocatorKind kind = default_allocator_kind());
@@ -54,7 +56,7 @@ class Allocator {
   MemoryStats stats() const;
   void reset_peak();
 
-  /// Gives cached memory back to the source; an arena keeps it.
+  /// Gives cached memory back to the source, but what other threads keep; an arena keeps it all.
   void release_cached() noexcept;
 
   /// Fails requests that would take in_use above `bytes` (0: no limit).
@@ -63,7 +65,11 @@ class Allocator {
   AllocatorKind kind() const;
 
  private:
+  friend Allocator& cpu_allocator();
   struct State;
+  class ThreadUse;
+  void let_threads_keep();
+
   std::unique_ptr<State> state_;
 };
 

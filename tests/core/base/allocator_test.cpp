@@ -1,5 +1,6 @@
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -111,6 +112,55 @@ TEST(Allocator, PlainFillsWithNan) {
   for (int i = 0; i < 100; ++i) EXPECT_NE(values[i], values[i]);
   allocator.deallocate(values, 100 * sizeof(float));
   EXPECT_EQ(fake.live, 0);
+}
+
+// What a thread keeps for itself counts as cached, is used again without a look at the others', and comes
+// back when the thread ends.
+TEST(Allocator, ThreadsKeepBlocksForThemselves) {
+  Allocator& allocator = cpu_allocator();
+  if (allocator.kind() != AllocatorKind::caching) GTEST_SKIP() << "the plain allocator keeps nothing";
+  const MemoryStats before = allocator.stats();
+  std::thread([&] {
+    void* const first = allocator.allocate(3000);
+    EXPECT_EQ(allocator.stats().in_use, before.in_use + 3072);
+    allocator.deallocate(first, 3000);
+    EXPECT_EQ(allocator.stats().in_use, before.in_use);
+    const int64_t calls = allocator.stats().system_calls;
+    std::thread([&] {
+      void* const other = allocator.allocate(3000);
+      EXPECT_NE(other, first) << "it is the first thread's";
+      allocator.deallocate(other, 3000);
+    }).join();
+    EXPECT_LE(allocator.stats().system_calls, calls + 1);
+    void* const second = allocator.allocate(3000);
+    EXPECT_EQ(second, first);
+    EXPECT_EQ(allocator.stats().requests, before.requests + 3);
+    allocator.deallocate(second, 3000);
+  }).join();
+  const MemoryStats after = allocator.stats();
+  EXPECT_EQ(after.in_use, before.in_use);
+  EXPECT_EQ(after.requests, before.requests + 3);
+  EXPECT_EQ(after.cached - before.cached, 3072 * (after.system_calls - before.system_calls));
+}
+
+TEST(Allocator, ABlockMayBeFreedByAnotherThread) {
+  Allocator& allocator = cpu_allocator();
+  const int64_t before = allocator.stats().in_use;
+  for (int i = 0; i < 100; ++i) {
+    void* const block = allocator.allocate(40000);
+    std::thread([&] { allocator.deallocate(block, 40000); }).join();
+  }
+  EXPECT_EQ(allocator.stats().in_use, before);
+}
+
+TEST(Allocator, ALimitCountsWhatThreadsTakeFromTheirOwn) {
+  Allocator& allocator = cpu_allocator();
+  allocator.deallocate(allocator.allocate(5000), 5000);
+  allocator.set_limit(allocator.stats().in_use + 2000);
+  EXPECT_THROW(allocator.allocate(5000), OutOfMemory);
+  allocator.deallocate(allocator.allocate(1000), 1000);
+  allocator.set_limit(0);
+  allocator.deallocate(allocator.allocate(5000), 5000);
 }
 
 }  // namespace
