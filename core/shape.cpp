@@ -6,11 +6,8 @@
 
 namespace heed {
 
-Shape::Shape(std::span<const int64_t> sizes) {
-  HEED_CHECK(sizes.size() <= kMaxRank, ShapeError, "a tensor has at most ", kMaxRank, " axes, got ",
-             sizes.size());
-  rank_ = static_cast<int>(sizes.size());
-  std::copy(sizes.begin(), sizes.end(), sizes_);
+void Shape::fail_rank(size_t rank) {
+  throw ShapeError(concat("a tensor has at most ", kMaxRank, " axes, got ", rank));
 }
 
 int64_t Shape::numel() const {
@@ -42,8 +39,6 @@ void Shape::erase(int axis) {
   --rank_;
 }
 
-bool operator==(const Shape& a, const Shape& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
-
 std::ostream& operator<<(std::ostream& out, const Shape& shape) {
   out << '[';
   for (int axis = 0; axis < shape.rank(); ++axis) out << (axis ? ", " : "") << shape[axis];
@@ -72,10 +67,9 @@ Shape broadcast_shapes(const Shape& a, const Shape& b, const char* operation) {
   return result;
 }
 
-int normalize_axis(int64_t axis, int rank, const char* operation) {
-  HEED_CHECK(axis >= -rank && axis < rank, IndexError, operation, ": axis ", axis, " is not in [", -rank,
-             ", ", rank - 1, "] for a tensor of rank ", rank);
-  return static_cast<int>(axis < 0 ? axis + rank : axis);
+void fail_axis(int64_t axis, int rank, const char* operation) {
+  throw IndexError(concat(operation, ": axis ", axis, " is not in [", -rank, ", ", rank - 1,
+                          "] for a tensor of rank ", rank));
 }
 
 }  // namespace heed

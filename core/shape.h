@@ -16,7 +16,10 @@ class Shape {
   Shape() = default;
   Shape(std::initializer_list<int64_t> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
   /// ShapeError if there are more than kMaxRank.
-  explicit Shape(std::span<const int64_t> sizes);
+  explicit Shape(std::span<const int64_t> sizes) : rank_(static_cast<int>(sizes.size())) {
+    if (sizes.size() > kMaxRank) fail_rank(sizes.size());
+    for (int axis = 0; axis < rank_; ++axis) sizes_[axis] = sizes[static_cast<size_t>(axis)];
+  }
 
   int rank() const { return rank_; }
   int64_t operator[](int axis) const { return sizes_[axis]; }
@@ -31,9 +34,15 @@ class Shape {
   void insert(int axis, int64_t size);
   void erase(int axis);
 
-  friend bool operator==(const Shape& a, const Shape& b);
+  friend bool operator==(const Shape& a, const Shape& b) {
+    bool equal = a.rank_ == b.rank_;
+    for (int axis = 0; equal && axis < a.rank_; ++axis) equal = a.sizes_[axis] == b.sizes_[axis];
+    return equal;
+  }
 
  private:
+  [[noreturn]] static void fail_rank(size_t rank);
+
   int rank_ = 0;
   int64_t sizes_[kMaxRank] = {};
 };
@@ -47,7 +56,13 @@ Shape contiguous_strides(const Shape& shape);
 /// The shape that both broadcast to, as in NumPy; ShapeError naming `operation`, both shapes and the axis.
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* operation);
 
+/// IndexError
+[[noreturn]] void fail_axis(int64_t axis, int rank, const char* operation);
+
 /// Axis in [0, rank) for one that may count from the end; IndexError with the valid range.
-int normalize_axis(int64_t axis, int rank, const char* operation);
+inline int normalize_axis(int64_t axis, int rank, const char* operation) {
+  if (axis < -rank || axis >= rank) fail_axis(axis, rank, operation);
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
 
 }  // namespace heed

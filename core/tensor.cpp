@@ -12,26 +12,18 @@ void run_backward(const Tensor& root, const Tensor& seed, BackwardOptions option
 // ----------------------------------------------------------------------------------------------------
 
 TensorImpl& Tensor::impl() const {
-  HEED_CHECK(impl_, StateError, "an undefined tensor was used; give it a value first");
+  if (!impl_) fail_undefined();
   return static_cast<TensorImpl&>(*impl_);
 }
 
-const Shape& Tensor::shape() const { return impl().shape; }
-const Shape& Tensor::strides() const { return impl().strides; }
+void Tensor::fail_undefined() { throw StateError("an undefined tensor was used; give it a value first"); }
+
 int64_t Tensor::size(int64_t axis) const { return shape()[normalize_axis(axis, rank(), "size")]; }
-int64_t Tensor::numel() const { return impl().numel; }
-DType Tensor::dtype() const { return impl().dtype; }
-Device Tensor::device() const { return impl().storage->device(); }
-bool Tensor::is_contiguous() const { return impl().contiguous; }
-int64_t Tensor::offset() const { return impl().offset; }
-const Ref<Storage>& Tensor::storage() const { return impl().storage; }
-void* Tensor::raw_data() const { return impl().storage->data() + impl().offset * size_of(impl().dtype); }
 void Tensor::bump_version() const { impl().storage->bump_version(); }
 int64_t Tensor::version() const { return impl().storage->version(); }
 
-void Tensor::check_dtype(DType wanted) const {
-  HEED_CHECK(dtype() == wanted, DTypeError, "asked for ", wanted, " elements of a ", dtype(),
-             " tensor of shape ", shape());
+void Tensor::fail_dtype(DType wanted) const {
+  throw DTypeError(concat("asked for ", wanted, " elements of a ", dtype(), " tensor of shape ", shape()));
 }
 
 double Tensor::item_as_double() const {
@@ -75,7 +67,7 @@ Tensor make_tensor(Ref<Storage> storage, const Shape& shape, const Shape& stride
     impl->contiguous &= shape[axis] == 1 || strides[axis] == stride;
     stride *= shape[axis];
   }
-  return Tensor(impl);
+  return Tensor(std::move(impl));
 }
 
 Tensor make_view(const Tensor& source, const Shape& shape, const Shape& strides, int64_t offset) {

@@ -18,6 +18,17 @@ namespace heed {
 class Node;  // core/autograd.h
 class TensorImpl;
 
+/// Where the elements of a tensor lie: what a handle asks for most.
+struct TensorLayout : public RefCounted, public Pooled {
+  Ref<Storage> storage;
+  Shape shape;
+  Shape strides;
+  int64_t offset = 0;  // elements
+  int64_t numel = 0;
+  DType dtype = DType::f32;
+  bool contiguous = true;
+};
+
 /// What the factories of core/creation.h make.
 struct TensorOptions {
   DType dtype = DType::f32;
@@ -42,27 +53,31 @@ class Tensor {
   bool defined() const { return static_cast<bool>(impl_); }
   explicit operator bool() const { return defined(); }
 
-  const Shape& shape() const;
-  const Shape& strides() const;
+  const Shape& shape() const { return layout().shape; }
+  const Shape& strides() const { return layout().strides; }
   int rank() const { return shape().rank(); }
   /// Size of an axis, which may count from the end; IndexError.
   int64_t size(int64_t axis) const;
-  int64_t numel() const;
-  DType dtype() const;
-  Device device() const;
+  int64_t numel() const { return layout().numel; }
+  DType dtype() const { return layout().dtype; }
+  Device device() const { return layout().storage->device(); }
   TensorOptions options() const { return {dtype(), device()}; }
-  bool is_contiguous() const;
-  int64_t offset() const;  // of the first element, in elements from the start of the storage
-  const Ref<Storage>& storage() const;
+  bool is_contiguous() const { return layout().contiguous; }
+  /// Of the first element, in elements from the start of the storage.
+  int64_t offset() const { return layout().offset; }
+  const Ref<Storage>& storage() const { return layout().storage; }
 
   /// The first element. T must be the tensor's dtype (DTypeError). Memory of the tensor's device. Whoever
   /// writes through it calls bump_version().
   template <class T>
   T* data() const {
-    check_dtype(dtype_of<T>());
+    if (dtype() != dtype_of<T>()) fail_dtype(dtype_of<T>());
     return static_cast<T*>(raw_data());
   }
-  void* raw_data() const;
+  void* raw_data() const {
+    const TensorLayout& at = layout();
+    return at.storage->data() + at.offset * size_of(at.dtype);
+  }
 
   /// Notes a write into the tensor's memory, so that a backward which saved it reports the change.
   void bump_version() const;
@@ -133,15 +148,20 @@ class Tensor {
   const Tensor& mul_(double factor) const;
 
   // For core ------------------------------------------------------------------------------------------------
-  explicit Tensor(const Ref<RefCounted>& impl) : impl_(impl) {}
+  explicit Tensor(Ref<TensorLayout> impl) : impl_(std::move(impl)) {}
   TensorImpl& impl() const;  // StateError if undefined
 
  private:
-  void check_dtype(DType wanted) const;
+  const TensorLayout& layout() const {
+    if (!impl_) fail_undefined();
+    return *impl_;
+  }
+  [[noreturn]] static void fail_undefined();  // StateError
+  [[noreturn]] void fail_dtype(DType wanted) const;
   double item_as_double() const;
   int64_t item_as_integer() const;  // i64 is not rounded to a double on the way
 
-  Ref<RefCounted> impl_;  // a TensorImpl
+  Ref<TensorLayout> impl_;  // a TensorImpl
 };
 
 /// Prints values (large tensors abridged), shape, dtype and device.

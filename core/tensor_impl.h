@@ -6,16 +6,8 @@
 
 namespace heed {
 
-class TensorImpl : public RefCounted, public Pooled {
+class TensorImpl : public TensorLayout {
  public:
-  Ref<Storage> storage;
-  Shape shape;
-  Shape strides;
-  int64_t offset = 0;  // elements
-  int64_t numel = 0;
-  DType dtype = DType::f32;
-  bool contiguous = true;
-
   // The gradient's place: output `output` of `node`. A leaf that requires grad has a LeafNode; a tensor that
   // does not require grad has none.
   Ref<Node> node;

@@ -40,6 +40,8 @@ class Ref {
   Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
   template <class U>
   Ref(const Ref<U>& other) noexcept : Ref(other.get()) {}
+  template <class U>
+  Ref(Ref<U>&& other) noexcept : object_(other.take()) {}
   Ref& operator=(Ref other) noexcept {
     std::swap(object_, other.object_);
     return *this;
@@ -49,6 +51,8 @@ class Ref {
   }
 
   T* get() const noexcept { return object_; }
+  /// Gives the object and its count away.
+  T* take() noexcept { return std::exchange(object_, nullptr); }
   T& operator*() const noexcept { return *object_; }
   T* operator->() const noexcept { return object_; }
   explicit operator bool() const noexcept { return object_ != nullptr; }

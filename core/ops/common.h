@@ -41,6 +41,24 @@ inline void check_parameter(const Tensor& parameter, const char* name, const Sha
   check_same_kind(x, parameter, operation);
 }
 
+/// x, or a copy of it without gaps. Unlike Tensor::contiguous() it copies no handle: the counts of a model's
+/// weights are shared by all threads that use it. x must outlive it.
+class Contiguous {
+ public:
+  explicit Contiguous(const Tensor& x) : tensor_(&x) {
+    if (x.defined() && !x.is_contiguous()) tensor_ = &(copy_ = x.contiguous());
+  }
+  Contiguous(const Contiguous&) = delete;
+  Contiguous& operator=(const Contiguous&) = delete;
+
+  const Tensor& operator*() const { return *tensor_; }
+  const Tensor* operator->() const { return tensor_; }
+
+ private:
+  const Tensor* tensor_;
+  Tensor copy_;
+};
+
 inline Tensor contiguous_or_undefined(const Tensor& x) { return x.defined() ? x.contiguous() : Tensor(); }
 
 template <class T>

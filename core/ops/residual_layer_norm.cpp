@@ -10,7 +10,7 @@ namespace {
 
 struct ResidualLayerNormCall {
   Saved sum, weight;
-  Tensor mean, rstd;
+  Tensor statistics;  // [2, rows]: means, then reciprocal deviations
   Dropout dropout;
   DType dtype;
   int64_t rows, cols;
@@ -45,8 +45,8 @@ void backward(const ResidualLayerNormCall& call, const GradIn& gy, GradOut& gx) 
                                                       .gsum = data_or_null<T>(gsum),
                                                       .sum = sum.data<T>(),
                                                       .weight = data_or_null<T>(weight),
-                                                      .mean = call.mean.data<A>(),
-                                                      .rstd = call.rstd.data<A>(),
+                                                      .mean = call.statistics.data<A>(),
+                                                      .rstd = call.statistics.data<A>() + call.rows,
                                                       .dropout = call.dropout,
                                                       .gresidual = data_or_null<T>(to_residual.tensor),
                                                       .gx = data_or_null<T>(to_x.tensor),
@@ -76,29 +76,28 @@ ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const 
   check_floating(x, name);
   const Dropout dropout = draw_dropout(options.p, options.generator, name);
 
-  const Tensor base = residual.contiguous(), input = x.contiguous(), scale = contiguous_or_undefined(weight),
-               shift = contiguous_or_undefined(bias);
-  const Tensor sum = empty_like(input), normed = empty_like(input);
-  const Tensor mean = empty({rows}, accumulator_options(x)), rstd = empty({rows}, accumulator_options(x));
+  const Contiguous base(residual), input(x), scale(weight), shift(bias);
+  const Tensor sum = empty_like(x), normed = empty_like(x),
+               statistics = empty({2, rows}, accumulator_options(x));
   visit_floating(x.dtype(), name, [&]<class T>() {
     using A = accumulator_t<T>;
     HEED_DISPATCH(x.device(), residual_layer_norm_forward,
-                  kernels::ResidualLayerNormForward<T>{.residual = base.data<T>(),
-                                                       .x = input.data<T>(),
-                                                       .weight = data_or_null<T>(scale),
-                                                       .bias = data_or_null<T>(shift),
+                  kernels::ResidualLayerNormForward<T>{.residual = base->data<T>(),
+                                                       .x = input->data<T>(),
+                                                       .weight = data_or_null<T>(*scale),
+                                                       .bias = data_or_null<T>(*shift),
                                                        .dropout = dropout,
                                                        .sum = sum.data<T>(),
                                                        .y = normed.data<T>(),
-                                                       .mean = mean.data<A>(),
-                                                       .rstd = rstd.data<A>(),
+                                                       .mean = statistics.data<A>(),
+                                                       .rstd = statistics.data<A>() + rows,
                                                        .rows = rows,
                                                        .cols = cols,
                                                        .eps = eps});
   });
 
   if (!needs_grad({residual, x, weight, bias})) return {sum, normed};
-  const ResidualLayerNormCall call{save(sum), save(scale), mean, rstd, dropout, x.dtype(), rows, cols};
+  const ResidualLayerNormCall call{save(sum), save(*scale), statistics, dropout, x.dtype(), rows, cols};
   record(name, {residual, x, weight, bias}, {sum, normed}, [call](const GradIn& gy, GradOut& gx) {
     visit_floating(call.dtype, "residual_layer_norm", [&]<class T>() { backward<T>(call, gy, gx); });
   });
