@@ -102,7 +102,8 @@ void linear(benchmark::State& state, bool backward) {
   std::vector<float> y(size_t(rows * out)), pre(size_t(rows * out)), gbias(static_cast<size_t>(out));
   const Dropout dropout = make_dropout(0.1, {1, nullptr, 0});
   const kernels::LinearForward<float> forward{
-      x.data(), weight.data(), bias.data(), Activation::gelu, dropout, y.data(), pre.data(), rows, in, out};
+      x.data(),   weight.data(), nullptr, bias.data(), Activation::gelu, dropout, y.data(),
+      pre.data(), rows,          in,      out};
   cpu::linear_forward(forward);
   const std::vector<float> gy = random_values<float>(rows * out, 4);
   const kernels::LinearBackward<float> args{

@@ -116,9 +116,37 @@ Storage::Storage(Ref<Storage> whole, int64_t offset, int64_t bytes)
     : data_(whole->data() + offset), bytes_(bytes), device_(whole->device()), whole_(std::move(whole)) {}
 
 Storage::~Storage() {
+  drop_copies();
   if (whole_) return;
   Allocator& from = arena_ ? *arena_ : allocator(device_);
   from.deallocate(data_, static_cast<size_t>(bytes_));
+}
+
+struct Storage::Copy : Pooled {
+  MatrixKey key;
+  int64_t version;  // of what was copied
+  Ref<Storage> memory;
+  Copy* next;
+};
+
+const std::byte* Storage::kept_copy(const MatrixKey& key) const {
+  const int64_t now = version();
+  for (const Copy* copy = copies_.load(std::memory_order_acquire); copy; copy = copy->next)
+    if (copy->version == now && copy->key == key) return copy->memory->data();
+  return nullptr;
+}
+
+const std::byte* Storage::keep_copy(const MatrixKey& key, Ref<Storage> memory) {
+  std::unique_ptr<Copy> mine(new Copy{{}, key, version(), std::move(memory), nullptr});
+  mine->next = copies_.load(std::memory_order_acquire);
+  do {
+    if (const std::byte* other = kept_copy(key)) return other;
+  } while (!copies_.compare_exchange_weak(mine->next, mine.get(), std::memory_order_acq_rel));
+  return mine.release()->memory->data();
+}
+
+void Storage::drop_copies() {
+  for (Copy* copy = copies_.exchange(nullptr); copy;) delete std::exchange(copy, copy->next);
 }
 
 }  // namespace heed

@@ -1,6 +1,7 @@
 // The memory behind tensors, and the calls that reach the memory of each device.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -8,9 +9,18 @@
 
 #include <heed/core/base/allocator.h>
 #include <heed/core/base/device.h>
+#include <heed/core/base/dtype.h>
 #include <heed/core/base/ref_ptr.h>
 
 namespace heed {
+
+/// Which part of a Storage, as what matrix, in elements of its tensor's dtype.
+struct MatrixKey {
+  int64_t offset, rows, cols;
+  DType dtype;
+
+  friend bool operator==(const MatrixKey&, const MatrixKey&) = default;
+};
 
 /// A block of memory on one device with a version that counts the writes into it. Views of a tensor share its
 /// storage, hence its version; the slots of a parameter arena are parts with a version of their own.
@@ -27,14 +37,28 @@ class Storage : public RefCounted, public Pooled {
   Device device() const { return device_; }
   bool is_part() const { return static_cast<bool>(whole_); }
 
-  int64_t version() const { return version_; }
-  void bump_version() { ++version_; }
+  /// Moves with each write that was noted; that of a part also with writes to the whole.
+  int64_t version() const { return whole_ ? version_ + whole_->version_ : version_; }
+  void bump_version() {
+    ++version_;
+    if (copies_.load(std::memory_order_relaxed)) drop_copies();
+  }
+
+  /// The copy of a matrix of this memory in another layout that was kept since the last write; null if none
+  /// was. Neither waits for another thread nor writes to memory that several share.
+  const std::byte* kept_copy(const MatrixKey& key) const;
+  /// Keeps one until the next write. Returns what is kept: another thread's, if that came first.
+  const std::byte* keep_copy(const MatrixKey& key, Ref<Storage> copy);
 
  private:
+  struct Copy;
+  void drop_copies();
+
   std::byte* data_;
   int64_t bytes_;
   Device device_;
   int64_t version_ = 0;
+  std::atomic<Copy*> copies_{nullptr};  // a list that grows at its front
   Ref<Storage> whole_;
   std::shared_ptr<Allocator> arena_;  // what the memory came from if not the device's allocator
 };

@@ -41,7 +41,7 @@ Tensor MultiHeadAttention::attend(const Tensor& q, const Tensor& kv, const Segme
 }
 
 Tensor MultiHeadAttention::project_qkv(const Tensor& x) const {
-  return linear(x, in_proj_weight, in_proj_bias);
+  return linear(x, in_proj_weight, in_proj_bias, {.keep_packed = true});
 }
 Tensor MultiHeadAttention::project_q(const Tensor& x) const { return project(x, 0, 1); }
 Tensor MultiHeadAttention::project_kv(const Tensor& memory) const { return project(memory, 1, 2); }
@@ -50,7 +50,7 @@ Tensor MultiHeadAttention::project_kv(const Tensor& memory) const { return proje
 Tensor MultiHeadAttention::project(const Tensor& x, int64_t first, int64_t count) const {
   const int64_t begin = first * d_model, end = (first + count) * d_model;
   return linear(x, in_proj_weight.slice(0, begin, end),
-                in_proj_bias.defined() ? in_proj_bias.slice(0, begin, end) : Tensor());
+                in_proj_bias.defined() ? in_proj_bias.slice(0, begin, end) : Tensor(), {.keep_packed = true});
 }
 
 AttentionOptions MultiHeadAttention::attention_options(const AttentionCall& call) const {

@@ -70,6 +70,23 @@ void backward(const LinearCall& call, const GradIn& gy, GradOut& gx) {
   }
 }
 
+/// The weight as the CPU's product takes it, made on first use and kept with its memory; null where the
+/// product takes none.
+template <class T>
+const T* kept_packed(const Tensor& weight) {
+  const int64_t out = weight.shape()[0], in = weight.shape()[1], size = cpu::packed_weight_size<T>(out, in);
+  if (!weight.device().is_cpu() || size == 0) return nullptr;
+  Storage& storage = *weight.storage();
+  const MatrixKey key{weight.offset(), out, in, weight.dtype()};
+  const std::byte* kept = storage.kept_copy(key);
+  if (kept == nullptr) {
+    const Ref<Storage> copy = make_ref<Storage>(weight.device(), size * int64_t{sizeof(T)});
+    cpu::pack_weight(weight.data<T>(), out, in, reinterpret_cast<T*>(copy->data()));
+    kept = storage.keep_copy(key, copy);
+  }
+  return reinterpret_cast<const T*>(kept);
+}
+
 }  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearOptions& options) {
@@ -82,18 +99,20 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
   check_floating(x, "linear");
   const Dropout dropout = draw_dropout(options.dropout, options.generator, "linear");
 
-  const Tensor input = x.contiguous(), matrix = weight.contiguous(), shift = contiguous_or_undefined(bias);
+  const Contiguous input(x), matrix(weight), shift(bias);
   Shape shape = x.shape();
   shape[x.rank() - 1] = out;
   const Tensor y = empty(shape, x.options());
   const bool recorded = needs_grad({x, weight, bias}), relu = options.activation == Activation::relu;
+  const bool keep_packed = options.keep_packed && !recorded;
   const bool keep = recorded && options.activation != Activation::none && !relu;
   const Tensor pre_activation = keep ? empty_like(y) : Tensor();
   visit_floating(x.dtype(), "linear", [&]<class T>() {
     HEED_DISPATCH(x.device(), linear_forward,
-                  kernels::LinearForward<T>{.x = input.data<T>(),
-                                            .weight = matrix.data<T>(),
-                                            .bias = data_or_null<T>(shift),
+                  kernels::LinearForward<T>{.x = input->data<T>(),
+                                            .weight = matrix->data<T>(),
+                                            .packed = keep_packed ? kept_packed<T>(*matrix) : nullptr,
+                                            .bias = data_or_null<T>(*shift),
                                             .activation = options.activation,
                                             .dropout = dropout,
                                             .y = y.data<T>(),
@@ -105,8 +124,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
 
   if (!recorded) return y;
   return record("linear", {x, weight, bias}, y,
-                [call = LinearCall{.x = weight.requires_grad() ? save(input) : Saved(),
-                                   .weight = x.requires_grad() ? save(matrix) : Saved(),
+                [call = LinearCall{.x = weight.requires_grad() ? save(*input) : Saved(),
+                                   .weight = x.requires_grad() ? save(*matrix) : Saved(),
                                    .kept = save(relu ? y : pre_activation),
                                    .activation = options.activation,
                                    .dropout = dropout,

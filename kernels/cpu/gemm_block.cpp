@@ -27,8 +27,18 @@ struct GemmTile {
   int64_t ldc, rows, cols, k;
   A alpha;
   bool accumulate;
-  A* a_buffer;  // room for GemmGeometry::a_buffer(rows) elements
+  A* a_buffer;  // room for GemmGeometry::a_buffer(rows) elements if copies_a(a, rows)
 };
+
+/// From this row stride on, rows of A compete for the same cache sets, and are copied.
+constexpr int64_t kFarRows = 4096;
+
+/// Whether a tile's rows of A are read from a copy: packed, converted or just moved together.
+template <class T>
+bool copies_a(const MatrixView<T>& a, int64_t rows) {
+  return a.column_stride != 1 || !std::is_same_v<T, accumulator_t<T>> ||
+         (rows > 1 && a.row_stride * int64_t{sizeof(T)} >= kFarRows);
+}
 
 /// Sizes in elements that the instruction set decides.
 struct GemmGeometry {
@@ -53,9 +63,6 @@ namespace heed::cpu::HWY_NAMESPACE {
 /// streams from the second level, a vector in twelve multiply-adds, and longer pieces of K touch C less
 /// often.
 constexpr int64_t kPanelBytes = HWY_TARGET == HWY_AVX3 ? 65536 : 24576;
-/// From this row stride on, rows of A compete for the same cache sets, and are copied.
-constexpr int64_t kFarRows = 4096;
-
 template <class T>
 HWY_INLINE GemmGeometry geometry() {
   const int64_t panel = kMicroVectors * static_cast<int64_t>(hn::Lanes(Tag<T>()));
@@ -75,7 +82,7 @@ HWY_INLINE void gemm_piece(const GemmTile<T>& tile, const RowPanels& panels, int
   int64_t stride = k;
   if (packed) {
     pack_a(a, panels, tile.a_rows, k, tile.a_buffer);
-  } else if (!std::is_same_v<T, A> || a.row_stride * int64_t{sizeof(T)} >= kFarRows) {
+  } else if (copies_a(a, tile.rows)) {
     copy_rows(a, tile.rows, k, tile.a_buffer);
   } else if constexpr (std::is_same_v<T, A>) {
     rows = a.data;
@@ -139,6 +146,7 @@ HEED_EXPORT(bfloat16, bf16)
 constexpr int64_t kMaxTileCols = 256, kMinTileRows = 24;
 constexpr int64_t kOnednnRows = 16;
 constexpr int64_t kFewTiles = 12;
+constexpr int64_t kStripRows = 3 * kMaxTileRows, kStripCols = 128;
 constexpr int64_t kFewRows = 8;               // of A, too few to be worth packing B
 constexpr int64_t kDotElements = 1 << 15;     // of B a task
 constexpr int64_t kPackedElements = 1 << 22;  // of B at once
@@ -211,6 +219,42 @@ struct Product {
     });
   }
 
+  /// For rows that are too few to pay for packing all of B first: each task packs its columns, a piece of K
+  /// at a time, and multiplies all rows by them while they are near.
+  void multiply_strips() const {
+    const Cut cols(n, geometry.panel, kStripCols);
+    parallel_for(cols.parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) multiply_strip(cols.begin(i), cols.begin(i + 1) - cols.begin(i));
+    });
+  }
+
+  void multiply_strip(int64_t col, int64_t cols) const {
+    const auto pack_panel = pack_b_of(T());
+    const auto tile = tile_of(T());
+    const Cut rows(m, geometry.rows, kMaxTileRows);
+    const int64_t width = geometry.panel, pieces = ceil_divide(k, geometry.most_k);
+    Workspace<accumulator_t<T>> packed(ceil_divide(cols, width) * width * std::min(k, geometry.most_k));
+    Workspace<accumulator_t<T>> c_buffer(output.c ? 0 : m * cols);
+    accumulator_t<T>* const c = output.c ? output.c + col : c_buffer.data();
+    const int64_t ldc = output.c ? output.ldc : cols;
+    for (int64_t piece = 0; piece < pieces; ++piece) {  // those that gemm_tile would make
+      const int64_t p = piece * k / pieces, depth = (piece + 1) * k / pieces - p;
+      for (int64_t j = 0; j < cols; j += width) {
+        const int64_t count = std::min(width, cols - j);
+        pack_panel(b.at(p, col + j), depth, count, geometry.panel_width(count), packed.data() + j * depth);
+      }
+      for (int64_t i = 0; i < rows.parts; ++i) {
+        const int64_t row = rows.begin(i), height = rows.begin(i + 1) - row;
+        const MatrixView<T> part = a.at(row, p);
+        Workspace<accumulator_t<T>> a_buffer(copies_a(part, height) ? geometry.a_buffer(height, depth) : 0);
+        tile({part, m - row, packed.data(), c + row * ldc, ldc, height, cols, depth, output.alpha,
+              output.accumulate || piece > 0, a_buffer.data()});
+        if (output.finish && piece + 1 == pieces)
+          output.finish(output.context, c + row * ldc, ldc, row, col, height, cols);
+      }
+    }
+  }
+
   /// Without packing: for few rows, A and the transposed B as they lie.
   void multiply_few() const {
     const auto dots = dots_of(T());
@@ -233,7 +277,7 @@ struct Product {
     if (onednn) {
       onednn_tile<T>({a.at(row, 0), b.at(0, col), c, rows, cols, k, ldc, output.accumulate});
     } else {
-      Workspace<accumulator_t<T>> a_buffer(geometry.a_buffer(rows, k));
+      Workspace<accumulator_t<T>> a_buffer(copies_a(a, rows) ? geometry.a_buffer(rows, k) : 0);
       tile({a.at(row, 0), m - row, packed, c, ldc, rows, cols, k, output.alpha, output.accumulate,
             a_buffer.data()});
     }
@@ -250,6 +294,7 @@ void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T
   const Product<T> product{m, n, k, a, b, output, geometry_of(T()), onednn};
   if (m <= kFewRows && a.column_stride == 1 && b.row_stride == 1) return product.multiply_few();
   if (product.onednn) return product.multiply(0, n, nullptr);
+  if (m <= kStripRows && n >= kFewTiles * kStripCols) return product.multiply_strips();
   const int64_t width = product.geometry.panel, panels = std::max<int64_t>(kPackedElements / (k * width), 1);
   for (int64_t first = 0; first < n; first += panels * width) {
     const int64_t count = std::min(panels * width, n - first);
@@ -259,9 +304,31 @@ void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T
   }
 }
 
-#define HEED_INSTANTIATE(T)                                                              \
-  template void gemm_blocked<T>(int64_t, int64_t, int64_t, MatrixView<T>, MatrixView<T>, \
-                                const GemmOutput<T>&);
+template <class T>
+int64_t gemm_packed_size(int64_t n, int64_t k) {
+  const int64_t width = geometry_of(T()).panel;
+  return ceil_divide(n, width) * width * k;
+}
+
+template <class T>
+void gemm_pack(int64_t n, int64_t k, MatrixView<T> b, accumulator_t<T>* packed) {
+  const GemmOutput<T> nowhere{};
+  Product<T>{0, n, k, {}, b, nowhere, geometry_of(T()), false}.pack(0, n, packed);
+}
+
+template <class T>
+void gemm_blocked_packed(int64_t m, int64_t n, int64_t k, MatrixView<T> a, const accumulator_t<T>* packed,
+                         const GemmOutput<T>& output) {
+  Product<T>{m, n, k, a, {}, output, geometry_of(T()), false}.multiply(0, n, packed);
+}
+
+#define HEED_INSTANTIATE(T)                                                                               \
+  template void gemm_blocked<T>(int64_t, int64_t, int64_t, MatrixView<T>, MatrixView<T>,                  \
+                                const GemmOutput<T>&);                                                    \
+  template int64_t gemm_packed_size<T>(int64_t, int64_t);                                                 \
+  template void gemm_pack<T>(int64_t, int64_t, MatrixView<T>, accumulator_t<T>*);                         \
+  template void gemm_blocked_packed<T>(int64_t, int64_t, int64_t, MatrixView<T>, const accumulator_t<T>*, \
+                                       const GemmOutput<T>&);
 HEED_INSTANTIATE(float)
 HEED_INSTANTIATE(double)
 HEED_INSTANTIATE(bfloat16)

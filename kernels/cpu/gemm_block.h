@@ -46,4 +46,17 @@ template <class T>
 void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b,
                   const GemmOutput<T>& output);
 
+/// Elements of b [k, n] when packed.
+template <class T>
+int64_t gemm_packed_size(int64_t n, int64_t k);
+
+/// Packs b [k, n] into panels, as gemm_blocked does for itself.
+template <class T>
+void gemm_pack(int64_t n, int64_t k, MatrixView<T> b, accumulator_t<T>* packed);
+
+/// gemm_blocked with a b that gemm_pack packed.
+template <class T>
+void gemm_blocked_packed(int64_t m, int64_t n, int64_t k, MatrixView<T> a, const accumulator_t<T>* packed,
+                         const GemmOutput<T>& output);
+
 }  // namespace heed::cpu

@@ -24,6 +24,8 @@ namespace heed::cpu::HWY_NAMESPACE {
 /// Rows of a full block: with two vectors a row, the accumulators and operands fill 16 or 32 registers.
 constexpr int64_t kMicroRows = HWY_TARGET == HWY_AVX3 ? 12 : 6;
 constexpr int64_t kMicroVectors = 2;
+/// How far ahead of a row's product its panel of B is fetched.
+constexpr int64_t kAheadBytes = 1024;
 
 /// Elements between the columns of a packed panel of A: kMicroRows in whole vectors.
 template <class A>
@@ -95,9 +97,42 @@ HWY_INLINE void micro_block(const MicroArgs<A>& args, std::index_sequence<R...>)
   if (Vectors == 2) ((hn::StoreU(right[R], d, c + static_cast<int64_t>(R) * ldc + lanes)), ...);
 }
 
+/// One row alone would wait for its own sums: four of each, over every fourth p.
+template <int64_t Vectors, class A, size_t... S>
+HWY_INLINE void micro_row(const MicroArgs<A>& args, std::index_sequence<S...>) {
+  const Tag<A> d;
+  constexpr int64_t kSums = sizeof...(S);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), width = Vectors * lanes;
+  const A* HWY_RESTRICT a = args.a;
+  const A* HWY_RESTRICT b = args.b;
+  Vec<Tag<A>> left[kSums], right[kSums], x;
+  ((left[S] = right[S] = hn::Zero(d)), ...);
+  const auto add = [&](size_t s) HWY_ATTR {
+    const A* const row = b + static_cast<int64_t>(s) * width;
+    x = hn::Set(d, a[s]);
+    left[s] = hn::MulAdd(x, hn::LoadU(d, row), left[s]);
+    if (Vectors == 2) right[s] = hn::MulAdd(x, hn::LoadU(d, row + lanes), right[s]);
+  };
+  int64_t p = args.k;
+  for (; p >= kSums; p -= kSums, a += kSums, b += kSums * width) {
+    hwy::Prefetch(b + kAheadBytes / int64_t{sizeof(A)});
+    (add(S), ...);
+  }
+  for (; p > 0; --p, ++a, b += width) add(0);
+  const auto alpha = hn::Set(d, args.alpha);
+  const auto total = [&](const Vec<Tag<A>>* sum) HWY_ATTR {
+    return hn::Mul(alpha, hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3])));
+  };
+  micro_store_n(d, total(left), args.accumulate, args.c, args.cols);
+  if (Vectors == 2) micro_store_n(d, total(right), args.accumulate, args.c + lanes, args.cols - lanes);
+}
+
 template <bool Packed, int64_t Vectors, int64_t Rows, class A>
 void micro(const MicroArgs<A>& args) {
-  micro_block<Packed, Vectors>(args, std::make_index_sequence<Rows>());
+  if constexpr (!Packed && Rows == 1)
+    micro_row<Vectors>(args, std::make_index_sequence<4>());
+  else
+    micro_block<Packed, Vectors>(args, std::make_index_sequence<Rows>());
 }
 
 template <class A>

@@ -178,6 +178,10 @@ HEED_EXPORT(double, f64)
 HEED_EXPORT(bfloat16, bf16)
 #undef HEED_EXPORT
 
+/// Of bf16 a copy would be twice as large, and oneDNN may multiply it.
+template <class T>
+constexpr bool kTakesPacked = std::is_same_v<T, accumulator_t<T>>;
+
 constexpr int64_t kRowsPerTask = 32;  // also the rows of one partial sum of the bias gradient
 constexpr int64_t kColsPerTask = 1024;
 
@@ -230,7 +234,21 @@ void linear_forward(const kernels::LinearForward<T>& args) {
     const bool plain = args.activation == Activation::none && !args.dropout.active();
     if (plain && !args.bias && !args.pre_activation) output.finish = nullptr;
   }
-  gemm_blocked<T>(args.rows, args.out, args.in, {args.x, args.in, 1}, {args.weight, 1, args.in}, output);
+  const MatrixView<T> x{args.x, args.in, 1};
+  if constexpr (kTakesPacked<T>) {
+    if (args.packed) return gemm_blocked_packed<T>(args.rows, args.out, args.in, x, args.packed, output);
+  }
+  gemm_blocked<T>(args.rows, args.out, args.in, x, {args.weight, 1, args.in}, output);
+}
+
+template <class T>
+int64_t packed_weight_size(int64_t out, int64_t in) {
+  return kTakesPacked<T> ? gemm_packed_size<T>(out, in) : 0;
+}
+
+template <class T>
+void pack_weight(const T* weight, int64_t out, int64_t in, T* packed) {
+  if constexpr (kTakesPacked<T>) gemm_pack<T>(out, in, {weight, 1, in}, packed);
 }
 
 template <class T>
@@ -257,9 +275,11 @@ void linear_backward(const kernels::LinearBackward<T>& args) {
   if (args.gbias) add_partial_sums(partial.data(), blocks, args.out, args.gbias, args.accumulate_bias);
 }
 
-#define HEED_INSTANTIATE(T)                                          \
-  template void linear_forward<T>(const kernels::LinearForward<T>&); \
-  template void linear_backward<T>(const kernels::LinearBackward<T>&);
+#define HEED_INSTANTIATE(T)                                            \
+  template void linear_forward<T>(const kernels::LinearForward<T>&);   \
+  template void linear_backward<T>(const kernels::LinearBackward<T>&); \
+  template int64_t packed_weight_size<T>(int64_t, int64_t);            \
+  template void pack_weight<T>(const T*, int64_t, int64_t, T*);
 HEED_INSTANTIATE(float)
 HEED_INSTANTIATE(double)
 HEED_INSTANTIATE(bfloat16)

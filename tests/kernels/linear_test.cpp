@@ -96,15 +96,23 @@ struct Case {
 };
 
 template <class T>
-void check_forward(const Case& c) {
+std::vector<T> packed(const std::vector<T>& weight, int64_t out, int64_t in) {
+  auto result = poisoned<T>(cpu::packed_weight_size<T>(out, in));
+  cpu::pack_weight(weight.data(), out, in, result.data());
+  return result;
+}
+
+template <class T>
+void check_forward(const Case& c, bool pack) {
   std::mt19937 engine(7);
   const auto x = uniform<T>(c.rows * c.in, engine), weight = uniform<T>(c.out * c.in, engine);
   const auto bias = uniform<T>(c.out, engine);
   auto y = poisoned<T>(c.rows * c.out), pre = poisoned<T>(c.rows * c.out);
   const Dropout dropout = make_dropout(c.p, {99, nullptr, 12});
-  cpu::linear_forward(LinearForward<T>{x.data(), weight.data(), c.bias ? bias.data() : nullptr, c.activation,
-                                       dropout, y.data(), c.keep ? pre.data() : nullptr, c.rows, c.in,
-                                       c.out});
+  const std::vector<T> copy = pack ? packed(weight, c.out, c.in) : std::vector<T>();
+  cpu::linear_forward(LinearForward<T>{x.data(), pack ? nullptr : weight.data(), pack ? copy.data() : nullptr,
+                                       c.bias ? bias.data() : nullptr, c.activation, dropout, y.data(),
+                                       c.keep ? pre.data() : nullptr, c.rows, c.in, c.out});
   const Real u = kRoundoff<accumulator_t<T>>;
   for (int64_t i = 0; i < c.rows; ++i) {
     for (int64_t j = 0; j < c.out; ++j) {
@@ -133,6 +141,12 @@ void check_forward(const Case& c) {
   }
 }
 
+template <class T>
+void check_forward(const Case& c) {
+  check_forward<T>(c, false);
+  if (cpu::packed_weight_size<T>(c.out, c.in) > 0) check_forward<T>(c, true);
+}
+
 TYPED_TEST(LinearOf, Forward) {
   for (Activation f : kActivations) {
     for (double p : {0.0, 0.3}) {
@@ -149,9 +163,58 @@ TYPED_TEST(LinearOf, ForwardSizes) {
     check_forward<TypeParam>({5, size, 9, Activation::silu, 0.1, true, true});
     check_forward<TypeParam>({5, 9, size, Activation::relu, 0.1, true, true});
   }
+  check_forward<TypeParam>({13, 530, 1550, Activation::gelu, 0.1, true, true});
   check_forward<TypeParam>({0, 4, 4, Activation::relu, 0.1, true, true});
   check_forward<TypeParam>({4, 0, 600, Activation::silu, 0.1, true, true});
   check_forward<TypeParam>({4, 4, 0, Activation::relu, 0.1, true, true});
+}
+
+TEST(Linear, ANanInOneRowStaysThereWithAPackedWeight) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::mt19937 engine(3);
+  const int64_t in = 5, out = 37;
+  const auto weight = uniform<float>(out * in, engine), copy = packed(weight, out, in);
+  for (int64_t rows : {1, 2, 13}) {
+    std::vector<float> x(static_cast<size_t>(rows * in), 1.0f), y(static_cast<size_t>(rows * out));
+    x[static_cast<size_t>((rows - 1) * in)] = nan;
+    cpu::linear_forward(LinearForward<float>{
+        x.data(), nullptr, copy.data(), nullptr, Activation::none, {}, y.data(), nullptr, rows, in, out});
+    for (int64_t i = 0; i < rows * out; ++i)
+      EXPECT_EQ(std::isnan(y[static_cast<size_t>(i)]), i >= (rows - 1) * out) << rows << " rows, " << i;
+  }
+}
+
+TEST(Linear, APackedWeightGivesTheSameBitsWithAnyThreads) {
+  std::mt19937 engine(4);
+  for (int64_t rows : {1, 3, 12, 13, 200}) {
+    const int64_t in = 1030, out = 300;
+    const auto x = uniform<float>(rows * in, engine), weight = uniform<float>(out * in, engine);
+    const std::vector<float> copy = packed(weight, out, in);
+    std::vector<float> first;
+    for (int threads : {1, 2, 4}) {
+      set_thread_count(threads);
+      const std::vector<float> again = packed(weight, out, in);  // with NaN where nothing is written
+      EXPECT_EQ(std::memcmp(again.data(), copy.data(), copy.size() * sizeof(float)), 0);
+      for (bool pack : {true, false}) {
+        if (!pack && rows <= 8) continue;  // where nothing is packed the sums have another order
+        std::vector<float> y(static_cast<size_t>(rows * out));
+        cpu::linear_forward(LinearForward<float>{x.data(),
+                                                 weight.data(),
+                                                 pack ? copy.data() : nullptr,
+                                                 nullptr,
+                                                 Activation::none,
+                                                 {},
+                                                 y.data(),
+                                                 nullptr,
+                                                 rows,
+                                                 in,
+                                                 out});
+        if (first.empty()) first = y;
+        EXPECT_EQ(y, first) << rows << " rows, " << threads << " threads";
+      }
+    }
+  }
+  set_thread_count(1);
 }
 
 template <class T>
@@ -245,7 +308,7 @@ TYPED_TEST(LinearOf, BitsDoNotDependOnTheThreads) {
     set_thread_count(threads);
     auto y = poisoned<T>(rows * out), pre = y, gpre = y;
     auto gbias = poisoned<accumulator_t<T>>(out);
-    cpu::linear_forward(LinearForward<T>{x.data(), weight.data(), nullptr, Activation::gelu, dropout,
+    cpu::linear_forward(LinearForward<T>{x.data(), weight.data(), nullptr, nullptr, Activation::gelu, dropout,
                                          y.data(), pre.data(), rows, in, out});
     cpu::linear_backward(LinearBackward<T>{gy.data(), pre.data(), Activation::gelu, dropout, gpre.data(),
                                            gbias.data(), false, rows, out});

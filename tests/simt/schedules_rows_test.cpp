@@ -122,8 +122,9 @@ TYPED_TEST(RowSchedules, Linear) {
       Buffer<float> gbias(static_cast<size_t>(out));
       const bool relu = out == 40;
       const Activation activation = relu ? Activation::relu : Activation::gelu;
-      cuda::linear_forward(kernels::LinearForward<T>{x.data(), weight.data(), bias.data(), activation,
-                                                     some_dropout(), y.data(), pre.data(), rows, in, out});
+      cuda::linear_forward(kernels::LinearForward<T>{x.data(), weight.data(), nullptr, bias.data(),
+                                                     activation, some_dropout(), y.data(), pre.data(), rows,
+                                                     in, out});
       cuda::linear_backward(kernels::LinearBackward<T>{gy.data(), relu ? y.data() : pre.data(), activation,
                                                        some_dropout(), gpre.data(), gbias.data(), false, rows,
                                                        out});

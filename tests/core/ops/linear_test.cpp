@@ -141,5 +141,77 @@ TEST(Linear, Errors) {
   EXPECT_EQ(generator.offset(), 0u);
 }
 
+double difference(const Tensor& a, const Tensor& b) { return max(abs(a - b)).item<double>(); }
+
+// Rows of many numbers, few and one, with the weight as it lies, a part of another, and one with gaps.
+TEST(LinearKeepPacked, ChangesNothingButTheLastBits) {
+  const NoGrad no_grad;
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    const Tensor whole = normal({150, 40}, 1).to(dtype), wide = normal({50, 80}, 2).to(dtype),
+                 bias = normal({50}, 3).to(dtype);
+    for (const Tensor& weight : {whole.slice(0, 0, 50), whole.slice(0, 100, 150), wide.slice(1, 20, 60)})
+      for (const int64_t rows : {1, 5, 40}) {
+        const Tensor x = normal({rows, 40}, 4).to(dtype);
+        const Tensor plain = linear(x, weight, bias), first = linear(x, weight, bias, {.keep_packed = true}),
+                     again = linear(x, weight, bias, {.keep_packed = true});
+        EXPECT_EQ(difference(first, again), 0) << "what was kept changed the result";
+        EXPECT_LE(difference(first, plain), dtype == DType::f64 ? 1e-12 : dtype == DType::f32 ? 1e-4 : 0.1);
+      }
+  }
+}
+
+TEST(LinearKeepPacked, EveryNotedWriteIsSeen) {
+  const Tensor weight = normal({7, 6}, 1).to(DType::f32).set_requires_grad();
+  const Parameters parameters({{"weight", {}, weight}});
+  const Tensor x = normal({3, 6}, 2).to(DType::f32);
+  const auto expect_fresh = [&](const char* after) {
+    const Tensor recorded = linear(x, weight).detach();
+    const NoGrad no_grad;
+    EXPECT_LE(difference(linear(x, weight, {}, {.keep_packed = true}), recorded), 1e-5) << after;
+  };
+  expect_fresh("nothing");
+  const NoGrad no_grad;
+  weight.mul_(2);
+  expect_fresh("mul_");
+  weight.slice(0, 2, 4).fill_(0.5);
+  expect_fresh("a write through a view");
+  weight.data<float>()[3] = 9;
+  weight.bump_version();
+  expect_fresh("a write through data()");
+  parameters.values().mul_(-1);
+  expect_fresh("a write to the whole arena");
+  parameters.to(DType::f64);
+  parameters.to(DType::f32);
+  expect_fresh("conversions");
+}
+
+TEST(LinearKeepPacked, TheCopyGoesWithTheNextWriteAndWithTheWeight) {
+  const NoGrad no_grad;
+  const Tensor x = zeros({2, 64});
+  const int64_t before = cpu_allocator().stats().in_use;
+  {
+    const Tensor weight = zeros({64, 64});
+    const int64_t without = cpu_allocator().stats().in_use;
+    linear(x, weight);
+    EXPECT_EQ(cpu_allocator().stats().in_use, without) << "nobody asked for a copy";
+    linear(x, weight, {}, {.keep_packed = true});
+    const int64_t with = cpu_allocator().stats().in_use;
+    EXPECT_GE(with, without + 64 * 64 * 4);
+    linear(x, weight, {}, {.keep_packed = true});
+    EXPECT_EQ(cpu_allocator().stats().in_use, with);
+    weight.fill_(1);
+    EXPECT_EQ(cpu_allocator().stats().in_use, without);
+    linear(x, weight, {}, {.keep_packed = true});
+  }
+  EXPECT_EQ(cpu_allocator().stats().in_use, before);
+}
+
+TEST(LinearKeepPacked, NothingIsKeptWhileRecording) {
+  const Tensor weight = zeros({64, 64}).set_requires_grad(), x = zeros({2, 64});
+  const int64_t before = cpu_allocator().stats().in_use;
+  linear(x, weight, {}, {.keep_packed = true});
+  EXPECT_EQ(cpu_allocator().stats().in_use, before);
+}
+
 }  // namespace
 }  // namespace heed::test
