@@ -44,17 +44,26 @@ double ResidentMemory::read(const char* key) {
 }
 
 void take_turns(const apps::Json& about, const std::function<void()>& work) {
+  take_turns(about, Turns{.run = [&](const std::string&) { work(); }, .values = {}});
+}
+
+void take_turns(const apps::Json& about, const Turns& turns) {
   apps::JsonLines out;
   out.write(about);
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
-    std::string word;
+    std::string word, what;
     int count = 0;
-    if (!(words >> word >> count) || word != "run") break;
+    if (words >> word && word == "values" && words >> what && turns.values) {
+      out.write({{"values", turns.values(what)}});
+      continue;
+    }
+    if (word != "run" || !(words >> count)) break;
+    words >> what;  // not there where a program has but one kind of work
     std::vector<double> milliseconds;
     for (int i = 0; i < count; ++i) {
       const auto begin = std::chrono::steady_clock::now();
-      work();
+      turns.run(what);
       const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
       milliseconds.push_back(taken.count());
     }

@@ -38,9 +38,18 @@ class ResidentMemory {
   double before_;
 };
 
-/// Prints `about`, by which the driver checks that all do the same work. Then for each line "run N" on
-/// standard input calls `work` N times and prints {"milliseconds": […]}, so that the driver can let programs
-/// take turns.
+/// What a program does when it is asked: its work, named if there are several kinds of it, and what that
+/// results in, for comparison.
+struct Turns {
+  std::function<void(const std::string& what)> run;
+  std::function<apps::Json(const std::string& what)> values;  // may be empty
+};
+
+/// Prints `about`, by which the driver checks that all do the same work. Then for each line "run N" or "run N
+/// WHAT" on standard input does the work N times and prints {"milliseconds": […]}, so that the driver can let
+/// programs take turns; for "values WHAT" it prints {"values": …}.
+void take_turns(const apps::Json& about, const Turns& turns);
+/// The same with one kind of work.
 void take_turns(const apps::Json& about, const std::function<void()>& work);
 
 /// take_turns() with a training step: forward, backward, clipping and the optimizer's step. `warm_up` steps

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Times the same work in heed and in other frameworks in turn, so that a change in the machine's load meets all alike.
 
-usage: compare.py PROGRAM [--peers NAME,…] [--rounds N] [--steps N] [--python PATH] [--out F.json] [--force]
-                  [OPTIONS OF ALL]
+usage: compare.py PROGRAM [--peers NAME,…] [--rounds N] [--steps N] [--milliseconds X] [--python PATH] [--out F.json]
+                  [--force] [OPTIONS OF ALL]
 
 PROGRAM is bench/step (a training step of a sequence-to-sequence Transformer, beside PyTorch eager and compiled and JAX),
-bench/gpt (one of GPT-2, beside PyTorch), bench/epoch (an epoch of pairs of mixed lengths, beside PyTorch) or bench/decode
-(greedy decoding of 1,000 sources, beside CTranslate2). All begin from the same weights, and must agree: on the loss
-without dropout, or on the tokens. Prints the median and spread of each and the ratio of every round; refuses on a busy
-machine. A peer that is not installed is left out.
+bench/gpt (one of GPT-2, beside PyTorch), bench/epoch (an epoch of pairs of mixed lengths, beside PyTorch), bench/decode
+(greedy decoding of 1,000 sources, beside CTranslate2) or bench/kernels (single operations and their gradients, beside PyTorch
+and beside a copy or a product in the same round). All begin from the same weights or inputs, and must agree: on the loss
+without dropout, on the tokens, or on what a kernel results in. Prints the median and spread of each and the ratio of every
+round; refuses on a busy machine. A peer that is not installed is left out.
 """
 import argparse
 import datetime
@@ -29,30 +30,43 @@ PEERS = {"step": {"eager": ("torch", "torch_step.py", []), "compiled": ("torch",
                   "jax": ("jax", "jax_step.py", [])},
          "gpt": {"eager": ("torch", "torch_gpt.py", []), "compiled": ("torch", "torch_gpt.py", ["--compile"])},
          "epoch": {"eager": ("torch", "torch_epoch.py", [])},
+         "kernels": {"eager": ("torch", "torch_kernels.py", [])},
          "decode": {"ctranslate2": ("ctranslate2", "ctranslate2_decode.py", [])}}
 
 
 class Peer:
-    """A program that runs as many steps as it is told and answers with their milliseconds."""
+    """A program that works as often as it is told and answers with the milliseconds of each time."""
 
     def __init__(self, command):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        first = self.process.stdout.readline()
-        if not first:
-            sys.exit(f"compare: {command[0]} ended at once")
-        self.about = json.loads(first)
-        self.times = []
+        self.about = self.answer(f"{command[0]} ended at once")
 
-    def run(self, steps):
-        self.process.stdin.write(f"run {steps}\n")
+    def answer(self, otherwise):
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"compare: {otherwise}")
+        return json.loads(line)
+
+    def ask(self, *words):
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
         self.process.stdin.flush()
-        times = json.loads(self.process.stdout.readline())["milliseconds"]
-        self.times += times
-        return statistics.median(times)
+        return self.answer(f"{self.about['name']} ended")
 
-    def summary(self):
-        return dict(**self.about, median=statistics.median(self.times),
-                    least=min(self.times), most=max(self.times), steps=len(self.times))
+    def run(self, steps, *what):
+        return self.ask("run", steps, *what)["milliseconds"]
+
+
+def take_turns(turns, rounds):
+    """Calls each of `turns`, which answer with milliseconds, once a round; returns the spread of each and the ratios of its
+    medians to the first's."""
+    times = [[turn() for turn in turns] for _ in range(rounds)]
+    medians = [[statistics.median(turn) for turn in row] for row in times]
+    results = []
+    for i in range(len(turns)):
+        mine, ratios = sum((row[i] for row in times), []), [row[i] / row[0] for row in medians]
+        results.append(dict(median=statistics.median(mine), least=min(mine), most=max(mine), steps=len(mine),
+                            ratio=statistics.median(ratios), ratios=ratios))
+    return results
 
 
 def check_same_work(peers, tolerance):
@@ -93,11 +107,65 @@ def processor():
     return platform.machine()
 
 
+def check_same_values(peers, name, tolerance):
+    """Elements of a kernel's results must agree, each within a share of the largest."""
+    ours, *others = (peer.ask("values", name)["values"] for peer in peers)
+    for peer, theirs in zip(peers[1:], others):
+        if [len(v) for v in theirs] != [len(v) for v in ours]:
+            sys.exit(f"compare: {name} has other results in {peer.about['name']}")
+        for a, b in zip(ours, theirs):
+            worst, most = max(abs(x - y) for x, y in zip(a, b)), max(map(abs, b))
+            if not worst <= tolerance * most:
+                sys.exit(f"compare: {name} is off by {worst} in results of up to {most} in {peer.about['name']}")
+
+
+def kernel_turn(peer, name, milliseconds):
+    """As many calls as fill that time, three at least; the first ones, not counted, tell how many that is."""
+    calls = max(3, min(2000, round(milliseconds / min(peer.run(3, name)))))
+    return lambda: peer.run(calls, name)
+
+
+def compare_kernels(peers, arguments, options):
+    """Kernel by kernel: ours, its floor (what the machine itself does in our program), and the same in the peers."""
+    results = []
+    for case in peers[0].about["cases"]:
+        name, unit = case["name"], case["unit"]
+        check_same_values(peers, name, 3e-2 if "bf16" in options else 2e-4)
+        runs = [(peers[0], name), (peers[0], case["floor"]), *((peer, name) for peer in peers[1:])]
+        spreads = take_turns([kernel_turn(peer, what, arguments.milliseconds) for peer, what in runs], arguments.rounds)
+        ours, floor, *others = spreads
+        least = case["amount"] / case["floor_amount"]  # of the floor's time that our work needs at the machine's rate
+        result = dict(name=name, unit=unit, rate=case["amount"] / ours["median"] * 1e-6,
+                      machine=case["floor_amount"] / floor["median"] * 1e-6, share=least * floor["ratio"], ours=ours,
+                      floor=floor, peers=[dict(name=peer.about["name"], **spread) for peer, spread in zip(peers[1:], others)])
+        results.append(result)
+        print(f"{name:42s} {1e3 * ours['median']:10.1f} us {result['rate']:7.1f} of {result['machine']:6.1f} G{unit}/s "
+              f"{100 * result['share']:4.0f} %" + "".join(
+                  f"   {peer['name']} {1e3 * peer['median']:10.1f} us, ratio {peer['ratio']:.2f} "
+                  f"({min(peer['ratios']):.2f} to {max(peer['ratios']):.2f})" for peer in result["peers"]), flush=True)
+    return dict(programs=[peer.about["name"] for peer in peers], kernels=results)
+
+
+def compare_steps(peers, arguments, options):
+    """The same work in all, as a whole."""
+    check_same_work(peers, 2e-2 if "bf16" in options else 1e-4)
+    results = [dict(**peer.about, **spread) for peer, spread in zip(peers, take_turns(
+        [lambda peer=peer: peer.run(arguments.steps) for peer in peers], arguments.rounds))]
+    for peer in results:
+        rate = f"   {1e3 * peer['tokens'] / peer['median']:,.0f} tokens/s" if "tokens" in peer else ""
+        if "peak_mebibytes" in peer:
+            rate += f"   {peer['peak_mebibytes']:,.0f} MiB at most"
+        print(f"{peer['name']:28s} median {peer['median']:8.2f} ms   least {peer['least']:8.2f}   most "
+              f"{peer['most']:8.2f}   ratio {peer['ratio']:.2f} ({min(peer['ratios']):.2f} to {max(peer['ratios']):.2f}){rate}")
+    return dict(steps=arguments.steps, peers=results)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("program")
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=12, help="a round, of whole steps")
+    parser.add_argument("--milliseconds", type=float, default=20, help="a round, of each kernel")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--peers", help="by default all")
     parser.add_argument("--out")
@@ -106,24 +174,15 @@ def main():
     load = os.getloadavg()[0]
     if load > 0.5 * os.cpu_count() and not arguments.force:
         sys.exit(f"compare: the machine is busy (load {load:.1f} on {os.cpu_count()} cores); wait, or add --force")
+    work = pathlib.Path(arguments.program).name
     with tempfile.TemporaryDirectory() as folder:
-        options += ["--weights", f"{folder}/first.safetensors"]
-        known = PEERS[pathlib.Path(arguments.program).name]
-        commands = [[arguments.program, *options], *peer_commands(known, arguments.peers, arguments.python, options)]
+        first = [] if work == "kernels" else ["--weights", f"{folder}/first.safetensors"]
+        commands = [[arguments.program, *options, *first],
+                    *peer_commands(PEERS[work], arguments.peers, arguments.python, [*options, *first])]
         peers = [Peer(command) for command in commands]
-    check_same_work(peers, 2e-2 if "bf16" in options else 1e-4)
-    rounds = [[peer.run(arguments.steps) for peer in peers] for _ in range(arguments.rounds)]
+    compare = compare_kernels if work == "kernels" else compare_steps
     result = dict(date=datetime.date.today().isoformat(), machine=processor(), cores=os.cpu_count(),
-                  rounds=arguments.rounds, steps=arguments.steps, options=options[:-2], peers=[])
-    for i, peer in enumerate(peers):
-        ratios = [times[i] / times[0] for times in rounds]
-        result["peers"].append(dict(**peer.summary(), ratio=statistics.median(ratios), ratios=ratios))
-    for peer in result["peers"]:
-        rate = f"   {1e3 * peer['tokens'] / peer['median']:,.0f} tokens/s" if "tokens" in peer else ""
-        if "peak_mebibytes" in peer:
-            rate += f"   {peer['peak_mebibytes']:,.0f} MiB at most"
-        print(f"{peer['name']:28s} median {peer['median']:8.2f} ms   least {peer['least']:8.2f}   most "
-              f"{peer['most']:8.2f}   ratio {peer['ratio']:.2f} ({min(peer['ratios']):.2f} to {max(peer['ratios']):.2f}){rate}")
+                  rounds=arguments.rounds, options=options, **compare(peers, arguments, options))
     if arguments.out:
         pathlib.Path(arguments.out).write_text(json.dumps(result, indent=1) + "\n")
 

@@ -54,17 +54,21 @@ class ResidentMemory:
         return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(key + ":"))
 
 
-def take_turns(about, work):
-    """Prints `about`, by which the driver checks that all do the same work. Then for each line "run N" on standard input
-    calls `work` N times and prints the milliseconds of each, so that the driver can let programs take turns."""
+def take_turns(about, work, values=None):
+    """Prints `about`, by which the driver checks that all do the same work. Then for each line "run N" or "run N WHAT" on
+    standard input calls work() or work(WHAT) N times and prints the milliseconds of each, so that the driver can let
+    programs take turns; for "values WHAT" it prints values(WHAT), what that work results in."""
     print(json.dumps(about), flush=True)
     for line in sys.stdin:
         words = line.split()
-        if not words or words[0] != "run":
+        if words[:1] == ["values"]:
+            print(json.dumps(dict(values=values(words[1]))), flush=True)
+            continue
+        if words[:1] != ["run"]:
             break
         times = []
         for _ in range(int(words[1])):
             begin = time.perf_counter()
-            work()
+            work(*words[2:])
             times.append(1e3 * (time.perf_counter() - begin))
         print(json.dumps(dict(milliseconds=times)), flush=True)
