@@ -114,9 +114,9 @@ def check_same_values(peers, name, tolerance):
         if [len(v) for v in theirs] != [len(v) for v in ours]:
             sys.exit(f"compare: {name} has other results in {peer.about['name']}")
         for a, b in zip(ours, theirs):
-            worst, most = max(abs(x - y) for x, y in zip(a, b)), max(map(abs, b))
-            if not worst <= tolerance * most:
-                sys.exit(f"compare: {name} is off by {worst} in results of up to {most} in {peer.about['name']}")
+            most = max(map(abs, a))
+            if not all(abs(x - y) <= tolerance * most for x, y in zip(a, b)):
+                sys.exit(f"compare: {name} has other results in {peer.about['name']}: {b} instead of {a}")
 
 
 def kernel_turn(peer, name, milliseconds):

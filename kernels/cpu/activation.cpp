@@ -6,6 +6,8 @@
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/activation.h>
 #include <heed/kernels/cpu/activation_simd.h>
+#include <heed/kernels/cpu/grain.h>
+#include <heed/kernels/cpu/streaming-inl.h>
 
 // The functions that are compiled once per instruction set, with what each takes.
 #define HEED_MAPS(X)                              \
@@ -29,11 +31,14 @@ namespace heed::cpu::HWY_NAMESPACE {
 
 template <Activation A, class T, class Io>
 HWY_INLINE void step(const kernels::ActivationForward<T>& args, int64_t i, Io io) {
+  prefetch_ahead(args.x + i);
   io.store(activate<A>(Tag<T>(), io.load(args.x + i)), args.y + i);
 }
 
 template <Activation A, class T, class Io>
 HWY_INLINE void step(const kernels::ActivationBackward<T>& args, int64_t i, Io io) {
+  prefetch_ahead(args.x + i);
+  prefetch_ahead(args.gy + i);
   auto gx = activate_backward<A>(Tag<T>(), io.load(args.x + i), io.load(args.gy + i));
   if (args.accumulate) gx = hn::Add(io.load(args.gx + i), gx);
   io.store(gx, args.gx + i);
@@ -60,12 +65,34 @@ HWY_INLINE void step(const kernels::GatedBackward<T>& args, int64_t i, Io io) {
   }
 }
 
+template <Activation A, class Io, class Args>
+HWY_INLINE void map_by(const Args& args, int64_t begin, int64_t end, int64_t lanes) {
+  for (int64_t i = begin; i + lanes <= end; i += lanes) step<A>(args, i, Io());
+}
+
+template <class T>
+HWY_INLINE bool streams_result(const kernels::ActivationForward<T>& args) {
+  return streams(args.y, 1, args.count);
+}
+template <class T>
+HWY_INLINE bool streams_result(const kernels::ActivationBackward<T>& args) {
+  return !args.accumulate && streams(args.gx, 1, args.count);
+}
+template <class Args>
+HWY_INLINE bool streams_result(const Args&) {
+  return false;
+}
+
 template <Activation A, template <class> class Args, class T>
 void map(const Args<T>& args, int64_t begin, int64_t end) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
-  int64_t i = begin;
-  for (; i + lanes <= end; i += lanes) step<A>(args, i, Whole<T>());
-  if (i < end) step<A>(args, i, Partial<T>{end - i});
+  if (streams_result(args)) {  // whole vectors
+    map_by<A, Streaming<T>>(args, begin, end, lanes);
+    return hwy::FlushStream();
+  }
+  map_by<A, Whole<T>>(args, begin, end, lanes);
+  const int64_t rest = (end - begin) % lanes;
+  if (rest > 0) step<A>(args, end - rest, Partial<T>{rest});
 }
 
 template <template <class> class Args, class T>
@@ -96,8 +123,6 @@ HWY_AFTER_NAMESPACE();
 namespace heed::cpu {
 namespace {
 
-constexpr int64_t kElementsPerTask = 16384;
-
 #define HEED_EXPORT(name, Args) \
   HWY_EXPORT(name);             \
   auto map_for(const kernels::Args&) { return HEED_SIMD(name); }
@@ -107,15 +132,15 @@ HEED_MAPS(HEED_EXPORT)
 template <class Args>
 void map_elements(const Args& args) {
   const auto map = map_for(args);
-  parallel_for(args.count, kElementsPerTask, [&](int64_t begin, int64_t end) { map(args, begin, end); });
+  parallel_for(args.count, elements_per_task(args.count),
+               [&](int64_t begin, int64_t end) { map(args, begin, end); });
 }
 
 /// row_of(r) is args with its pointers moved to row r; where rows touch each other a task takes them as one.
 template <class Args, class RowOf>
 void map_rows(const Args& args, bool touching, const RowOf& row_of) {
   const auto map = map_for(args);
-  const int64_t rows_per_task = std::max<int64_t>(1, kElementsPerTask / std::max<int64_t>(1, args.cols));
-  parallel_for(args.rows, rows_per_task, [&](int64_t begin, int64_t end) {
+  parallel_for(args.rows, rows_per_task(args.rows, args.cols), [&](int64_t begin, int64_t end) {
     if (touching) return map(row_of(begin), 0, (end - begin) * args.cols);
     for (int64_t row = begin; row < end; ++row) map(row_of(row), 0, args.cols);
   });

@@ -44,6 +44,42 @@ double activate_slope_scalar(double x) {
   return activation_gate<A>(a) + a * activation_gate_slope<A>(a);
 }
 
+/// A function of 0 <= a < kEnd by polynomials around the multiples of kStep. The coefficients of one power
+/// fill a vector of 16 lanes, in which each lane of a looks up its own.
+struct LookupPolynomials {
+  static constexpr int kPieces = 16, kCoefficients = 7;
+  static constexpr double kStep = 0.25;
+  static constexpr float kEnd = 3.875f;
+  alignas(64) float coefficient[kCoefficients][kPieces];
+
+  /// Interpolates f at Chebyshev's points of each piece, by divided differences.
+  explicit LookupPolynomials(double (*f)(double)) {
+    for (int piece = 0; piece < kPieces; ++piece) {
+      double point[kCoefficients], difference[kCoefficients], power[kCoefficients] = {};
+      for (int i = 0; i < kCoefficients; ++i) {
+        point[i] = kStep / 2 * std::cos((i + 0.5) * 3.14159265358979323846 / kCoefficients);
+        difference[i] = f(piece * kStep + point[i]);
+      }
+      for (int order = 1; order < kCoefficients; ++order) {
+        for (int i = kCoefficients - 1; i >= order; --i)
+          difference[i] = (difference[i] - difference[i - 1]) / (point[i] - point[i - order]);
+      }
+      for (int i = kCoefficients - 1; i >= 0; --i) {  // power = power * (t - point[i]) + difference[i]
+        for (int j = kCoefficients - 1; j > 0; --j) power[j] = power[j - 1] - point[i] * power[j];
+        power[0] = difference[i] - point[i] * power[0];
+      }
+      for (int j = 0; j < kCoefficients; ++j) coefficient[j][piece] = static_cast<float>(power[j]);
+    }
+  }
+};
+
+/// S(-a), and the derivative of x S(x) at -a. Made before main(): a look at whether they are would cost as
+/// much as using them.
+template <Activation A>
+inline const LookupPolynomials kTailPolynomials([](double a) { return activation_gate<A>(-a); });
+template <Activation A>
+inline const LookupPolynomials kTailSlopePolynomials([](double a) { return activate_slope_scalar<A>(-a); });
+
 }  // namespace heed::cpu
 #endif
 
@@ -63,7 +99,7 @@ namespace heed::cpu::HWY_NAMESPACE {
 template <class D>
 struct Scaled {
   Vec<D> m;
-  hn::VFromD<hn::RebindToSigned<D>> n;
+  Exponent<D> n;
 };
 
 /// From here on outwards S(-|x|) |x| is below the least subnormal number.
@@ -120,8 +156,7 @@ HWY_INLINE Scaled<D> exp_minus(D d, Vec<D> a) {
     auto lower = gelu_tanh_exponent(d64, lower_doubles(d, a));
     auto upper = gelu_tanh_exponent(d64, upper_doubles(d, a));
     const auto z = floats(d, lower, upper);
-    e.n = hn::NearestInt(hn::Mul(z, hn::Set(d, 1.44269504088896341f)));
-    const auto whole = hn::ConvertTo(d, e.n);
+    const auto whole = nearest(d, hn::Mul(z, hn::Set(d, 1.44269504088896341f)), e.n);
     const auto ln2 = hn::Set(d64, 0.69314718055994530942);
     lower = hn::NegMulAdd(lower_doubles(d, whole), ln2, lower);
     upper = hn::NegMulAdd(upper_doubles(d, whole), ln2, upper);
@@ -174,7 +209,38 @@ HWY_INLINE Vec<D> tail_slope(D d, Vec<D> a) {
   }
 }
 
-/// f(x); -0 at minus infinity.
+/// Whether the tails of A are looked up where all lanes allow it: a vector must hold a coefficient of every
+/// piece, and silu's tail is too long for that.
+template <Activation A, class D>
+constexpr bool kLooksUp =
+    hn::MaxLanes(D()) == LookupPolynomials::kPieces&& std::is_same_v<hn::TFromD<D>, float> &&
+    (A == Activation::gelu || A == Activation::gelu_tanh);
+
+template <class D>
+HWY_INLINE Vec<D> look_up(D d, const LookupPolynomials& f, Vec<D> a) {
+  const hn::RebindToSigned<D> di;
+  // Added to 1.5 2^23, a / step is rounded to a whole number that stands in the last bits.
+  const auto large = hn::Set(d, 12582912.0f);
+  const auto rounded = hn::MulAdd(a, hn::Set(d, static_cast<float>(1 / f.kStep)), large);
+  const auto piece = hn::And(hn::BitCast(di, rounded), hn::Set(di, f.kPieces - 1));
+  const auto indices = hn::IndicesFromVec(d, piece);
+  const auto t = hn::NegMulAdd(hn::Sub(rounded, large), hn::Set(d, static_cast<float>(f.kStep)), a);
+  auto sum = hn::TableLookupLanes(hn::Load(d, f.coefficient[f.kCoefficients - 1]), indices);
+  for (int i = f.kCoefficients - 2; i >= 0; --i)
+    sum = hn::MulAdd(sum, t, hn::TableLookupLanes(hn::Load(d, f.coefficient[i]), indices));
+  return sum;
+}
+
+/// f(x) for every x; -0 at minus infinity.
+template <Activation A, class D>
+HWY_INLINE Vec<D> activate_far(D d, Vec<D> x) {
+  const auto a = hn::Min(hn::Set(d, kTailEnd<A>), hn::Abs(x));  // NaN where x is
+  const auto t = tail<A>(d, a);
+  const auto lost = scale(d, hn::Mul(hn::CopySign(a, x), t.m), t.n);
+  return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Sub(x, lost), lost);
+}
+
+/// f(x). A lane's result does not depend on the other lanes.
 template <Activation A, class D>
 HWY_INLINE Vec<D> activate(D d, Vec<D> x) {
   if constexpr (A == Activation::none) {
@@ -184,10 +250,30 @@ HWY_INLINE Vec<D> activate(D d, Vec<D> x) {
   } else if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
     return map_lanes(d, x, activate_scalar<A>);
   } else {
-    const auto a = hn::Min(hn::Set(d, kTailEnd<A>), hn::Abs(x));  // NaN where x is
-    const auto t = tail<A>(d, a);
-    const auto lost = scale(d, hn::Mul(hn::CopySign(a, x), t.m), t.n);
-    return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Sub(x, lost), lost);
+    const auto magnitude = hn::Abs(x);
+    if constexpr (kLooksUp<A, D>) {
+      const auto near = hn::Lt(magnitude, hn::Set(d, LookupPolynomials::kEnd));  // not where x is NaN
+      const auto y =
+          hn::NegMulAdd(magnitude, look_up(d, kTailPolynomials<A>, magnitude), hn::Max(x, hn::Zero(d)));
+      return HWY_LIKELY(hn::AllTrue(d, near)) ? y : hn::IfThenElse(near, y, activate_far<A>(d, x));
+    } else {
+      return activate_far<A>(d, x);
+    }
+  }
+}
+
+/// The derivative of f at -magnitude, 0 or more.
+template <Activation A, class D>
+HWY_INLINE Vec<D> slope_at(D d, Vec<D> magnitude) {
+  const auto end = hn::Set(d, kTailEnd<A>);
+  if constexpr (kLooksUp<A, D>) {
+    const auto near = hn::Lt(magnitude, hn::Set(d, LookupPolynomials::kEnd));  // not where it is NaN
+    const auto slope = look_up(d, kTailSlopePolynomials<A>, magnitude);
+    return HWY_LIKELY(hn::AllTrue(d, near))
+               ? slope
+               : hn::IfThenElse(near, slope, tail_slope<A>(d, hn::Min(end, magnitude)));
+  } else {
+    return tail_slope<A>(d, hn::Min(end, magnitude));
   }
 }
 
@@ -201,9 +287,7 @@ HWY_INLINE Vec<D> activate_backward(D d, Vec<D> x, Vec<D> gy) {
   } else if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
     return hn::Mul(gy, map_lanes(d, x, activate_slope_scalar<A>));
   } else {
-    const auto a = hn::Min(hn::Set(d, kTailEnd<A>), hn::Abs(x));
-    const auto slope = tail_slope<A>(d, a);
-    const auto one = hn::Set(d, 1.0f);
+    const auto slope = slope_at<A>(d, hn::Abs(x)), one = hn::Set(d, 1.0f);
     return hn::Mul(gy, hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Sub(one, slope), slope));
   }
 }

@@ -3,6 +3,7 @@
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/grain.h>
 #include <heed/kernels/cpu/typed_export.h>
 #include <heed/kernels/cpu/workspace.h>
 #include <heed/kernels/cross_entropy.h>
@@ -17,67 +18,101 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// glogits = weight * (p - uniform) with the target's own weight * confidence taken off; p = exp(x - most) /
-/// sum.
-template <class T>
-HWY_INLINE void gradient_row(const T* x, T* g, int64_t classes, int64_t target, accumulator_t<T> most,
-                             double sum, double weight, double smoothing) {
-  using A = accumulator_t<T>;
+/// What the rows of a call have in common.
+struct RowLoss {
+  double weight, smoothing, uniform;  // uniform: the share of each class in the smoothed target
+};
+
+/// g = weight * (p - uniform) with the target's own weight * confidence taken off; p = exponentials / sum.
+template <class T, class A = accumulator_t<T>>
+HWY_INLINE void gradient_row(const A* exponentials, T* g, int64_t classes, int64_t target, double sum,
+                             const RowLoss& loss) {
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const double uniform = smoothing / static_cast<double>(classes);
-  const auto scale = hn::Set(d, static_cast<A>(weight / sum));
-  const auto less = hn::Set(d, static_cast<A>(weight * uniform));
-  const auto shift = hn::Set(d, most);
-  // g of float and double rows holds the exponentials already.
-  const A at_target = std::is_same_v<T, A> ? static_cast<A>(g[target])
-                                           : static_cast<A>(std::exp(static_cast<A>(x[target]) - most));
-  for (int64_t i = 0; i < classes; i += lanes) {
-    const int64_t count = classes - i;
-    auto e = hn::Zero(d);
-    if constexpr (std::is_same_v<T, A>)
-      e = load_up_to(d, g + i, count);
-    else
-      e = exp_fast(d, hn::Sub(load_up_to(d, x + i, count), shift));
-    store_up_to(hn::MulSub(e, scale, less), d, g + i, count);
-  }
-  g[target] = T(static_cast<A>(weight * (static_cast<double>(at_target) / sum - uniform - (1 - smoothing))));
+  const auto scale = hn::Set(d, static_cast<A>(loss.weight / sum));
+  const auto less = hn::Set(d, static_cast<A>(loss.weight * loss.uniform));
+  const double p = static_cast<double>(exponentials[target]) / sum;
+  int64_t i = 0;
+  for (; i + lanes <= classes; i += lanes)
+    store(hn::MulSub(hn::LoadU(d, exponentials + i), scale, less), d, g + i);
+  if (i < classes)
+    store_n(hn::MulSub(load_n(d, exponentials + i, classes - i), scale, less), d, g + i, classes - i);
+  g[target] = T(static_cast<A>(loss.weight * (p - loss.uniform - (1 - loss.smoothing))));
 }
 
-/// The loss of one row; its gradient too if g is not null.
+/// Whole vectors, around the caches.
 template <class T>
-HWY_INLINE double cross_entropy_row(const T* x, T* g, int64_t classes, int64_t target, double weight,
-                                    double smoothing) {
-  using A = accumulator_t<T>;
-  const A most = row_max(x, classes);
-  RowSums sums;
-  if constexpr (std::is_same_v<T, A>) {
-    sums = g != nullptr ? row_sums<true>(x, g, classes, most)
-                        : row_sums<false>(x, static_cast<A*>(nullptr), classes, most);
-  } else {
-    sums = row_sums<false>(x, static_cast<A*>(nullptr), classes, most);
-  }
-  const double own = static_cast<double>(static_cast<A>(x[target])) - static_cast<double>(most);
-  if (g != nullptr) gradient_row(x, g, classes, target, most, sums.exponentials, weight, smoothing);
-  const double loss = std::log(sums.exponentials) - (1 - smoothing) * own;
-  return smoothing == 0 ? loss : loss - smoothing / static_cast<double>(classes) * sums.shifted;
+HWY_INLINE void stream_row(const T* from, T* to, int64_t n) {
+  const Streaming<T> io;
+  for (int64_t i = 0; i < n; i += static_cast<int64_t>(hn::Lanes(Tag<T>())))
+    io.store(io.load(from + i), to + i);
 }
 
-/// Rows begin … end - 1; their summed loss goes to *loss.
+/// Rows begin … end - 1; returns their summed loss. The exponentials of a group of rows are kept in `kept`,
+/// or in glogits where that is null; `streamed`: floats go from there to glogits around the caches.
+template <bool kGradient, bool kSmoothed, class T>
+HWY_INLINE double cross_entropy_rows_by(const kernels::CrossEntropyForward<T>& args, int64_t begin,
+                                        int64_t end, const RowLoss& loss, accumulator_t<T>* kept,
+                                        bool streamed) {
+  using A = accumulator_t<T>;
+  const int64_t n = args.classes, group = rows_in_group(n);
+  A most[kMostRowsInGroup];
+  RowSums sums[kMostRowsInGroup];
+  double total = 0;
+  for (int64_t row = begin; row < end; row += group) {
+    const int64_t rows = std::min(group, end - row);
+    const T* const x = args.logits + row * n;
+    T* const g = kGradient ? args.glogits + row * n : nullptr;
+    A* const exponentials = kept == nullptr ? reinterpret_cast<A*>(g) : kept;
+    const int64_t* const targets = args.targets + row;
+    for (int64_t r = 0; r < rows; ++r) most[r] = targets[r] == args.ignore ? A(0) : row_max(x + r * n, n);
+    for (int64_t r = 0; r < rows; ++r) {
+      if (targets[r] != args.ignore)
+        sums[r] = row_sums<kGradient, kSmoothed>(x + r * n, exponentials + r * n, n, most[r]);
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      if (targets[r] == args.ignore) {
+        if (kGradient) std::fill_n(g + r * n, n, T(A(0)));
+        continue;
+      }
+      const double own =
+          static_cast<double>(static_cast<A>(x[r * n + targets[r]])) - static_cast<double>(most[r]);
+      total += std::log(sums[r].exponentials) - (1 - loss.smoothing) * own;
+      if (kSmoothed) total -= loss.uniform * sums[r].shifted;
+      if constexpr (kGradient && std::is_same_v<T, A>) {
+        T* const to = streamed ? exponentials + r * n : g + r * n;
+        gradient_row(exponentials + r * n, to, n, targets[r], sums[r].exponentials, loss);
+        if (streamed) stream_row(to, g + r * n, n);
+      } else if constexpr (kGradient) {
+        gradient_row(exponentials + r * n, g + r * n, n, targets[r], sums[r].exponentials, loss);
+      }
+    }
+  }
+  return total;
+}
+
+template <bool kGradient, class T>
+HWY_INLINE double cross_entropy_rows_of(const kernels::CrossEntropyForward<T>& args, int64_t begin,
+                                        int64_t end, double weight) {
+  using A = accumulator_t<T>;
+  const RowLoss loss{weight, args.label_smoothing, args.label_smoothing / static_cast<double>(args.classes)};
+  const bool streamed = kGradient && std::is_same_v<T, A> && streams(args.glogits, args.rows, args.classes);
+  // bfloat16 cannot hold the exponentials, and what is streamed should not be read again.
+  const bool apart = kGradient && (streamed || !std::is_same_v<T, A>);
+  Workspace<A> kept(apart ? rows_in_group(args.classes) * args.classes : 0);
+  const double total =
+      args.label_smoothing == 0
+          ? cross_entropy_rows_by<kGradient, false>(args, begin, end, loss, kept.data(), streamed)
+          : cross_entropy_rows_by<kGradient, true>(args, begin, end, loss, kept.data(), streamed);
+  if (streamed) hwy::FlushStream();
+  return total;
+}
+
 template <class T>
 void cross_entropy_rows(const kernels::CrossEntropyForward<T>& args, int64_t begin, int64_t end,
                         double weight, double* loss) {
-  double sum = 0;
-  for (int64_t r = begin; r < end; ++r) {
-    T* g = args.glogits == nullptr ? nullptr : args.glogits + r * args.classes;
-    if (args.targets[r] == args.ignore) {
-      if (g != nullptr) std::fill_n(g, args.classes, T(accumulator_t<T>(0)));
-      continue;
-    }
-    sum += cross_entropy_row(args.logits + r * args.classes, g, args.classes, args.targets[r], weight,
-                             args.label_smoothing);
-  }
-  *loss = sum;
+  *loss = args.glogits == nullptr ? cross_entropy_rows_of<false>(args, begin, end, weight)
+                                  : cross_entropy_rows_of<true>(args, begin, end, weight);
 }
 
 #define HEED_ROWS(T, suffix)                                                                                \
@@ -132,7 +167,7 @@ template <class T>
 void cross_entropy_forward(const kernels::CrossEntropyForward<T>& args) {
   const int64_t counted = count_targets(args);
   const double weight = args.mean && counted > 0 ? 1 / static_cast<double>(counted) : 1;
-  const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, args.classes));
+  const int64_t grain = rows_per_task(args.rows, args.classes);
   const int64_t tasks = (args.rows + grain - 1) / grain;
   Workspace<double> memory(tasks);
   double* const losses = memory.data();
@@ -148,7 +183,8 @@ void cross_entropy_forward(const kernels::CrossEntropyForward<T>& args) {
 template <class T>
 void cross_entropy_backward(const kernels::CrossEntropyBackward<T>& args) {
   const auto elements = HEED_SIMD_OF(T, scale_gradient);
-  parallel_for(args.count, 16384, [&](int64_t begin, int64_t end) { elements(args, begin, end); });
+  parallel_for(args.count, elements_per_task(args.count),
+               [&](int64_t begin, int64_t end) { elements(args, begin, end); });
 }
 
 #define HEED_INSTANTIATE(T)                                                       \

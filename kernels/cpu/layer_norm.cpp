@@ -2,22 +2,40 @@
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/layer_norm.cpp"
 
 #include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/grain.h>
 #include <heed/kernels/cpu/layer_norm_simd.h>
 #include <heed/kernels/layer_norm.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
+template <class Io, class T>
+HWY_INLINE void forward_rows(const kernels::LayerNormForward<T>& args, int64_t begin, int64_t end) {
+  const int64_t group = rows_in_group<T>(args.cols);
+  GroupStatistics<T> statistics;
+  GroupSums<T> sum, magnitude;
+  for (int64_t row = begin; row < end; row += group) {
+    const int64_t rows = std::min(group, end - row);
+    const T* const x = args.x + row * args.cols;
+    for (int64_t i = 0; i < rows; ++i) {
+      SumColumns<T> columns{x + i * args.cols, {}};
+      for_columns<T>(0, args.cols, columns);
+      sum[i] = columns.sums.sum.lanes();
+      magnitude[i] = columns.sums.magnitude.lanes();
+    }
+    find_statistics(x, sum, magnitude, rows, group, args.cols, args.eps, args.mean + row, args.rstd + row,
+                    statistics);
+    for (int64_t i = 0; i < rows; ++i)
+      normalize_row<Io>(x + i * args.cols, statistics, i, args.weight, args.bias,
+                        args.y + (row + i) * args.cols, args.cols);
+  }
+}
+
 template <class T>
 void forward(const kernels::LayerNormForward<T>& args, int64_t begin, int64_t end) {
-  for (int64_t row = begin; row < end; ++row) {
-    const T* x = args.x + row * args.cols;
-    SumColumns<T> columns{x, {}};
-    for_columns<T>(0, args.cols, columns);
-    const auto statistics =
-        row_statistics(x, columns.sums, args.cols, args.eps, args.mean + row, args.rstd + row);
-    normalize_row(x, statistics, args.weight, args.bias, args.y + row * args.cols, args.cols);
-  }
+  if (!streams(args.y, args.rows, args.cols)) return forward_rows<Whole<T>>(args, begin, end);
+  forward_rows<Streaming<T>>(args, begin, end);
+  hwy::FlushStream();
 }
 
 template <class T>
@@ -33,15 +51,31 @@ struct StoreGradient {
   }
 };
 
+template <class Io, class T, class A = accumulator_t<T>>
+HWY_INLINE void backward_rows(const kernels::LayerNormBackward<T>& args, int64_t begin, int64_t end,
+                              A* gweight, A* gbias) {
+  const int64_t group = rows_in_group<T>(args.cols);
+  GroupGradient<T> gradient;
+  for (int64_t row = begin; row < end; row += group) {
+    const int64_t rows = std::min(group, end - row), at = row * args.cols;
+    find_gradient(args.gy + at, args.x + at, args.weight, args.mean + row, args.rstd + row, rows, group,
+                  args.cols, gradient);
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t first = at + i * args.cols;
+      const StoreGradient<T> emit{args.gx == nullptr ? nullptr : args.gx + first, args.accumulate_x};
+      BackwardColumns<T, StoreGradient<T>> columns(args.gy + first, args.x + first, args.weight, gradient, i,
+                                                   gweight, gbias, emit);
+      for_columns<T, Io>(0, args.cols, columns);
+    }
+  }
+}
+
 template <class T, class A = accumulator_t<T>>
 void backward(const kernels::LayerNormBackward<T>& args, int64_t begin, int64_t end, A* gweight, A* gbias) {
-  for (int64_t row = begin; row < end; ++row) {
-    const T *gy = args.gy + row * args.cols, *x = args.x + row * args.cols;
-    const auto gradient = row_gradient(gy, x, args.weight, args.mean[row], args.rstd[row], args.cols);
-    const StoreGradient<T> emit{args.gx == nullptr ? nullptr : args.gx + row * args.cols, args.accumulate_x};
-    BackwardColumns<T, StoreGradient<T>> columns(gy, x, args.weight, gradient, gweight, gbias, emit);
-    for_columns<T>(0, args.cols, columns);
-  }
+  if (args.accumulate_x || !streams(args.gx, args.rows, args.cols))
+    return backward_rows<Whole<T>>(args, begin, end, gweight, gbias);
+  backward_rows<Streaming<T>>(args, begin, end, gweight, gbias);
+  hwy::FlushStream();
 }
 
 #define HEED_DEFINE(T, name)                                                                  \
@@ -79,7 +113,7 @@ HEED_EXPORT(double, f64)
 template <class T>
 void layer_norm_forward(const kernels::LayerNormForward<T>& args) {
   const auto rows = rows_for(args);
-  parallel_for(args.rows, layer_norm_rows_per_task(args.cols),
+  parallel_for(args.rows, rows_per_task(args.rows, args.cols),
                [&](int64_t begin, int64_t end) { rows(args, begin, end); });
 }
 

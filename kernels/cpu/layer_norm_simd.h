@@ -14,32 +14,6 @@
 
 namespace heed::cpu {
 
-/// normed = (x - pivot - shift) * rstd.
-template <class A>
-struct RowStatistics {
-  A pivot, shift, rstd;
-};
-
-/// The mean rounded to a grid of about 2^-15 (2^-28 in double) of `scale`, the size of the row's elements.
-/// Were it finer, then the deviations of numbers with few digits (bf16, integers) would all be rounded off in
-/// the same direction when they are added up.
-template <class A>
-A pivot_near(A mean, A scale) {
-  const A coarse = scale * (sizeof(A) == 4 ? A(384) : A(3 << 23));
-  const A pivot = (mean + coarse) - coarse;
-  return std::isfinite(pivot) ? pivot : mean;
-}
-
-/// gx = (gy * weight - offset - normed * slope) * rstd.
-template <class A>
-struct RowGradient {
-  RowStatistics<A> statistics;
-  A offset, slope;
-};
-
-/// Rows that a forward task takes.
-inline int64_t layer_norm_rows_per_task(int64_t cols) { return std::max<int64_t>(1, 4096 / cols); }
-
 /// The sums over rows for gweight and gbias: each chunk of rows has its own, and they are added in order.
 template <class A>
 class ColumnSums {
@@ -101,6 +75,9 @@ void for_row_chunks(const Args& args, const Rows& rows) {
 #endif
 
 #include <heed/kernels/cpu/simd.h>  // after what every target needs: it includes the whole file again
+// The -inl headers follow simd.h.
+#include <heed/kernels/cpu/lane_sums-inl.h>
+#include <heed/kernels/cpu/streaming-inl.h>
 
 #if defined(HEED_KERNELS_CPU_LAYER_NORM_SIMD_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_KERNELS_CPU_LAYER_NORM_SIMD_H_
@@ -112,17 +89,17 @@ void for_row_chunks(const Args& args, const Rows& rows) {
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// The vectors of columns [begin, end): body(c, io) for each.
-template <class T, class Body>
+/// The vectors of columns [begin, end): body(c, io) for each, Io being Whole or Streaming.
+template <class T, class Io = Whole<T>, class Body>
 HWY_INLINE void for_columns(int64_t begin, int64_t end, Body& body) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
   int64_t c = begin;
   for (; c + 2 * lanes <= end; c += 2 * lanes) {
-    body.template step<0>(c, Whole<T>());
-    body.template step<1>(c + lanes, Whole<T>());
+    body.template step<0>(c, Io());
+    body.template step<1>(c + lanes, Io());
   }
   if (c + lanes <= end) {
-    body.template step<0>(c, Whole<T>());
+    body.template step<0>(c, Io());
     c += lanes;
   }
   if (c < end) body.template step<1>(c, Partial<T>{end - c});
@@ -142,8 +119,49 @@ struct Sum {
   HWY_INLINE void add_product(V a, V b) {
     part[I] = hn::MulAdd(a, b, part[I]);
   }
-  HWY_INLINE accumulator_t<T> total() const { return reduce_sum(Tag<T>(), hn::Add(part[0], part[1])); }
+  HWY_INLINE V lanes() const { return hn::Add(part[0], part[1]); }
 };
+
+/// Rows whose statistics are found together: short ones as many as a vector has lanes, whose sums are then
+/// made at once and whose square roots and quotients take turns no more.
+template <class T>
+HWY_INLINE int64_t rows_in_group(int64_t cols) {
+  constexpr int64_t kShort = 256;
+  return cols <= kShort ? kLaneSums<Tag<T>> : 1;
+}
+
+/// Sums of the rows of a group, whose lanes are still to be added.
+template <class T>
+using GroupSums = Vec<Tag<T>>[kLaneSums<Tag<T>>];
+
+/// Lane i is the total of row i.
+template <class T>
+HWY_INLINE Vec<Tag<T>> totals(GroupSums<T>& sums, int64_t rows, int64_t group) {
+  const Tag<T> d;
+  if (group == 1) return hn::Set(d, reduce_sum(d, sums[0]));
+  for (int64_t i = rows; i < group; ++i) sums[i] = hn::Zero(d);
+  return lane_sums(d, sums);
+}
+
+/// One number for each row of a group.
+template <class T>
+struct PerRow {
+  alignas(64) accumulator_t<T> value[kLaneSums<Tag<T>>];
+
+  HWY_INLINE void set(Vec<Tag<T>> v) { hn::StoreU(v, Tag<T>(), value); }
+  HWY_INLINE Vec<Tag<T>> operator[](int64_t row) const { return hn::Set(Tag<T>(), value[row]); }
+};
+
+/// The mean rounded to a grid of about 2^-15 (2^-28 in double) of `scale`, the size of the row's elements.
+/// Were it finer, then the deviations of numbers with few digits (bf16, integers) would all be rounded off in
+/// the same direction when they are added up.
+template <class D>
+HWY_INLINE Vec<D> pivot_near(D d, Vec<D> mean, Vec<D> scale) {
+  using A = hn::TFromD<D>;
+  const auto coarse = hn::Mul(scale, hn::Set(d, sizeof(A) == 4 ? A(384) : A(3 << 23)));
+  const auto pivot = hn::Sub(hn::Add(mean, coarse), coarse);
+  return hn::IfThenElse(hn::IsFinite(pivot), pivot, mean);
+}
 
 /// What the first look at a row finds: Σ x and Σ |x|.
 template <class T>
@@ -182,18 +200,38 @@ struct Deviations {
   }
 };
 
-/// Also writes the mean and the inverse deviation.
+/// normed = (x - pivot - shift) * rstd.
+template <class T>
+struct GroupStatistics {
+  PerRow<T> pivot, shift, rstd;
+};
+
+/// From the sums of the first look; also writes the means and the inverse deviations.
 template <class T, class A = accumulator_t<T>>
-HWY_INLINE RowStatistics<A> row_statistics(const T* x, const RowSums<T>& sums, int64_t cols, double eps,
-                                           A* mean, A* rstd) {
-  const A n = static_cast<A>(cols), pivot = pivot_near(sums.sum.total() / n, sums.magnitude.total() / n);
-  Deviations<T> deviations{x, hn::Set(Tag<T>(), pivot), {}, {}};
-  for_columns<T>(0, cols, deviations);
-  const A shift = deviations.sum.total() / n;
-  const A variance = std::max(A(0), deviations.squares.total() / n - shift * shift);
-  *mean = pivot + shift;
-  *rstd = A(1) / std::sqrt(variance + static_cast<A>(eps));
-  return {pivot, shift, *rstd};
+HWY_INLINE void find_statistics(const T* x, GroupSums<T>& sum, GroupSums<T>& magnitude, int64_t rows,
+                                int64_t group, int64_t cols, double eps, A* mean, A* rstd,
+                                GroupStatistics<T>& out) {
+  const Tag<T> d;
+  const auto n = hn::Set(d, static_cast<A>(cols));
+  const auto pivot =
+      pivot_near(d, hn::Div(totals<T>(sum, rows, group), n), hn::Div(totals<T>(magnitude, rows, group), n));
+  out.pivot.set(pivot);
+  for (int64_t i = 0; i < rows; ++i) {
+    Deviations<T> deviations{x + i * cols, out.pivot[i], {}, {}};
+    for_columns<T>(0, cols, deviations);
+    sum[i] = deviations.sum.lanes();
+    magnitude[i] = deviations.squares.lanes();
+  }
+  const auto shift = hn::Div(totals<T>(sum, rows, group), n);
+  const auto square = hn::Div(totals<T>(magnitude, rows, group), n);
+  // Max gives its second argument when the first is NaN.
+  const auto variance = hn::Max(hn::Sub(square, hn::Mul(shift, shift)), hn::Zero(d));
+  const auto inverse =
+      hn::Div(hn::Set(d, A(1)), hn::Sqrt(hn::Add(variance, hn::Set(d, static_cast<A>(eps)))));
+  out.shift.set(shift);
+  out.rstd.set(inverse);
+  store_n(hn::Add(pivot, shift), d, mean, rows);
+  store_n(inverse, d, rstd, rows);
 }
 
 template <class T>
@@ -204,6 +242,7 @@ struct Normalize {
 
   template <int, class Io>
   HWY_INLINE void step(int64_t c, Io io) {
+    prefetch_ahead(x + c);
     auto v = hn::Mul(hn::Sub(hn::Sub(io.load(x + c), pivot), shift), rstd);
     if (weight != nullptr && bias != nullptr) {
       v = hn::MulAdd(v, io.load(weight + c), io.load(bias + c));
@@ -216,12 +255,12 @@ struct Normalize {
   }
 };
 
-template <class T, class A = accumulator_t<T>>
-HWY_INLINE void normalize_row(const T* x, const RowStatistics<A>& s, const T* weight, const T* bias, T* y,
-                              int64_t cols) {
-  const Tag<T> d;
-  Normalize<T> normalize{x, weight, bias, y, hn::Set(d, s.pivot), hn::Set(d, s.shift), hn::Set(d, s.rstd)};
-  for_columns<T>(0, cols, normalize);
+/// Row i of a group.
+template <class Io, class T>
+HWY_INLINE void normalize_row(const T* x, const GroupStatistics<T>& s, int64_t i, const T* weight,
+                              const T* bias, T* y, int64_t cols) {
+  Normalize<T> normalize{x, weight, bias, y, s.pivot[i], s.shift[i], s.rstd[i]};
+  for_columns<T, Io>(0, cols, normalize);
 }
 
 /// gy * weight.
@@ -247,14 +286,34 @@ struct GradientSums {
   }
 };
 
+/// gx = (gy * weight - offset - normed * slope) * rstd.
+template <class T>
+struct GroupGradient {
+  GroupStatistics<T> statistics;
+  PerRow<T> offset, slope;
+};
+
 template <class T, class A = accumulator_t<T>>
-HWY_INLINE RowGradient<A> row_gradient(const T* gy, const T* x, const T* weight, A mean, A rstd,
-                                       int64_t cols) {
-  const A n = static_cast<A>(cols), pivot = pivot_near(mean, std::abs(mean) + 1 / rstd);
-  GradientSums<T> sums{gy, x, weight, hn::Set(Tag<T>(), pivot), {}, {}, {}};
-  for_columns<T>(0, cols, sums);
-  const A shift = sums.deviation.total() / n, gradient = sums.gradient.total();
-  return {{pivot, shift, rstd}, gradient / n, (sums.product.total() - shift * gradient) * rstd / n};
+HWY_INLINE void find_gradient(const T* gy, const T* x, const T* weight, const A* mean, const A* rstd,
+                              int64_t rows, int64_t group, int64_t cols, GroupGradient<T>& out) {
+  const Tag<T> d;
+  const auto n = hn::Set(d, static_cast<A>(cols)), one = hn::Set(d, A(1));
+  const auto center = load_n(d, mean, rows), inverse = load_n(d, rstd, rows);
+  out.statistics.rstd.set(inverse);
+  out.statistics.pivot.set(pivot_near(d, center, hn::Add(hn::Abs(center), hn::Div(one, inverse))));
+  GroupSums<T> deviation, gradient, product;
+  for (int64_t i = 0; i < rows; ++i) {
+    GradientSums<T> sums{gy + i * cols, x + i * cols, weight, out.statistics.pivot[i], {}, {}, {}};
+    for_columns<T>(0, cols, sums);
+    deviation[i] = sums.deviation.lanes();
+    gradient[i] = sums.gradient.lanes();
+    product[i] = sums.product.lanes();
+  }
+  const auto shift = hn::Div(totals<T>(deviation, rows, group), n), sum = totals<T>(gradient, rows, group);
+  out.statistics.shift.set(shift);
+  out.offset.set(hn::Div(sum, n));
+  const auto aligned = hn::Sub(totals<T>(product, rows, group), hn::Mul(shift, sum));
+  out.slope.set(hn::Div(hn::Mul(aligned, inverse), n));
 }
 
 /// Adds a row to gweight and gbias if they are not null, and hands each vector of gx to emit(c, v, io).
@@ -267,19 +326,25 @@ struct BackwardColumns {
   V pivot, shift, rstd, offset, slope;
   const Emit& emit;
 
-  BackwardColumns(const T* gy_row, const T* x_row, const T* w, const RowGradient<A>& row, A* gw, A* gb,
-                  const Emit& e)
-      : gy(gy_row), x(x_row), weight(w), gweight(gw), gbias(gb), emit(e) {
-    const Tag<T> d;
-    pivot = hn::Set(d, row.statistics.pivot);
-    shift = hn::Set(d, row.statistics.shift);
-    rstd = hn::Set(d, row.statistics.rstd);
-    offset = hn::Set(d, row.offset);
-    slope = hn::Set(d, row.slope);
-  }
+  /// Of row i of a group.
+  BackwardColumns(const T* gy_row, const T* x_row, const T* w, const GroupGradient<T>& row, int64_t i, A* gw,
+                  A* gb, const Emit& e)
+      : gy(gy_row),
+        x(x_row),
+        weight(w),
+        gweight(gw),
+        gbias(gb),
+        pivot(row.statistics.pivot[i]),
+        shift(row.statistics.shift[i]),
+        rstd(row.statistics.rstd[i]),
+        offset(row.offset[i]),
+        slope(row.slope[i]),
+        emit(e) {}
 
   template <int, class Io>
   HWY_INLINE void step(int64_t c, Io io) {
+    prefetch_ahead(x + c);
+    prefetch_ahead(gy + c);
     const auto normed = hn::Mul(hn::Sub(hn::Sub(io.load(x + c), pivot), shift), rstd);
     if (gweight != nullptr) {
       const auto g = io.load(gy + c);

@@ -2,6 +2,7 @@
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/residual_layer_norm.cpp"
 
 #include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/grain.h>
 #include <heed/kernels/cpu/layer_norm_simd.h>
 #include <heed/kernels/residual_layer_norm.h>
 
@@ -20,6 +21,8 @@ struct AddColumns {
 
   template <int I, class Io>
   HWY_INLINE void step(int64_t c, Io io) {
+    prefetch_ahead(x + c);
+    prefetch_ahead(residual + c);
     auto v = io.load(x + c);
     if (bits != nullptr) v = apply_dropout(Tag<T>(), v, bits + (c - first), *dropout);
     v = hn::Add(io.load(residual + c), v);
@@ -29,23 +32,60 @@ struct AddColumns {
   }
 };
 
+/// Copies whole vectors.
+template <class T>
+struct CopyColumns {
+  const T* from;
+  T* to;
+
+  template <int, class Io>
+  HWY_INLINE void step(int64_t c, Io io) const {
+    io.store(io.load(from + c), to + c);
+  }
+};
+
+/// `sums` holds a group of rows where they cannot be read again from args.sum, which is streamed; else null.
+template <class Io, class T>
+HWY_INLINE void forward_rows(const kernels::ResidualLayerNormForward<T>& args, int64_t begin, int64_t end,
+                             T* sums) {
+  const int64_t group = rows_in_group<T>(args.cols);
+  DropoutBuffer buffer;
+  GroupStatistics<T> statistics;
+  GroupSums<T> sum, magnitude;
+  for (int64_t row = begin; row < end; row += group) {
+    const int64_t rows = std::min(group, end - row), at = row * args.cols;
+    T* const kept = sums == nullptr ? args.sum + at : sums;
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t first = at + i * args.cols;
+      AddColumns<T> columns{
+          args.residual + first, args.x + first, kept + i * args.cols, &args.dropout, nullptr, 0, {}};
+      for (int64_t c = 0; c < args.cols; c += kDropoutChunk) {
+        const int64_t n = std::min(kDropoutChunk, args.cols - c);
+        columns.first = c;
+        if (args.dropout.active()) columns.bits = fill_dropout_bits(args.dropout.rng, first + c, n, buffer);
+        for_columns<T>(c, c + n, columns);
+      }
+      sum[i] = columns.sums.sum.lanes();
+      magnitude[i] = columns.sums.magnitude.lanes();
+    }
+    find_statistics(kept, sum, magnitude, rows, group, args.cols, args.eps, args.mean + row, args.rstd + row,
+                    statistics);
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t first = at + i * args.cols;
+      CopyColumns<T> copy{kept + i * args.cols, args.sum + first};
+      if (sums != nullptr) for_columns<T, Io>(0, args.cols, copy);
+      normalize_row<Io>(copy.from, statistics, i, args.weight, args.bias, args.y + first, args.cols);
+    }
+  }
+}
+
 template <class T>
 void forward(const kernels::ResidualLayerNormForward<T>& args, int64_t begin, int64_t end) {
-  DropoutBuffer buffer;
-  for (int64_t row = begin; row < end; ++row) {
-    const int64_t at = row * args.cols;
-    T* sum = args.sum + at;
-    AddColumns<T> columns{args.residual + at, args.x + at, sum, &args.dropout, nullptr, 0, {}};
-    for (int64_t c = 0; c < args.cols; c += kDropoutChunk) {
-      const int64_t n = std::min(kDropoutChunk, args.cols - c);
-      columns.first = c;
-      if (args.dropout.active()) columns.bits = fill_dropout_bits(args.dropout.rng, at + c, n, buffer);
-      for_columns<T>(c, c + n, columns);
-    }
-    const auto statistics =
-        row_statistics(sum, columns.sums, args.cols, args.eps, args.mean + row, args.rstd + row);
-    normalize_row(sum, statistics, args.weight, args.bias, args.y + at, args.cols);
-  }
+  if (!streams(args.y, args.rows, args.cols) || !streams(args.sum, args.rows, args.cols))
+    return forward_rows<Whole<T>>(args, begin, end, static_cast<T*>(nullptr));
+  Workspace<T> sums(rows_in_group<T>(args.cols) * args.cols);
+  forward_rows<Streaming<T>>(args, begin, end, sums.data());
+  hwy::FlushStream();
 }
 
 /// Hands the gradient of the sum on to residual and x.
@@ -75,31 +115,54 @@ HWY_INLINE T* shifted(T* p, int64_t by) {
   return p == nullptr ? nullptr : p + by;
 }
 
+template <class Io, class T, class A = accumulator_t<T>>
+HWY_INLINE void backward_rows(const kernels::ResidualLayerNormBackward<T>& args, int64_t begin, int64_t end,
+                              A* gweight, A* gbias) {
+  const int64_t group = rows_in_group<T>(args.cols);
+  DropoutBuffer buffer;
+  GroupGradient<T> gradient;
+  for (int64_t row = begin; row < end; row += group) {
+    const int64_t rows = std::min(group, end - row), at = row * args.cols;
+    find_gradient(args.gy + at, args.sum + at, args.weight, args.mean + row, args.rstd + row, rows, group,
+                  args.cols, gradient);
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t first = at + i * args.cols;
+      StoreGradients<T> emit{shifted(args.gsum, first),
+                             shifted(args.gresidual, first),
+                             shifted(args.gx, first),
+                             args.accumulate_residual,
+                             args.accumulate_x,
+                             &args.dropout,
+                             nullptr,
+                             0};
+      BackwardColumns<T, StoreGradients<T>> columns(args.gy + first, args.sum + first, args.weight, gradient,
+                                                    i, gweight, gbias, emit);
+      for (int64_t c = 0; c < args.cols; c += kDropoutChunk) {
+        const int64_t n = std::min(kDropoutChunk, args.cols - c);
+        emit.first = c;
+        if (args.dropout.active() && args.gx != nullptr)
+          emit.bits = fill_dropout_bits(args.dropout.rng, first + c, n, buffer);
+        for_columns<T, Io>(c, c + n, columns);
+      }
+    }
+  }
+}
+
+/// Whether a gradient, if it is wanted, may be streamed.
+template <class T>
+HWY_INLINE bool may_stream(const T* gradient, bool accumulate,
+                           const kernels::ResidualLayerNormBackward<T>& args) {
+  return gradient == nullptr || (!accumulate && streams(gradient, args.rows, args.cols));
+}
+
 template <class T, class A = accumulator_t<T>>
 void backward(const kernels::ResidualLayerNormBackward<T>& args, int64_t begin, int64_t end, A* gweight,
               A* gbias) {
-  DropoutBuffer buffer;
-  for (int64_t row = begin; row < end; ++row) {
-    const int64_t at = row * args.cols;
-    const T *gy = args.gy + at, *x = args.sum + at;
-    const auto gradient = row_gradient(gy, x, args.weight, args.mean[row], args.rstd[row], args.cols);
-    StoreGradients<T> emit{shifted(args.gsum, at),
-                           shifted(args.gresidual, at),
-                           shifted(args.gx, at),
-                           args.accumulate_residual,
-                           args.accumulate_x,
-                           &args.dropout,
-                           nullptr,
-                           0};
-    BackwardColumns<T, StoreGradients<T>> columns(gy, x, args.weight, gradient, gweight, gbias, emit);
-    for (int64_t c = 0; c < args.cols; c += kDropoutChunk) {
-      const int64_t n = std::min(kDropoutChunk, args.cols - c);
-      emit.first = c;
-      if (args.dropout.active() && args.gx != nullptr)
-        emit.bits = fill_dropout_bits(args.dropout.rng, at + c, n, buffer);
-      for_columns<T>(c, c + n, columns);
-    }
-  }
+  if (!may_stream(args.gx, args.accumulate_x, args) ||
+      !may_stream(args.gresidual, args.accumulate_residual, args))
+    return backward_rows<Whole<T>>(args, begin, end, gweight, gbias);
+  backward_rows<Streaming<T>>(args, begin, end, gweight, gbias);
+  hwy::FlushStream();
 }
 
 #define HEED_DEFINE(T, name)                                                                          \
@@ -137,7 +200,7 @@ HEED_EXPORT(double, f64)
 template <class T>
 void residual_layer_norm_forward(const kernels::ResidualLayerNormForward<T>& args) {
   const auto rows = rows_for(args);
-  parallel_for(args.rows, layer_norm_rows_per_task(args.cols),
+  parallel_for(args.rows, rows_per_task(args.rows, args.cols),
                [&](int64_t begin, int64_t end) { rows(args, begin, end); });
 }
 

@@ -90,17 +90,20 @@ HWY_INLINE void store(Vec<D> v, D d, hn::TFromD<D>* p) {
 
 /// Rounds to nearest, ties to even; NaN stays NaN. The same bits as bfloat16(float).
 template <class D>
-HWY_INLINE void store(Vec<D> v, D, bfloat16* p) {
-  const hn::Rebind<uint16_t, D> d16;
+HWY_INLINE hn::VFromD<hn::Rebind<uint16_t, D>> to_bfloat16(D, Vec<D> v) {
   const hn::RebindToUnsigned<D> d32;
-  const hn::RebindToSigned<D> di32;
   const auto word = hn::BitCast(d32, v);
   const auto upper = hn::ShiftRight<16>(word);
   const auto odd = hn::And(upper, hn::Set(d32, 1));
   const auto rounded = hn::ShiftRight<16>(hn::Add(word, hn::Add(odd, hn::Set(d32, 0x7fff))));
   const auto quiet = hn::Or(upper, hn::Set(d32, 0x40));
   const auto bits = hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(v)), quiet, rounded);
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di32, bits)), d16, &p->bits);
+  return hn::DemoteTo(hn::Rebind<uint16_t, D>(), hn::BitCast(hn::RebindToSigned<D>(), bits));
+}
+
+template <class D>
+HWY_INLINE void store(Vec<D> v, D d, bfloat16* p) {
+  hn::StoreU(to_bfloat16(d, v), hn::Rebind<uint16_t, D>(), &p->bits);
 }
 
 /// Whether masked loads and stores of T leave memory outside the mask alone on this target.
@@ -183,19 +186,54 @@ HWY_INLINE Vec<D> polynomial(D d, Vec<D> x, const float (&c)[N]) {
   return sum;
 }
 
-/// x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 is split so that n times its upper part is exact without FMA.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+/// The power of two in a product v 2^n: here AVX-512 takes it as a float, of any size.
 template <class D>
-HWY_INLINE Vec<D> exp_reduce(D d, Vec<D> x, hn::VFromD<hn::RebindToSigned<D>>& n) {
-  n = hn::NearestInt(hn::Mul(x, hn::Set(d, 1.44269504088896341f)));
-  const auto whole = hn::ConvertTo(d, n);
-  const auto r = hn::NegMulAdd(whole, hn::Set(d, 0.693359375f), x);
-  return hn::NegMulAdd(whole, hn::Set(d, -2.12194440054690583e-4f), r);
+using Exponent = Vec<D>;
+constexpr bool kScalesAtOnce = true;
+
+/// The whole number nearest to x, as both.
+template <class D>
+HWY_INLINE Vec<D> nearest(D, Vec<D> x, Exponent<D>& n) {
+  return n = hn::Round(x);
+}
+
+/// v 2^n.
+template <class D>
+HWY_INLINE Vec<D> scale(D, Vec<D> v, Exponent<D> n) {
+  return Vec<D>{_mm512_scalef_ps(v.raw, n.raw)};
+}
+#else
+template <class D>
+using Exponent = hn::VFromD<hn::RebindToSigned<D>>;
+constexpr bool kScalesAtOnce = false;
+
+template <class D>
+HWY_INLINE Vec<D> nearest(D d, Vec<D> x, Exponent<D>& n) {
+  n = hn::NearestInt(x);
+  return hn::ConvertTo(d, n);
 }
 
 /// 2^n for n in -126 … 127.
 template <class D>
-HWY_INLINE Vec<D> power_of_two(D d, hn::VFromD<hn::RebindToSigned<D>> n) {
+HWY_INLINE Vec<D> power_of_two(D d, Exponent<D> n) {
   return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(hn::RebindToSigned<D>(), 127))));
+}
+
+/// v 2^n for n in -252 … 254, in two steps, since 2^n itself need not be a normal number.
+template <class D>
+HWY_INLINE Vec<D> scale(D d, Vec<D> v, Exponent<D> n) {
+  const auto half = hn::ShiftRight<1>(n);
+  return hn::Mul(hn::Mul(v, power_of_two(d, half)), power_of_two(d, hn::Sub(n, half)));
+}
+#endif
+
+/// x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 is split so that n times its upper part is exact without FMA.
+template <class D>
+HWY_INLINE Vec<D> exp_reduce(D d, Vec<D> x, Exponent<D>& n) {
+  const auto whole = nearest(d, hn::Mul(x, hn::Set(d, 1.44269504088896341f)), n);
+  const auto r = hn::NegMulAdd(whole, hn::Set(d, 0.693359375f), x);
+  return hn::NegMulAdd(whole, hn::Set(d, -2.12194440054690583e-4f), r);
 }
 
 /// e^r - 1 for |r| <= 0.4, such that one plus it is e^r within 1 ulp.
@@ -206,13 +244,6 @@ HWY_INLINE Vec<D> expm1_reduced(D d, Vec<D> r) {
   return hn::MulAdd(hn::Mul(r, r), polynomial(d, r, c), r);
 }
 
-/// v 2^n for n in -252 … 254, in two steps, since 2^n itself need not be a normal number.
-template <class D>
-HWY_INLINE Vec<D> scale(D d, Vec<D> v, hn::VFromD<hn::RebindToSigned<D>> n) {
-  const auto half = hn::ShiftRight<1>(n);
-  return hn::Mul(hn::Mul(v, power_of_two(d, half)), power_of_two(d, hn::Sub(n, half)));
-}
-
 /// e^x within 1 ulp (2 without FMA), over the whole range: subnormals, 0 and infinity where they belong.
 template <class D>
 HWY_INLINE Vec<D> exp(D d, Vec<D> x) {
@@ -221,25 +252,30 @@ HWY_INLINE Vec<D> exp(D d, Vec<D> x) {
   } else {
     // Min and Max give their second argument when it is NaN.
     x = hn::Max(hn::Set(d, -104.0f), hn::Min(hn::Set(d, 89.0f), x));
-    hn::VFromD<hn::RebindToSigned<D>> n;
+    Exponent<D> n;
     const auto r = exp_reduce(d, x, n);
     return scale(d, hn::Add(expm1_reduced(d, r), hn::Set(d, 1.0f)), n);
   }
 }
 
-/// e^x within 3 ulp for x <= 88; 0 where the result would be subnormal, so e^-inf is 0. NaN stays NaN.
+/// e^x within 3 ulp for x <= 88; where the result would be subnormal it may be 0, and e^-inf is. NaN stays
+/// NaN.
 template <class D>
 HWY_INLINE Vec<D> exp_fast(D d, Vec<D> x) {
   if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
     return map_lanes(d, x, std::exp);
   } else {
-    const auto lowest = hn::Set(d, -87.0f);
-    hn::VFromD<hn::RebindToSigned<D>> n;
+    const auto lowest = hn::Set(d, kScalesAtOnce ? -105.0f : -87.0f);
+    Exponent<D> n;
     const auto r = exp_reduce(d, hn::Max(lowest, x), n);
     const float c[] = {0.4999923148471309f, 0.16667114645319933f, 0.04189015793449832f,
                        0.008312520891264441f};
     const auto y = hn::Add(hn::MulAdd(hn::Mul(r, r), polynomial(d, r, c), r), hn::Set(d, 1.0f));
-    return hn::IfThenZeroElse(hn::Lt(x, lowest), hn::Mul(y, power_of_two(d, n)));
+    if constexpr (kScalesAtOnce) {
+      return scale(d, y, n);
+    } else {
+      return hn::IfThenZeroElse(hn::Lt(x, lowest), hn::Mul(y, power_of_two(d, n)));
+    }
   }
 }
 

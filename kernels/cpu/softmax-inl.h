@@ -9,10 +9,16 @@
 #include <algorithm>
 #include <limits>
 
+#include <heed/kernels/cpu/streaming-inl.h>
 #include <heed/kernels/cpu/tail-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
+
+constexpr int64_t kMostRowsInGroup = 16;
+
+/// Rows that take each step together, so that the sums and quotients of one need not wait for another's.
+inline int64_t rows_in_group(int64_t cols) { return cols <= 256 ? kMostRowsInGroup : 1; }
 
 /// The largest of n elements, -inf if there are none; NaN may be passed over.
 template <class T>
@@ -53,8 +59,8 @@ struct RowSums {
   double shifted;       // Σ (x - shift)
 };
 
-/// One pass of RowSums; writes exp(x - shift) to `out` if kStore.
-template <bool kStore, class T>
+/// One pass of RowSums; writes exp(x - shift) to `out` if kStore, and finds Σ (x - shift) if kShifted.
+template <bool kStore, bool kShifted, class T>
 HWY_INLINE RowSums row_sums(const T* x, accumulator_t<T>* out, int64_t n, accumulator_t<T> shift) {
   constexpr int64_t kBlock = 2048;
   const Tag<T> d;
@@ -66,11 +72,12 @@ HWY_INLINE RowSums row_sums(const T* x, accumulator_t<T>* out, int64_t n, accumu
     auto exponentials = hn::Zero(d), shifted = hn::Zero(d);
     int64_t i = begin;
     for (; i + lanes <= end; i += lanes) {
+      prefetch_ahead(x + i);
       const auto t = hn::Sub(load(d, x + i), shift_v);
       const auto e = exp_fast(d, t);
       if constexpr (kStore) hn::StoreU(e, d, out + i);
       exponentials = hn::Add(exponentials, e);
-      shifted = hn::Add(shifted, t);
+      if constexpr (kShifted) shifted = hn::Add(shifted, t);
     }
     if (i < end) {
       const auto t = hn::Sub(load_n(d, x + i, end - i), shift_v);
@@ -78,10 +85,10 @@ HWY_INLINE RowSums row_sums(const T* x, accumulator_t<T>* out, int64_t n, accumu
       if constexpr (kStore) store_n(e, d, out + i, end - i);
       const auto valid = hn::FirstN(d, static_cast<size_t>(end - i));
       exponentials = hn::Add(exponentials, hn::IfThenElseZero(valid, e));
-      shifted = hn::Add(shifted, hn::IfThenElseZero(valid, t));
+      if constexpr (kShifted) shifted = hn::Add(shifted, hn::IfThenElseZero(valid, t));
     }
     sums.exponentials += static_cast<double>(reduce_sum(d, exponentials));
-    sums.shifted += static_cast<double>(reduce_sum(d, shifted));
+    if constexpr (kShifted) sums.shifted += static_cast<double>(reduce_sum(d, shifted));
   }
   return sums;
 }

@@ -3,7 +3,9 @@
 #include <limits>
 
 #include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/grain.h>
 #include <heed/kernels/cpu/typed_export.h>
+#include <heed/kernels/cpu/workspace.h>
 #include <heed/kernels/softmax.h>
 
 #undef HWY_TARGET_INCLUDE
@@ -20,56 +22,72 @@ HWY_INLINE void fill_row(T* y, int64_t n, T value) {
   for (int64_t i = 0; i < n; ++i) y[i] = value;
 }
 
-template <class T>
-HWY_INLINE void softmax_row(const T* x, T* y, int64_t n, accumulator_t<T> most) {
-  using A = accumulator_t<T>;
+/// y = exponentials / their sum.
+template <class Io, class T>
+HWY_INLINE void scale_row(const accumulator_t<T>* exponentials, T* y, int64_t n, double sum) {
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  // bfloat16 cannot hold the exponentials between the passes: they are computed again.
-  constexpr bool kStore = std::is_same_v<T, A>;
-  A* const out = reinterpret_cast<A*>(y);
-  const auto inverse = hn::Set(d, static_cast<A>(1 / row_sums<kStore>(x, out, n, most).exponentials));
-  const auto shift = hn::Set(d, most);
-  for (int64_t i = 0; i < n; i += lanes) {
-    if constexpr (kStore) {
-      store_up_to(hn::Mul(load_up_to(d, y + i, n - i), inverse), d, y + i, n - i);
-    } else {
-      const auto e = exp_fast(d, hn::Sub(load_up_to(d, x + i, n - i), shift));
-      store_up_to(hn::Mul(e, inverse), d, y + i, n - i);
-    }
-  }
+  const auto inverse = hn::Set(d, static_cast<accumulator_t<T>>(1 / sum));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) Io().store(hn::Mul(hn::LoadU(d, exponentials + i), inverse), y + i);
+  if (i < n) store_n(hn::Mul(load_n(d, exponentials + i, n - i), inverse), d, y + i, n - i);
 }
 
-template <class T>
-HWY_INLINE void log_softmax_row(const T* x, T* y, int64_t n, accumulator_t<T> most) {
-  using A = accumulator_t<T>;
+/// y = x - most - log sum.
+template <class Io, class T>
+HWY_INLINE void shift_row(const T* x, T* y, int64_t n, accumulator_t<T> most, double sum) {
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto log_sum = hn::Set(
-      d, static_cast<A>(std::log(row_sums<false>(x, static_cast<A*>(nullptr), n, most).exponentials)));
-  const auto shift = hn::Set(d, most);
-  for (int64_t i = 0; i < n; i += lanes) {
-    const auto t = hn::Sub(load_up_to(d, x + i, n - i), shift);
-    store_up_to(hn::Sub(t, log_sum), d, y + i, n - i);
+  const auto log_sum = hn::Set(d, static_cast<accumulator_t<T>>(std::log(sum))), shift = hn::Set(d, most);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) Io().store(hn::Sub(hn::Sub(load(d, x + i), shift), log_sum), y + i);
+  if (i < n) store_n(hn::Sub(hn::Sub(load_n(d, x + i, n - i), shift), log_sum), d, y + i, n - i);
+}
+
+/// The exponentials of a group of rows are kept in `kept`, or in y where that is null.
+template <class Io, class T>
+HWY_INLINE void softmax_rows_by(const kernels::SoftmaxForward<T>& args, int64_t begin, int64_t end,
+                                accumulator_t<T>* kept) {
+  using A = accumulator_t<T>;
+  constexpr A kLowest = -std::numeric_limits<A>::infinity();
+  const int64_t group = rows_in_group(args.cols), n = args.cols;
+  A most[kMostRowsInGroup];
+  double sum[kMostRowsInGroup];  // 0: the row is empty
+  for (int64_t row = begin; row < end; row += group) {
+    const int64_t rows = std::min(group, end - row);
+    const T* const x = args.x + row * n;
+    T* const y = args.y + row * n;
+    A* const exponentials = kept == nullptr ? reinterpret_cast<A*>(y) : kept;
+    for (int64_t r = 0; r < rows; ++r) most[r] = row_max(x + r * n, n);
+    for (int64_t r = 0; r < rows; ++r) {
+      if (row_is_empty(x + r * n, n, most[r]))
+        sum[r] = 0;
+      else if (args.log)
+        sum[r] = row_sums<false, false>(x + r * n, exponentials, n, most[r]).exponentials;
+      else
+        sum[r] = row_sums<true, false>(x + r * n, exponentials + r * n, n, most[r]).exponentials;
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      if (sum[r] == 0)
+        fill_row(y + r * n, n, args.log ? T(kLowest) : T(A(0)));
+      else if (args.log)
+        shift_row<Io>(x + r * n, y + r * n, n, most[r], sum[r]);
+      else
+        scale_row<Io>(exponentials + r * n, y + r * n, n, sum[r]);
+    }
   }
 }
 
 template <class T>
 void softmax_rows(const kernels::SoftmaxForward<T>& args, int64_t begin, int64_t end) {
   using A = accumulator_t<T>;
-  constexpr A kLowest = -std::numeric_limits<A>::infinity();
-  for (int64_t r = begin; r < end; ++r) {
-    const T* x = args.x + r * args.cols;
-    T* y = args.y + r * args.cols;
-    const A most = row_max(x, args.cols);
-    if (row_is_empty(x, args.cols, most)) {
-      fill_row(y, args.cols, args.log ? T(kLowest) : T(A(0)));
-    } else if (args.log) {
-      log_softmax_row(x, y, args.cols, most);
-    } else {
-      softmax_row(x, y, args.cols, most);
-    }
-  }
+  const bool streamed = streams(args.y, args.rows, args.cols);
+  // bfloat16 cannot hold the exponentials, and what is streamed should not be read again.
+  const bool apart = !args.log && (streamed || !std::is_same_v<T, A>);
+  Workspace<A> kept(apart ? rows_in_group(args.cols) * args.cols : 0);
+  if (!streamed) return softmax_rows_by<Whole<T>>(args, begin, end, kept.data());
+  softmax_rows_by<Streaming<T>>(args, begin, end, kept.data());
+  hwy::FlushStream();
 }
 HEED_TYPED(softmax_rows, kernels::SoftmaxForward)
 
@@ -92,8 +110,15 @@ HWY_INLINE accumulator_t<T> gradient_sum(const T* y, const T* gy, int64_t n, boo
   return static_cast<accumulator_t<T>>(sum);
 }
 
-template <class T>
-void softmax_backward_rows(const kernels::SoftmaxBackward<T>& args, int64_t begin, int64_t end) {
+/// The gradient of a vector of x; `sum` is gradient_sum().
+template <class D>
+HWY_INLINE Vec<D> softmax_gradient(D d, Vec<D> y, Vec<D> gy, Vec<D> sum, bool log) {
+  return log ? hn::NegMulAdd(exp_fast(d, y), sum, gy) : hn::Mul(y, hn::Sub(gy, sum));
+}
+
+template <class Io, class T>
+HWY_INLINE void softmax_backward_rows_by(const kernels::SoftmaxBackward<T>& args, int64_t begin,
+                                         int64_t end) {
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), n = args.cols;
   for (int64_t r = begin; r < end; ++r) {
@@ -104,13 +129,27 @@ void softmax_backward_rows(const kernels::SoftmaxBackward<T>& args, int64_t begi
       continue;
     }
     const auto sum = hn::Set(d, gradient_sum(y, gy, n, args.log));
-    for (int64_t i = 0; i < n; i += lanes) {
-      const auto out = load_up_to(d, y + i, n - i), g = load_up_to(d, gy + i, n - i);
-      auto value = args.log ? hn::NegMulAdd(exp_fast(d, out), sum, g) : hn::Mul(out, hn::Sub(g, sum));
-      if (args.accumulate) value = hn::Add(value, load_up_to(d, gx + i, n - i));
-      store_up_to(value, d, gx + i, n - i);
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) {
+      prefetch_ahead(y + i);
+      prefetch_ahead(gy + i);
+      auto value = softmax_gradient(d, load(d, y + i), load(d, gy + i), sum, args.log);
+      if (args.accumulate) value = hn::Add(value, load(d, gx + i));
+      Io().store(value, gx + i);
     }
+    if (i == n) continue;
+    auto value = softmax_gradient(d, load_n(d, y + i, n - i), load_n(d, gy + i, n - i), sum, args.log);
+    if (args.accumulate) value = hn::Add(value, load_n(d, gx + i, n - i));
+    store_n(value, d, gx + i, n - i);
   }
+}
+
+template <class T>
+void softmax_backward_rows(const kernels::SoftmaxBackward<T>& args, int64_t begin, int64_t end) {
+  if (args.accumulate || !streams(args.gx, args.rows, args.cols))
+    return softmax_backward_rows_by<Whole<T>>(args, begin, end);
+  softmax_backward_rows_by<Streaming<T>>(args, begin, end);
+  hwy::FlushStream();
 }
 HEED_TYPED(softmax_backward_rows, kernels::SoftmaxBackward)
 
@@ -124,15 +163,13 @@ namespace {
 HEED_EXPORT_TYPED(softmax_rows)
 HEED_EXPORT_TYPED(softmax_backward_rows)
 
-int64_t rows_per_task(int64_t cols) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, cols)); }
-
 }  // namespace
 
 template <class T>
 void softmax_forward(const kernels::SoftmaxForward<T>& args) {
   if (args.cols == 0) return;
   const auto rows = HEED_SIMD_OF(T, softmax_rows);
-  parallel_for(args.rows, rows_per_task(args.cols),
+  parallel_for(args.rows, rows_per_task(args.rows, args.cols),
                [&](int64_t begin, int64_t end) { rows(args, begin, end); });
 }
 
@@ -140,7 +177,7 @@ template <class T>
 void softmax_backward(const kernels::SoftmaxBackward<T>& args) {
   if (args.cols == 0) return;
   const auto rows = HEED_SIMD_OF(T, softmax_backward_rows);
-  parallel_for(args.rows, rows_per_task(args.cols),
+  parallel_for(args.rows, rows_per_task(args.rows, args.cols),
                [&](int64_t begin, int64_t end) { rows(args, begin, end); });
 }
 
