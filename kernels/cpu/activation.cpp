@@ -72,11 +72,11 @@ HWY_INLINE void map_by(const Args& args, int64_t begin, int64_t end, int64_t lan
 
 template <class T>
 HWY_INLINE bool streams_result(const kernels::ActivationForward<T>& args) {
-  return streams(args.y, 1, args.count);
+  return streams(args.y, 1, args.count, 2);
 }
 template <class T>
 HWY_INLINE bool streams_result(const kernels::ActivationBackward<T>& args) {
-  return !args.accumulate && streams(args.gx, 1, args.count);
+  return !args.accumulate && streams(args.gx, 1, args.count, 3);
 }
 template <class Args>
 HWY_INLINE bool streams_result(const Args&) {

@@ -96,7 +96,8 @@ HWY_INLINE double cross_entropy_rows_of(const kernels::CrossEntropyForward<T>& a
                                         int64_t end, double weight) {
   using A = accumulator_t<T>;
   const RowLoss loss{weight, args.label_smoothing, args.label_smoothing / static_cast<double>(args.classes)};
-  const bool streamed = kGradient && std::is_same_v<T, A> && streams(args.glogits, args.rows, args.classes);
+  const bool streamed =
+      kGradient && std::is_same_v<T, A> && streams(args.glogits, args.rows, args.classes, 2);
   // bfloat16 cannot hold the exponentials, and what is streamed should not be read again.
   const bool apart = kGradient && (streamed || !std::is_same_v<T, A>);
   Workspace<A> kept(apart ? rows_in_group(args.classes) * args.classes : 0);

@@ -33,7 +33,7 @@ HWY_INLINE void forward_rows(const kernels::LayerNormForward<T>& args, int64_t b
 
 template <class T>
 void forward(const kernels::LayerNormForward<T>& args, int64_t begin, int64_t end) {
-  if (!streams(args.y, args.rows, args.cols)) return forward_rows<Whole<T>>(args, begin, end);
+  if (!streams(args.y, args.rows, args.cols, 2)) return forward_rows<Whole<T>>(args, begin, end);
   forward_rows<Streaming<T>>(args, begin, end);
   hwy::FlushStream();
 }
@@ -72,7 +72,7 @@ HWY_INLINE void backward_rows(const kernels::LayerNormBackward<T>& args, int64_t
 
 template <class T, class A = accumulator_t<T>>
 void backward(const kernels::LayerNormBackward<T>& args, int64_t begin, int64_t end, A* gweight, A* gbias) {
-  if (args.accumulate_x || !streams(args.gx, args.rows, args.cols))
+  if (args.accumulate_x || !streams(args.gx, args.rows, args.cols, 3))
     return backward_rows<Whole<T>>(args, begin, end, gweight, gbias);
   backward_rows<Streaming<T>>(args, begin, end, gweight, gbias);
   hwy::FlushStream();

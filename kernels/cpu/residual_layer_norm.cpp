@@ -81,7 +81,7 @@ HWY_INLINE void forward_rows(const kernels::ResidualLayerNormForward<T>& args, i
 
 template <class T>
 void forward(const kernels::ResidualLayerNormForward<T>& args, int64_t begin, int64_t end) {
-  if (!streams(args.y, args.rows, args.cols) || !streams(args.sum, args.rows, args.cols))
+  if (!streams(args.y, args.rows, args.cols, 4) || !streams(args.sum, args.rows, args.cols, 4))
     return forward_rows<Whole<T>>(args, begin, end, static_cast<T*>(nullptr));
   Workspace<T> sums(rows_in_group<T>(args.cols) * args.cols);
   forward_rows<Streaming<T>>(args, begin, end, sums.data());
@@ -152,7 +152,7 @@ HWY_INLINE void backward_rows(const kernels::ResidualLayerNormBackward<T>& args,
 template <class T>
 HWY_INLINE bool may_stream(const T* gradient, bool accumulate,
                            const kernels::ResidualLayerNormBackward<T>& args) {
-  return gradient == nullptr || (!accumulate && streams(gradient, args.rows, args.cols));
+  return gradient == nullptr || (!accumulate && streams(gradient, args.rows, args.cols, 4));
 }
 
 template <class T, class A = accumulator_t<T>>

@@ -81,7 +81,7 @@ HWY_INLINE void softmax_rows_by(const kernels::SoftmaxForward<T>& args, int64_t 
 template <class T>
 void softmax_rows(const kernels::SoftmaxForward<T>& args, int64_t begin, int64_t end) {
   using A = accumulator_t<T>;
-  const bool streamed = streams(args.y, args.rows, args.cols);
+  const bool streamed = streams(args.y, args.rows, args.cols, 2);
   // bfloat16 cannot hold the exponentials, and what is streamed should not be read again.
   const bool apart = !args.log && (streamed || !std::is_same_v<T, A>);
   Workspace<A> kept(apart ? rows_in_group(args.cols) * args.cols : 0);
@@ -146,7 +146,7 @@ HWY_INLINE void softmax_backward_rows_by(const kernels::SoftmaxBackward<T>& args
 
 template <class T>
 void softmax_backward_rows(const kernels::SoftmaxBackward<T>& args, int64_t begin, int64_t end) {
-  if (args.accumulate || !streams(args.gx, args.rows, args.cols))
+  if (args.accumulate || !streams(args.gx, args.rows, args.cols, 3))
     return softmax_backward_rows_by<Whole<T>>(args, begin, end);
   softmax_backward_rows_by<Streaming<T>>(args, begin, end);
   hwy::FlushStream();

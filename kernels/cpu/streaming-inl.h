@@ -37,14 +37,16 @@ HWY_INLINE void prefetch_ahead(const T* p) {
   hwy::Prefetch(reinterpret_cast<const char*>(p) + kAhead);
 }
 
-/// Whether a result of rows x cols elements from `out` on is to be written with Streaming: no cache would
-/// hold it, and each row consists of whole aligned vectors.
+/// Whether a result of rows x cols elements from `out` on is to be written with Streaming: the `matrices` of
+/// that size which the pass reads and writes would not stay in a cache, and each row consists of whole
+/// aligned vectors.
 template <class T>
-HWY_INLINE bool streams(const T* out, int64_t rows, int64_t cols) {
+HWY_INLINE bool streams(const T* out, int64_t rows, int64_t cols, int64_t matrices) {
   constexpr int64_t kCaches = int64_t{32} << 20;
   constexpr int64_t kAlignment = 64;
   const int64_t row = cols * static_cast<int64_t>(sizeof(T));
-  return rows * row > kCaches && row % kAlignment == 0 && reinterpret_cast<uintptr_t>(out) % kAlignment == 0;
+  return matrices * rows * row > kCaches && row % kAlignment == 0 &&
+         reinterpret_cast<uintptr_t>(out) % kAlignment == 0;
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE
