@@ -22,7 +22,12 @@ struct Streaming : Whole<T> {
   HWY_INLINE void store(V v, T* p) const {
     const Tag<T> d;
     if constexpr (std::is_same_v<T, bfloat16>) {
-      hn::Stream(to_bfloat16(d, v), hn::Rebind<uint16_t, Tag<T>>(), &p->bits);
+      const hn::Rebind<uint16_t, Tag<T>> d16;
+      if constexpr (hn::MaxLanes(d16) * sizeof(T) >= 16) {  // the least that can be streamed
+        hn::Stream(to_bfloat16(d, v), d16, &p->bits);
+      } else {
+        HWY_NAMESPACE::store(v, d, p);
+      }
     } else {
       hn::Stream(v, d, p);
     }

@@ -1,0 +1,139 @@
+// Results too large for the caches are written around them: with the same bits as those of a few rows at a
+// time.
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include <heed/kernels/activation.h>
+#include <heed/kernels/cross_entropy.h>
+#include <heed/kernels/layer_norm.h>
+#include <heed/kernels/residual_layer_norm.h>
+#include <heed/kernels/softmax.h>
+
+#include "plain_bound.h"
+
+namespace heed {
+namespace {
+
+using namespace heed::testing;
+
+constexpr int64_t kCols = 1024, kPart = 64;
+
+/// Memory whose first element begins a line, as tensors have it.
+template <class T>
+struct Matrix {
+  explicit Matrix(int64_t rows) : memory(poisoned<T>(static_cast<size_t>(rows * kCols) + 64)) {
+    const auto misplaced = reinterpret_cast<uintptr_t>(memory.data()) % 64;
+    data = memory.data() + (64 - misplaced) % 64 / sizeof(T);
+  }
+  T* row(int64_t r) { return data + r * kCols; }
+
+  std::vector<T> memory;
+  T* data;
+};
+
+template <class T>
+class StreamingTest : public ::testing::Test {
+ protected:
+  // More bytes in each matrix than caches are taken to hold.
+  static constexpr int64_t kRows = (int64_t{36} << 20) / kCols / static_cast<int64_t>(sizeof(T));
+
+  StreamingTest() : x(kRows), gy(kRows), result(kRows) {
+    const auto a = random_values<T>(kRows * kCols, 1, -6, 6), b = random_values<T>(kRows * kCols, 2);
+    std::copy(a.begin(), a.end(), x.data);
+    std::copy(b.begin(), b.end(), gy.data);
+  }
+
+  /// run(first row, rows, where the result begins): all at once gives what parts give.
+  template <class Run>
+  void expect_same(const Run& run) {
+    run(0, kRows, result.data);
+    Matrix<T> part(kPart);
+    for (int64_t r = 0; r < kRows; r += kPart) {
+      const int64_t rows = std::min(kPart, kRows - r);
+      run(r, rows, part.data);
+      ASSERT_TRUE(same_bits(std::vector<T>(result.row(r), result.row(r + rows)),
+                            std::vector<T>(part.data, part.row(rows))))
+          << "from row " << r;
+    }
+  }
+
+  Matrix<T> x, gy, result;
+};
+TYPED_TEST_SUITE(StreamingTest, FloatingTypes);
+
+TYPED_TEST(StreamingTest, Activation) {
+  using T = TypeParam;
+  this->expect_same([&](int64_t r, int64_t rows, T* to) {
+    cpu::activation_forward<T>({Activation::gelu, this->x.row(r), to, rows * kCols});
+  });
+  this->expect_same([&](int64_t r, int64_t rows, T* to) {
+    cpu::activation_backward<T>(
+        {Activation::gelu_tanh, this->x.row(r), this->gy.row(r), to, rows * kCols, false});
+  });
+}
+
+TYPED_TEST(StreamingTest, Softmax) {
+  using T = TypeParam;
+  for (const bool log : {false, true}) {
+    this->expect_same([&](int64_t r, int64_t rows, T* to) {
+      cpu::softmax_forward<T>({this->x.row(r), to, rows, kCols, log});
+    });
+    this->expect_same([&](int64_t r, int64_t rows, T* to) {
+      cpu::softmax_backward<T>({this->x.row(r), this->gy.row(r), to, rows, kCols, log, false});
+    });
+  }
+}
+
+TYPED_TEST(StreamingTest, CrossEntropy) {
+  using T = TypeParam;
+  std::vector<int64_t> targets(this->kRows);
+  for (int64_t r = 0; r < this->kRows; ++r) targets[r] = r % 5 == 0 ? -100 : r * 7 % kCols;
+  this->expect_same([&](int64_t r, int64_t rows, T* to) {
+    accumulator_t<T> loss;
+    int64_t counted;
+    cpu::cross_entropy_forward<T>(
+        {this->x.row(r), targets.data() + r, -100, 0.1, false, &loss, &counted, to, rows, kCols});
+  });
+}
+
+TYPED_TEST(StreamingTest, LayerNorm) {
+  using T = TypeParam;
+  using A = accumulator_t<T>;
+  std::vector<A> mean(this->kRows), rstd(this->kRows), gweight(kCols), gbias(kCols);
+  const auto weight = random_values<T>(kCols, 3), bias = random_values<T>(kCols, 4);
+  this->expect_same([&](int64_t r, int64_t rows, T* to) {
+    cpu::layer_norm_forward<T>({this->x.row(r), weight.data(), bias.data(), to, mean.data() + r,
+                                rstd.data() + r, rows, kCols, 1e-5});
+  });
+  this->expect_same([&](int64_t r, int64_t rows, T* to) {
+    cpu::layer_norm_backward<T>({this->gy.row(r), this->x.row(r), weight.data(), mean.data() + r,
+                                 rstd.data() + r, to, gweight.data(), gbias.data(), false, false, false, rows,
+                                 kCols});
+  });
+}
+
+TYPED_TEST(StreamingTest, ResidualLayerNorm) {
+  using T = TypeParam;
+  using A = accumulator_t<T>;
+  const Dropout none = make_dropout(0, {1, nullptr, 0});
+  std::vector<A> mean(this->kRows), rstd(this->kRows), gweight(kCols), gbias(kCols);
+  const auto weight = random_values<T>(kCols, 3), bias = random_values<T>(kCols, 4);
+  Matrix<T> other(this->kRows);
+  const auto forward = [&](int64_t r, int64_t rows, T* sum, T* y) {
+    cpu::residual_layer_norm_forward<T>({this->x.row(r), this->gy.row(r), weight.data(), bias.data(), none,
+                                         sum, y, mean.data() + r, rstd.data() + r, rows, kCols, 1e-5});
+  };
+  const auto backward = [&](int64_t r, int64_t rows, T* gresidual, T* gx) {
+    cpu::residual_layer_norm_backward<T>(
+        {this->gy.row(r), nullptr, this->x.row(r), weight.data(), mean.data() + r, rstd.data() + r, none,
+         gresidual, gx, gweight.data(), gbias.data(), false, false, false, false, rows, kCols});
+  };
+  this->expect_same([&](int64_t r, int64_t rows, T* to) { forward(r, rows, other.data, to); });
+  this->expect_same([&](int64_t r, int64_t rows, T* to) { forward(r, rows, to, other.data); });
+  this->expect_same([&](int64_t r, int64_t rows, T* to) { backward(r, rows, other.data, to); });
+  this->expect_same([&](int64_t r, int64_t rows, T* to) { backward(r, rows, to, other.data); });
+}
+
+}  // namespace
+}  // namespace heed
