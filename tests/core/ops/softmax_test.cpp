@@ -55,6 +55,11 @@ TEST(Softmax, SizesThatFillNoVector) {
   for (int64_t cols : {1, 2, 7, 31, 33, 257, 1025}) check({3, cols});
 }
 
+// Longer than the CUDA kernels keep in registers, with vectors and without.
+TEST(Softmax, LongRows) {
+  for (int64_t cols : {8200, 8201}) check({2, cols});
+}
+
 TEST(Softmax, AnyAxis) {
   check({4});
   check({2, 3, 4}, 0);
