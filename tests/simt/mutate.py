@@ -110,9 +110,9 @@ class Program:
     def make(self, folder, changed):
         """The program with the changed file in place of the original; None if it does not compile."""
         link, fresh = list(self.link), []
-        for number, command in enumerate(self.compile):
-            built = str(folder / f"{self.name}{number}.o")
+        for command in self.compile:
             original = command[command.index("-o") + 1]
+            built = str(folder / original.replace("/", "_"))
             compile_ = [command[0], f"-I{folder}", *command[1:], "-O1", "-w"]
             compile_[compile_.index("-o") + 1] = built
             if not self.is_header:
@@ -121,6 +121,8 @@ class Program:
                 link[link.index(original)] = built
             else:
                 fresh.append(built)  # before the archive that has the original
+            if os.path.exists(built):  # another program has compiled it
+                continue
             if subprocess.run(compile_, cwd=self.build, capture_output=True, check=False).returncode != 0:
                 return None
         program = folder / self.name
