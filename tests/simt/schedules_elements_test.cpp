@@ -48,6 +48,15 @@ TYPED_TEST(ElementSchedules, Elementwise) {
   }
 }
 
+// No operation does so.
+TEST(CopyElements, AddsTruthValuesByOr) {
+  const Buffer<unsigned char> y(std::vector<unsigned char>{0, 1, 0, 1}),
+      x(std::vector<unsigned char>{0, 0, 1, 1});
+  cuda::copy(kernels::Copy<bool, bool>{reinterpret_cast<bool*>(y.data()),
+                                       reinterpret_cast<const bool*>(x.data()), line<2>(4), true});
+  EXPECT_EQ(y.get(), (std::vector<unsigned char>{0, 1, 1, 1}));
+}
+
 TYPED_TEST(ElementSchedules, ActivationAndDropout) {
   using T = TypeParam;
   for (const int64_t count : {256, 83})

@@ -7,6 +7,13 @@ namespace {
 
 constexpr DType kAllDTypes[] = {DType::f32, DType::bf16, DType::f64, DType::i64, DType::i32, DType::boolean};
 
+/// CUDA has no f64.
+std::vector<DType> dtypes_of(Device device) {
+  std::vector<DType> all(std::begin(kAllDTypes), std::end(kAllDTypes));
+  if (device.is_cuda()) std::erase(all, DType::f64);
+  return all;
+}
+
 TEST(Copy, CloneAndContiguousHaveGradients) {
   for (const Shape& shape : awkward_shapes()) {
     check_op({.name = concat("clone ", shape),
@@ -59,31 +66,40 @@ TEST(Copy, ConversionHasAGradient) {
 
 TEST(Copy, EveryPairOfDTypes) {
   const Tensor values = tensor<double>({0, 1, -3, 100, 2.75, -2.75});
-  for (DType from : kAllDTypes)
-    for (DType to : kAllDTypes) {
-      const Tensor x = values.to(from), y = x.to(to);
-      const std::vector<double> source = x.to(DType::f64).to_vector<double>();
-      std::vector<double> expected;
-      for (double value : source)
-        expected.push_back(to == DType::boolean ? double(value != 0)
-                           : is_floating(to)    ? value
-                                                : std::trunc(value));
-      EXPECT_EQ(y.to(DType::f64).to_vector<double>(), expected) << from << " to " << to;
-    }
+  for (Device device : devices())
+    for (DType from : dtypes_of(device))
+      for (DType to : dtypes_of(device)) {
+        const Tensor x = values.to(from), y = x.to(device).to(to).to(kCpu);
+        const std::vector<double> source = x.to(DType::f64).to_vector<double>();
+        std::vector<double> expected;
+        for (double value : source)
+          expected.push_back(to == DType::boolean ? double(value != 0)
+                             : is_floating(to)    ? value
+                                                  : std::trunc(value));
+        EXPECT_EQ(y.to(DType::f64).to_vector<double>(), expected) << from << " to " << to << " on " << device;
+      }
 }
 
 TEST(Copy, ConversionToIntegersClamps) {
+  const int32_t greatest = std::numeric_limits<int32_t>::max(), least = std::numeric_limits<int32_t>::min();
+  const int64_t longest = std::numeric_limits<int64_t>::max(), shortest = std::numeric_limits<int64_t>::min();
   const Tensor x =
       tensor<double>({NAN, HUGE_VAL, -HUGE_VAL, 1e300, -1e300, 2147483647.5, -2147483648.5, 2147483648.0});
-  const int32_t greatest = std::numeric_limits<int32_t>::max(), least = std::numeric_limits<int32_t>::min();
   EXPECT_EQ(x.to(DType::i32).to_vector<int32_t>(),
             (std::vector<int32_t>{0, greatest, least, greatest, least, greatest, least, greatest}));
-  EXPECT_EQ(x.to(DType::i64).to_vector<int64_t>()[1], std::numeric_limits<int64_t>::max());
-  EXPECT_EQ(x.to(DType::i64).to_vector<int64_t>()[2], std::numeric_limits<int64_t>::min());
-  EXPECT_EQ(x.to(DType::f32).to(DType::i32).to_vector<int32_t>()[0], 0);
-  EXPECT_TRUE(x.to(DType::boolean).to_vector<bool>()[0]);
-  EXPECT_EQ(tensor<int64_t>({int64_t{1} << 32}).to(DType::i32).item<int64_t>(),
-            0);  // integers keep their low bits
+  EXPECT_EQ(x.to(DType::i64).to_vector<int64_t>()[1], longest);
+  EXPECT_EQ(x.to(DType::i64).to_vector<int64_t>()[2], shortest);
+  for (Device device : devices()) {
+    const Tensor y =
+        tensor<float>({NAN, HUGE_VALF, -HUGE_VALF, 0x1p31f, -0x1p31f, 0x1p63f, -0x1p63f}).to(device);
+    EXPECT_EQ(y.to(DType::i32).to_vector<int32_t>(),
+              (std::vector<int32_t>{0, greatest, least, greatest, least, greatest, least}));
+    EXPECT_EQ(y.to(DType::i64).to_vector<int64_t>(),
+              (std::vector<int64_t>{0, longest, shortest, int64_t{1} << 31, least, longest, shortest}));
+    EXPECT_TRUE(y.to(DType::boolean).to_vector<bool>()[0]);
+    EXPECT_EQ(tensor<int64_t>({int64_t{1} << 32}).to(device).to(DType::i32).item<int64_t>(),
+              0);  // integers keep their low bits
+  }
 }
 
 // ---- in place
@@ -139,23 +155,29 @@ TEST(Copy, OverlappingSourceIsReadFirst) {
 }
 
 TEST(Copy, AddAndMultiply) {
-  for (DType to : {DType::f32, DType::bf16, DType::f64, DType::i64, DType::i32})
-    for (DType from : kAllDTypes) {
-      const Tensor x = full({2, 3}, 2, {.dtype = to}), y = tensor<int64_t>({0, 1, 1}).to(from);
-      if (!is_floating(to) && is_floating(from)) {
-        expect_error<DTypeError>([&] { x.add_(y); }, {"add_", concat(from), concat(to)});
-        continue;
+  for (Device device : devices())
+    for (DType to : dtypes_of(device))
+      for (DType from : dtypes_of(device)) {
+        if (to == DType::boolean) continue;
+        const Tensor x = full({2, 3}, 2, {.dtype = to, .device = device}),
+                     y = tensor<int64_t>({0, 1, 1}).to(from).to(device);
+        if (!is_floating(to) && is_floating(from)) {
+          expect_error<DTypeError>([&] { x.add_(y); }, {"add_", concat(from), concat(to)});
+          continue;
+        }
+        x.add_(y).mul_(3);
+        EXPECT_EQ(x.to(kCpu).to(DType::f64).to_vector<double>(), (std::vector<double>{6, 9, 9, 6, 9, 9}))
+            << from << to << device;
       }
-      x.add_(y).mul_(3);
-      EXPECT_EQ(x.to(DType::f64).to_vector<double>(), (std::vector<double>{6, 9, 9, 6, 9, 9})) << from << to;
-    }
   const Tensor x = ones({3, 4});
   x.slice(1, 0, 4, 2).add_(scalar(2)).mul_(0.5);
   EXPECT_EQ(x.select(0, 2).to_vector<float>(), (std::vector<float>{1.5, 1, 1.5, 1}));
   // One rounding, from the exact sum: 256 + 1 + 1 in bf16, added as f32.
-  const Tensor coarse = full({1}, 256, {.dtype = DType::bf16});
-  coarse.add_(tensor<float>({2.0f}));
-  EXPECT_EQ(coarse.item<double>(), 258);
+  for (Device device : devices()) {
+    const Tensor coarse = full({1}, 256, {.dtype = DType::bf16, .device = device});
+    coarse.add_(tensor<float>({2.0f}).to(device));
+    EXPECT_EQ(coarse.item<double>(), 258);
+  }
   zeros({0, 3}).add_(zeros({3})).mul_(2);
   expect_error<ShapeError>([&] { x.add_(zeros({4, 4})); }, {"add_", "[4, 4]", "[3, 4]"});
   expect_error<ShapeError>([&] { x.add_(zeros({2, 3, 4})); }, {"add_", "[2, 3, 4]"});
