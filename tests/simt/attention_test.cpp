@@ -186,6 +186,13 @@ TEST(AttentionPath, LeavesGradientsOfBiasesToTheGenericKernels) {
   EXPECT_EQ(cuda::attention_path(args), kFlash);
 }
 
+TEST(CudaAttention, MoreHeadsThanAGridTakesAreRefused) {
+  kernels::AttentionForward<bfloat16> args = some_forward(24, 5, 5);
+  args.segments.count = 1;
+  args.heads = 65536;
+  EXPECT_THROW(cuda::attention_forward(args), ShapeError);
+}
+
 TEST(CudaAttention, ShortLengths) {
   for (const int32_t n : {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128}) {
     SCOPED_TRACE(n);
