@@ -77,6 +77,23 @@ EQUIVALENT = {
     "(removed: if (!checks_indices_.exchange(false)) return;)": "asks the device where nothing was said",
     "const Scratch elsewhere(static_cast<size_t>((p.batch + 1) * p.stride_c + p.m * p.ldc) * sizeof(C));":
         "only more memory than is used",
+    "return group_sum<kThreads>(float2{v, 1.0f}).x;": "only x is taken",
+    "lanes = results_first ? std::min(wide, kLaneThreads * std::min(32, power_above(results)))":
+        "only how many threads take the terms of a result",
+    "chunks = std::min({most_chunks, kBlocks * blocks, terms / (lanes * kTermsOfAChunk)});":
+        "only how many blocks take the terms of a result",
+    "if (!(x >= -kEnd)) return x == x ? kLeast<To> : To(0);": "the least number is that number",
+    "static constexpr int kWidth = 16 / static_cast<int>(sizeof(To) >= sizeof(From) ? sizeof(To) : sizeof(From));":
+        "the larger of two equals",
+    "const bool last = axis + 1 > rank;  // it takes what is left": "divides once more, and nothing is left",
+    "total_[half] == 0.0f ? 1.0f : (args.dropout.active() ? args.dropout.scale : 1.0f) / total_[half];":
+        "the sums are 0 too",
+    "if (seen == BlockVisibility::all || !(bare_ && key + kTile <= plane_.keys)) seen = BlockVisibility::some;":
+        "only whether terms of 0, or of nothing but -inf, are written",
+    "return score == kNothing && lse == kNothing ? 0.0f : expf(score - lse);": "lse is -inf only where every score is",
+    "for (int first = static_cast<int>(args.visibility.key_begin(query, p.queries, p.keys)); first <= end;":
+        "a round of no keys",
+    "for (int first = 0; first <= p.queries; first += 32) {": "a round of no queries",
     "while (size <= args.n) size *= 2;": "only more of what stands behind the end of a line",
 }
 

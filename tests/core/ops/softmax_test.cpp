@@ -55,6 +55,10 @@ TEST(Softmax, SizesThatFillNoVector) {
   for (int64_t cols : {1, 2, 7, 31, 33, 257, 1025}) check({3, cols});
 }
 
+TEST(Softmax, SizesThatFillVectors) {
+  for (int64_t cols : {64, 2048}) check({3, cols});
+}
+
 // Longer than the CUDA kernels keep in registers, with vectors and without.
 TEST(Softmax, LongRows) {
   for (int64_t cols : {8200, 8201}) check({2, cols});
