@@ -47,6 +47,19 @@ TEST(Copy, ContiguousCopiesOnlyWhereItMust) {
   }
 }
 
+// Sizes that are powers of two, and as many axes as there can be.
+TEST(Copy, AxesInAnyOrderOnEveryDevice) {
+  for (const Shape& shape : {Shape{2, 3, 4}, Shape{2, 2, 2, 2, 2, 2, 2, 2}}) {
+    const Tensor x = arange(0, shape.numel()).reshape(shape);
+    Shape turned;
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) turned.append(axis);
+    for (Device device : devices()) {
+      const Tensor copy = x.to(device).permute(turned).contiguous().to(kCpu);
+      EXPECT_EQ(copy.to_vector<int64_t>(), x.permute(turned).to_vector<int64_t>()) << shape << device;
+    }
+  }
+}
+
 TEST(Copy, ConversionHasAGradient) {
   for (DType dtype : {DType::f32, DType::f64, DType::bf16}) {
     const Tensor x = tensor<double>({1.5, -2, 0.25}).set_requires_grad();
