@@ -85,7 +85,14 @@ EQUIVALENT = {
     "if (!(x >= -kEnd)) return x == x ? kLeast<To> : To(0);": "the least number is that number",
     "static constexpr int kWidth = 16 / static_cast<int>(sizeof(To) >= sizeof(From) ? sizeof(To) : sizeof(From));":
         "the larger of two equals",
+    "static constexpr int kWidth = 16 * static_cast<int>(sizeof(To) > sizeof(From) ? sizeof(To) : sizeof(From));":
+        "only how many elements a thread takes",
     "const bool last = axis + 1 > rank;  // it takes what is left": "divides once more, and nothing is left",
+    "const bool last = axis - 1 >= rank;  // it takes what is left": "divides twice more, and nothing is left",
+    "static_cast<uint32_t>((uint64_t{1} << 32) * ((uint64_t{1} << shift) + divisor) / divisor + 1);":
+        "2^33 more, which 32 bits do not hold",
+    "if (inner < 0 || index.strides[0][inner] == 1) return false;": "vectors are only the faster way",
+    "if constexpr (Op::kWidth >= 1) {": "a vector of one element is that element",
     "total_[half] == 0.0f ? 1.0f : (args.dropout.active() ? args.dropout.scale : 1.0f) / total_[half];":
         "the sums are 0 too",
     "if (seen == BlockVisibility::all || !(bare_ && key + kTile <= plane_.keys)) seen = BlockVisibility::some;":

@@ -60,6 +60,15 @@ TEST(Copy, AxesInAnyOrderOnEveryDevice) {
   }
 }
 
+// Rows that fill vectors and begin where none can.
+TEST(Copy, ColumnsOnEveryDevice) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::i64, DType::boolean})
+    for (Device device : devices()) {
+      const Tensor x = arange(0, 3 * 17).reshape({3, 17}).to(dtype), left = x.to(device).slice(1, 0, 16);
+      EXPECT_TRUE(equal_all(left.contiguous().to(kCpu), x.slice(1, 0, 16).contiguous())) << dtype << device;
+    }
+}
+
 TEST(Copy, ConversionHasAGradient) {
   for (DType dtype : {DType::f32, DType::f64, DType::bf16}) {
     const Tensor x = tensor<double>({1.5, -2, 0.25}).set_requires_grad();
