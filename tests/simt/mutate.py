@@ -92,6 +92,7 @@ EQUIVALENT = {
     "static_cast<uint32_t>((uint64_t{1} << 32) * ((uint64_t{1} << shift) + divisor) / divisor + 1);":
         "2^33 more, which 32 bits do not hold",
     "if (inner < 0 || index.strides[0][inner] == 1) return false;": "vectors are only the faster way",
+    "for (int k = 0; k <= kOperands; ++k) {": "what lies behind the strides can only refuse vectors, the faster way",
     "if constexpr (Op::kWidth >= 1) {": "a vector of one element is that element",
     "total_[half] == 0.0f ? 1.0f : (args.dropout.active() ? args.dropout.scale : 1.0f) / total_[half];":
         "the sums are 0 too",

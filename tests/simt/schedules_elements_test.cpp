@@ -26,12 +26,15 @@ TYPED_TEST(ElementSchedules, Elementwise) {
     check_schedules("copies, sums and choices", [&] {
       Buffer<T> x(numbers<T>(count, 1)), row(numbers<T>(cols, 2)), turned(static_cast<size_t>(count)),
           sum(static_cast<size_t>(count)), chosen(static_cast<size_t>(count)),
-          filled(static_cast<size_t>(count));
+          filled(static_cast<size_t>(count)), repeated(static_cast<size_t>(count));
       Buffer<float> wide(numbers<float>(count, 3));
       Buffer<unsigned char> less(static_cast<size_t>(count)), finite(static_cast<size_t>(count));
       bool* const flags = reinterpret_cast<bool*>(less.data());
       cuda::copy(kernels::Copy<T, T>{turned.data(), x.data(), space<2>(rows, cols, {2, -1}), false});
       cuda::copy(kernels::Copy<float, T>{wide.data(), x.data(), line<2>(count), true});
+      Strided<2> of_one = line<2>(count);
+      of_one.strides[1][0] = 0;
+      cuda::copy(kernels::Copy<T, T>{repeated.data(), x.data(), of_one, false});
       cuda::fill(kernels::Fill<T>{filled.data(), T(2.5f), line<1>(count)});
       cuda::binary(kernels::Binary<T>{kernels::BinaryOp::add, sum.data(), x.data(), row.data(), T(0.0f),
                                       space<3>(rows, cols, {2, 2, 1})});
@@ -43,7 +46,7 @@ TYPED_TEST(ElementSchedules, Elementwise) {
       cuda::predicate(kernels::Predicate<T>{kernels::PredicateOp::is_finite,
                                             reinterpret_cast<bool*>(finite.data()), sum.data(),
                                             line<2>(count)});
-      return bytes(turned, wide, filled, sum, less, chosen, finite);
+      return bytes(turned, wide, repeated, filled, sum, less, chosen, finite);
     });
   }
 }
