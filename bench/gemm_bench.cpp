@@ -160,6 +160,7 @@ int main(int argc, char** argv) {
   add<float>("f32", "-own", cpu::GemmBackend::own);
   add<float>("f32", "-onednn", cpu::GemmBackend::onednn);
   add<bfloat16>("bf16", "-own", cpu::GemmBackend::own);
+  add<bfloat16>("bf16", "-onednn", cpu::GemmBackend::onednn);
   benchmark::RegisterBenchmark("linear_forward/gelu", linear, false)
       ->UseRealTime()
       ->Unit(benchmark::kMicrosecond);

@@ -40,16 +40,18 @@ bool copies_a(const MatrixView<T>& a, int64_t rows) {
          (rows > 1 && a.row_stride * int64_t{sizeof(T)} >= kFarRows);
 }
 
-/// Sizes in elements that the instruction set decides.
+/// Sizes that the instruction set decides.
 struct GemmGeometry {
   int64_t rows;         // of a full panel of A
   int64_t packed_rows;  // what it takes when packed
   int64_t panel;        // columns of a packed panel of B; the last one has half as many where they suffice
-  int64_t most_k;       // the longest piece of K that is summed at a time
+  int64_t step;         // values of K in an element of a packed panel
+  int64_t most_k;       // the longest piece of K that is summed at a time, in elements
 
   int64_t panel_width(int64_t cols) const { return cols > panel / 2 ? panel : panel / 2; }
+  int64_t steps(int64_t k) const { return (k + step - 1) / step; }
   int64_t a_buffer(int64_t tile_rows, int64_t k) const {
-    return (tile_rows + rows - 1) / rows * packed_rows * (k < most_k ? k : most_k) + panel;
+    return (tile_rows + rows - 1) / rows * packed_rows * std::min(steps(k), most_k) + panel;
   }
 };
 
@@ -63,64 +65,69 @@ namespace heed::cpu::HWY_NAMESPACE {
 /// streams from the second level, a vector in twelve multiply-adds, and longer pieces of K touch C less
 /// often.
 constexpr int64_t kPanelBytes = HWY_TARGET == HWY_AVX3 ? 65536 : 24576;
-template <class T>
+template <class T, int64_t Step>
 HWY_INLINE GemmGeometry geometry() {
   const int64_t panel = kMicroVectors * static_cast<int64_t>(hn::Lanes(Tag<T>()));
-  return {kMicroRows, kPackedRows<accumulator_t<T>>, panel,
+  return {kMicroRows, kPackedRows<accumulator_t<T>>, panel, Step,
           kPanelBytes / (panel * int64_t{sizeof(accumulator_t<T>)})};
 }
 
 /// c (+)= alpha a b for one piece of K.
-template <class T>
-HWY_INLINE void gemm_piece(const GemmTile<T>& tile, const RowPanels& panels, int64_t k_begin, int64_t k,
+template <int64_t Step, class T>
+HWY_INLINE void gemm_piece(const GemmTile<T>& tile, const RowPanels& panels, int64_t first, int64_t steps,
                            bool accumulate) {
   using A = accumulator_t<T>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>())), width = kMicroVectors * lanes;
-  const MatrixView<T> a = tile.a.at(0, k_begin);
+  const int64_t k = HWY_MIN(steps * Step, tile.k - first * Step), all_steps = step_count(tile.k, Step);
+  const MatrixView<T> a = tile.a.at(0, first * Step);
   const bool packed = a.column_stride != 1;
   const A* rows = tile.a_buffer;
-  int64_t stride = k;
+  int64_t stride = steps;
   if (packed) {
-    pack_a(a, panels, tile.a_rows, k, tile.a_buffer);
+    pack_a<Step>(a, panels, tile.a_rows, k, tile.a_buffer);
   } else if (copies_a(a, tile.rows)) {
-    copy_rows(a, tile.rows, k, tile.a_buffer);
+    copy_rows<Step>(a, tile.rows, k, tile.a_buffer);
   } else if constexpr (std::is_same_v<T, A>) {
     rows = a.data;
     stride = a.row_stride;
   }
   for (int64_t j = 0; j < tile.cols; j += width) {
     const int64_t cols = HWY_MIN(width, tile.cols - j), vectors = cols > lanes ? 2 : 1;
-    const A* b = tile.b + j * tile.k + k_begin * vectors * lanes;
+    const A* b = tile.b + j * all_steps + first * vectors * lanes;
     for (int64_t i = 0; i < panels.count; ++i) {
-      const A* panel = rows + (packed ? i * k * kPackedRows<A> : panels.begin[i] * stride);
+      const A* panel = rows + (packed ? i * steps * kPackedRows<A> : panels.begin[i] * stride);
       A* c = tile.c + panels.begin[i] * tile.ldc + j;
-      choose_micro<A>(packed, vectors,
-                      panels.rows(i))({panel, stride, b, c, tile.ldc, k, cols, tile.alpha, accumulate});
+      choose_micro<A, Step == 2>(packed, vectors, panels.rows(i))(
+          {panel, stride, b, c, tile.ldc, steps, cols, tile.alpha, accumulate});
     }
   }
 }
 
-template <class T>
+template <int64_t Step, class T>
 HWY_INLINE void gemm_tile(const GemmTile<T>& tile) {
   const RowPanels panels(tile.rows);
-  const int64_t most = geometry<T>().most_k, pieces = (tile.k + most - 1) / most;
+  const int64_t steps = step_count(tile.k, Step), most = geometry<T, Step>().most_k,
+                pieces = (steps + most - 1) / most;
   for (int64_t i = 0; i < pieces; ++i) {
-    const int64_t begin = i * tile.k / pieces, end = (i + 1) * tile.k / pieces;
-    gemm_piece(tile, panels, begin, end - begin, tile.accumulate || i > 0);
+    const int64_t begin = i * steps / pieces, end = (i + 1) * steps / pieces;
+    gemm_piece<Step>(tile, panels, begin, end - begin, tile.accumulate || i > 0);
   }
 }
 
-#define HEED_DEFINE(T, suffix)                                                                           \
-  GemmGeometry geometry_##suffix() { return geometry<T>(); }                                             \
+#define HEED_DEFINE(T, Step, suffix)                                                                     \
+  GemmGeometry geometry_##suffix() { return geometry<T, Step>(); }                                       \
   void pack_b_##suffix(MatrixView<T> b, int64_t k, int64_t cols, int64_t width, accumulator_t<T>* out) { \
-    pack_b(b, k, cols, width, out);                                                                      \
+    pack_b<Step>(b, k, cols, width, out);                                                                \
   }                                                                                                      \
-  void gemm_tile_##suffix(const GemmTile<T>& tile) { gemm_tile(tile); }                                  \
-  void gemm_dots_##suffix(const GemmDots<T>& args) { gemm_dots(args); }
-HEED_DEFINE(float, f32)
-HEED_DEFINE(double, f64)
-HEED_DEFINE(bfloat16, bf16)
+  void gemm_tile_##suffix(const GemmTile<T>& tile) { gemm_tile<Step>(tile); }
+HEED_DEFINE(float, 1, f32)
+HEED_DEFINE(double, 1, f64)
+HEED_DEFINE(bfloat16, 1, bf16)
+HEED_DEFINE(bfloat16, kHasPairs ? 2 : 1, pairs)
 #undef HEED_DEFINE
+void gemm_dots_f32(const GemmDots<float>& args) { gemm_dots(args); }
+void gemm_dots_f64(const GemmDots<double>& args) { gemm_dots(args); }
+void gemm_dots_bf16(const GemmDots<bfloat16>& args) { gemm_dots(args); }
 
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -129,19 +136,38 @@ HWY_AFTER_NAMESPACE();
 namespace heed::cpu {
 namespace {
 
-#define HEED_EXPORT(T, suffix)                                           \
-  HWY_EXPORT(geometry_##suffix);                                         \
-  HWY_EXPORT(pack_b_##suffix);                                           \
-  HWY_EXPORT(gemm_tile_##suffix);                                        \
-  HWY_EXPORT(gemm_dots_##suffix);                                        \
-  GemmGeometry geometry_of(T) { return HEED_SIMD(geometry_##suffix)(); } \
-  auto pack_b_of(T) { return HEED_SIMD(pack_b_##suffix); }               \
-  auto tile_of(T) { return HEED_SIMD(gemm_tile_##suffix); }              \
-  auto dots_of(T) { return HEED_SIMD(gemm_dots_##suffix); }
+/// What works on packed panels, for one type and instruction set.
+template <class T>
+struct GemmFunctions {
+  GemmGeometry geometry;
+  void (*pack_b)(MatrixView<T> b, int64_t k, int64_t cols, int64_t width, accumulator_t<T>* out);
+  void (*tile)(const GemmTile<T>& tile);
+};
+
+#define HEED_EXPORT(T, suffix)                                                                          \
+  HWY_EXPORT(geometry_##suffix);                                                                        \
+  HWY_EXPORT(pack_b_##suffix);                                                                          \
+  HWY_EXPORT(gemm_tile_##suffix);                                                                       \
+  GemmFunctions<T> functions_##suffix() {                                                               \
+    return {HEED_SIMD(geometry_##suffix)(), HEED_SIMD(pack_b_##suffix), HEED_SIMD(gemm_tile_##suffix)}; \
+  }
 HEED_EXPORT(float, f32)
 HEED_EXPORT(double, f64)
 HEED_EXPORT(bfloat16, bf16)
+HEED_EXPORT(bfloat16, pairs)
 #undef HEED_EXPORT
+HWY_EXPORT(gemm_dots_f32);
+HWY_EXPORT(gemm_dots_f64);
+HWY_EXPORT(gemm_dots_bf16);
+
+GemmFunctions<float> functions_of(float) { return functions_f32(); }
+GemmFunctions<double> functions_of(double) { return functions_f64(); }
+GemmFunctions<bfloat16> functions_of(bfloat16) {
+  return has_bf16_dot() ? functions_pairs() : functions_bf16();
+}
+auto dots_of(float) { return HEED_SIMD(gemm_dots_f32); }
+auto dots_of(double) { return HEED_SIMD(gemm_dots_f64); }
+auto dots_of(bfloat16) { return HEED_SIMD(gemm_dots_bf16); }
 
 constexpr int64_t kMaxTileCols = 256, kMinTileRows = 24;
 constexpr int64_t kOnednnRows = 16;
@@ -192,16 +218,17 @@ struct Product {
   int64_t m, n, k;
   MatrixView<T> a, b;
   const GemmOutput<T>& output;
-  GemmGeometry geometry;
   bool onednn;
+  GemmFunctions<T> functions = functions_of(T());
+  const GemmGeometry& geometry = functions.geometry;
+  int64_t steps = geometry.steps(k);
 
   void pack(int64_t first, int64_t count, accumulator_t<T>* packed) const {
-    const auto pack_panel = pack_b_of(T());
     const int64_t width = geometry.panel, per_task = std::max<int64_t>(kPackElements / (k * width), 1);
     parallel_for(ceil_divide(count, width), per_task, [&](int64_t begin, int64_t end) {
       for (int64_t j = begin * width; j < std::min(end * width, count); j += width) {
         const int64_t cols = std::min(width, count - j);
-        pack_panel(b.at(0, first + j), k, cols, geometry.panel_width(cols), packed + j * k);
+        functions.pack_b(b.at(0, first + j), k, cols, geometry.panel_width(cols), packed + j * steps);
       }
     });
   }
@@ -209,12 +236,11 @@ struct Product {
   void multiply(int64_t first, int64_t count, const accumulator_t<T>* packed) const {
     const Tiling tiling(m, count, geometry, onednn);
     const Cut &rows = tiling.rows, &cols = tiling.cols;
-    const auto tile = tile_of(T());
     parallel_for(rows.parts * cols.parts, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         const int64_t i = t / cols.parts, j = t % cols.parts;
         const int64_t row = rows.begin(i), col = cols.begin(j);
-        compute(tile, row, rows.begin(i + 1) - row, first + col, cols.begin(j + 1) - col, packed + col * k);
+        compute(row, rows.begin(i + 1) - row, first + col, cols.begin(j + 1) - col, packed + col * steps);
       }
     });
   }
@@ -229,26 +255,26 @@ struct Product {
   }
 
   void multiply_strip(int64_t col, int64_t cols) const {
-    const auto pack_panel = pack_b_of(T());
-    const auto tile = tile_of(T());
     const Cut rows(m, geometry.rows, kMaxTileRows);
-    const int64_t width = geometry.panel, pieces = ceil_divide(k, geometry.most_k);
-    Workspace<accumulator_t<T>> packed(ceil_divide(cols, width) * width * std::min(k, geometry.most_k));
+    const int64_t width = geometry.panel, pieces = ceil_divide(steps, geometry.most_k);
+    Workspace<accumulator_t<T>> packed(ceil_divide(cols, width) * width * std::min(steps, geometry.most_k));
     Workspace<accumulator_t<T>> c_buffer(output.c ? 0 : m * cols);
     accumulator_t<T>* const c = output.c ? output.c + col : c_buffer.data();
     const int64_t ldc = output.c ? output.ldc : cols;
     for (int64_t piece = 0; piece < pieces; ++piece) {  // those that gemm_tile would make
-      const int64_t p = piece * k / pieces, depth = (piece + 1) * k / pieces - p;
+      const int64_t first = piece * steps / pieces, last = (piece + 1) * steps / pieces;
+      const int64_t p = first * geometry.step, depth = std::min(last * geometry.step, k) - p;
       for (int64_t j = 0; j < cols; j += width) {
         const int64_t count = std::min(width, cols - j);
-        pack_panel(b.at(p, col + j), depth, count, geometry.panel_width(count), packed.data() + j * depth);
+        functions.pack_b(b.at(p, col + j), depth, count, geometry.panel_width(count),
+                         packed.data() + j * (last - first));
       }
       for (int64_t i = 0; i < rows.parts; ++i) {
         const int64_t row = rows.begin(i), height = rows.begin(i + 1) - row;
         const MatrixView<T> part = a.at(row, p);
         Workspace<accumulator_t<T>> a_buffer(copies_a(part, height) ? geometry.a_buffer(height, depth) : 0);
-        tile({part, m - row, packed.data(), c + row * ldc, ldc, height, cols, depth, output.alpha,
-              output.accumulate || piece > 0, a_buffer.data()});
+        functions.tile({part, m - row, packed.data(), c + row * ldc, ldc, height, cols, depth, output.alpha,
+                        output.accumulate || piece > 0, a_buffer.data()});
         if (output.finish && piece + 1 == pieces)
           output.finish(output.context, c + row * ldc, ldc, row, col, height, cols);
       }
@@ -268,9 +294,7 @@ struct Product {
     });
   }
 
-  template <class F>
-  void compute(F tile, int64_t row, int64_t rows, int64_t col, int64_t cols,
-               const accumulator_t<T>* packed) const {
+  void compute(int64_t row, int64_t rows, int64_t col, int64_t cols, const accumulator_t<T>* packed) const {
     Workspace<accumulator_t<T>> c_buffer(output.c ? 0 : rows * cols);
     accumulator_t<T>* c = output.c ? output.c + row * output.ldc + col : c_buffer.data();
     const int64_t ldc = output.c ? output.ldc : cols;
@@ -278,8 +302,8 @@ struct Product {
       onednn_tile<T>({a.at(row, 0), b.at(0, col), c, rows, cols, k, ldc, output.accumulate});
     } else {
       Workspace<accumulator_t<T>> a_buffer(copies_a(a, rows) ? geometry.a_buffer(rows, k) : 0);
-      tile({a.at(row, 0), m - row, packed, c, ldc, rows, cols, k, output.alpha, output.accumulate,
-            a_buffer.data()});
+      functions.tile({a.at(row, 0), m - row, packed, c, ldc, rows, cols, k, output.alpha, output.accumulate,
+                      a_buffer.data()});
     }
     if (output.finish) output.finish(output.context, c, ldc, row, col, rows, cols);
   }
@@ -291,14 +315,15 @@ template <class T>
 void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b,
                   const GemmOutput<T>& output) {
   const bool onednn = use_onednn<T>(m, n, k, b.column_stride != 1, output.alpha);
-  const Product<T> product{m, n, k, a, b, output, geometry_of(T()), onednn};
+  const Product<T> product{m, n, k, a, b, output, onednn};
   if (m <= kFewRows && a.column_stride == 1 && b.row_stride == 1) return product.multiply_few();
   if (product.onednn) return product.multiply(0, n, nullptr);
   if (m <= kStripRows && n >= kFewTiles * kStripCols) return product.multiply_strips();
-  const int64_t width = product.geometry.panel, panels = std::max<int64_t>(kPackedElements / (k * width), 1);
+  const int64_t width = product.geometry.panel, steps = product.steps,
+                panels = std::max<int64_t>(kPackedElements / (steps * width), 1);
   for (int64_t first = 0; first < n; first += panels * width) {
     const int64_t count = std::min(panels * width, n - first);
-    Workspace<accumulator_t<T>> packed(ceil_divide(count, width) * width * k);
+    Workspace<accumulator_t<T>> packed(ceil_divide(count, width) * width * steps);
     product.pack(first, count, packed.data());
     product.multiply(first, count, packed.data());
   }
@@ -306,20 +331,20 @@ void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T
 
 template <class T>
 int64_t gemm_packed_size(int64_t n, int64_t k) {
-  const int64_t width = geometry_of(T()).panel;
-  return ceil_divide(n, width) * width * k;
+  const GemmGeometry geometry = functions_of(T()).geometry;
+  return ceil_divide(n, geometry.panel) * geometry.panel * geometry.steps(k);
 }
 
 template <class T>
 void gemm_pack(int64_t n, int64_t k, MatrixView<T> b, accumulator_t<T>* packed) {
   const GemmOutput<T> nowhere{};
-  Product<T>{0, n, k, {}, b, nowhere, geometry_of(T()), false}.pack(0, n, packed);
+  Product<T>{0, n, k, {}, b, nowhere, false}.pack(0, n, packed);
 }
 
 template <class T>
 void gemm_blocked_packed(int64_t m, int64_t n, int64_t k, MatrixView<T> a, const accumulator_t<T>* packed,
                          const GemmOutput<T>& output) {
-  Product<T>{m, n, k, a, {}, output, geometry_of(T()), false}.multiply(0, n, packed);
+  Product<T>{m, n, k, a, {}, output, false}.multiply(0, n, packed);
 }
 
 #define HEED_INSTANTIATE(T)                                                                               \

@@ -32,6 +32,21 @@ template <class A>
 constexpr int64_t kPackedRows =
     (kMicroRows + hn::MaxLanes(Tag<A>()) - 1) / hn::MaxLanes(Tag<A>()) * hn::MaxLanes(Tag<A>());
 
+/// Whether the processor may have the dot product of bf16 pairs, which Highway 1.0.3 does not know.
+constexpr bool kHasPairs = HWY_TARGET == HWY_AVX3;
+
+/// sum + a b; with Pairs each element of a and b is two bf16, and both products are added (subnormal numbers
+/// are zero to it).
+template <bool Pairs, class V>
+HWY_INLINE V multiply_add(V a, V b, V sum) {
+  if constexpr (Pairs) {
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+    return sum;
+  } else {
+    return hn::MulAdd(a, b, sum);
+  }
+}
+
 /// One block of C. A is read as a[r * stride + p], or, packed, as a[p * kPackedRows + r]; B is packed.
 template <class A>
 struct MicroArgs {
@@ -53,7 +68,7 @@ HWY_INLINE void micro_store_n(D d, Vec<D> scaled, bool accumulate, A* c, int64_t
 }
 
 /// Folds over R instead of loops: the accumulators must become registers, and only unrolled code gets there.
-template <bool Packed, int64_t Vectors, class A, size_t... R>
+template <bool Packed, int64_t Vectors, bool Pairs, class A, size_t... R>
 HWY_INLINE void micro_block(const MicroArgs<A>& args, std::index_sequence<R...>) {
   const Tag<A> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -69,8 +84,8 @@ HWY_INLINE void micro_block(const MicroArgs<A>& args, std::index_sequence<R...>)
   HEED_UNROLL_4 for (int64_t p = args.k; p > 0; --p) {
     const auto b0 = hn::LoadU(d, b);
     const auto b1 = Vectors == 2 ? hn::LoadU(d, b + lanes) : b0;
-    ((x = hn::Set(d, a[static_cast<int64_t>(R) * row]), left[R] = hn::MulAdd(x, b0, left[R]),
-      right[R] = Vectors == 2 ? hn::MulAdd(x, b1, right[R]) : right[R]),
+    ((x = hn::Set(d, a[static_cast<int64_t>(R) * row]), left[R] = multiply_add<Pairs>(x, b0, left[R]),
+      right[R] = Vectors == 2 ? multiply_add<Pairs>(x, b1, right[R]) : right[R]),
      ...);
     a += step;
     b += Vectors * lanes;
@@ -98,7 +113,7 @@ HWY_INLINE void micro_block(const MicroArgs<A>& args, std::index_sequence<R...>)
 }
 
 /// One row alone would wait for its own sums: four of each, over every fourth p.
-template <int64_t Vectors, class A, size_t... S>
+template <int64_t Vectors, bool Pairs, class A, size_t... S>
 HWY_INLINE void micro_row(const MicroArgs<A>& args, std::index_sequence<S...>) {
   const Tag<A> d;
   constexpr int64_t kSums = sizeof...(S);
@@ -110,8 +125,8 @@ HWY_INLINE void micro_row(const MicroArgs<A>& args, std::index_sequence<S...>) {
   const auto add = [&](size_t s) HWY_ATTR {
     const A* const row = b + static_cast<int64_t>(s) * width;
     x = hn::Set(d, a[s]);
-    left[s] = hn::MulAdd(x, hn::LoadU(d, row), left[s]);
-    if (Vectors == 2) right[s] = hn::MulAdd(x, hn::LoadU(d, row + lanes), right[s]);
+    left[s] = multiply_add<Pairs>(x, hn::LoadU(d, row), left[s]);
+    if (Vectors == 2) right[s] = multiply_add<Pairs>(x, hn::LoadU(d, row + lanes), right[s]);
   };
   int64_t p = args.k;
   for (; p >= kSums; p -= kSums, a += kSums, b += kSums * width) {
@@ -127,31 +142,33 @@ HWY_INLINE void micro_row(const MicroArgs<A>& args, std::index_sequence<S...>) {
   if (Vectors == 2) micro_store_n(d, total(right), args.accumulate, args.c + lanes, args.cols - lanes);
 }
 
-template <bool Packed, int64_t Vectors, int64_t Rows, class A>
+template <bool Packed, int64_t Vectors, bool Pairs, int64_t Rows, class A>
 void micro(const MicroArgs<A>& args) {
   if constexpr (!Packed && Rows == 1)
-    micro_row<Vectors>(args, std::make_index_sequence<4>());
+    micro_row<Vectors, Pairs>(args, std::make_index_sequence<4>());
   else
-    micro_block<Packed, Vectors>(args, std::make_index_sequence<Rows>());
+    micro_block<Packed, Vectors, Pairs>(args, std::make_index_sequence<Rows>());
 }
 
 template <class A>
 using Micro = void (*)(const MicroArgs<A>&);
 
 /// micro with 1 … kMicroRows rows.
-template <class A, bool Packed, int64_t Vectors, size_t... R>
+template <class A, bool Packed, int64_t Vectors, bool Pairs, size_t... R>
 HWY_INLINE Micro<A> micro_of_rows(int64_t rows, std::index_sequence<R...>) {
-  static constexpr Micro<A> table[] = {micro<Packed, Vectors, R + 1, A>...};
+  static constexpr Micro<A> table[] = {micro<Packed, Vectors, Pairs, R + 1, A>...};
   return table[rows - 1];
 }
 
-template <class A>
+template <class A, bool Pairs>
 HWY_INLINE Micro<A> choose_micro(bool packed, int64_t vectors, int64_t rows) {
   const std::make_index_sequence<kMicroRows> all;
   if (packed) {
-    return vectors == 2 ? micro_of_rows<A, true, 2>(rows, all) : micro_of_rows<A, true, 1>(rows, all);
+    return vectors == 2 ? micro_of_rows<A, true, 2, Pairs>(rows, all)
+                        : micro_of_rows<A, true, 1, Pairs>(rows, all);
   }
-  return vectors == 2 ? micro_of_rows<A, false, 2>(rows, all) : micro_of_rows<A, false, 1>(rows, all);
+  return vectors == 2 ? micro_of_rows<A, false, 2, Pairs>(rows, all)
+                      : micro_of_rows<A, false, 1, Pairs>(rows, all);
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE

@@ -149,12 +149,13 @@ bool supports(bool bf16) {
   return bf16 ? bf16_works : f32_works;
 }
 
-/// Where oneDNN is faster: in bf16 wherever it runs, since it has the dot-product instructions; in f32 with
+/// Where oneDNN is faster: in bf16 with AMX, or where the processor has no dot products of bf16; in f32 with
 /// AVX-512, unless the product is too small to pay for the call, or b is transposed: oneDNN copies it for
 /// each tile, we once. With AVX2 our own product is faster.
 bool is_faster(bool bf16, int64_t m, int64_t n, int64_t k, bool transposed_b) {
   if (isa() != Isa::avx512) return false;
-  return bf16 || (!transposed_b && m >= 16 && n >= 16 && k >= 16);
+  if (bf16) return has_bf16_tiles() || !has_bf16_dot();
+  return !transposed_b && m >= 16 && n >= 16 && k >= 16;
 }
 
 }  // namespace

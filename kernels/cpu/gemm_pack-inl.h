@@ -1,5 +1,8 @@
-// Copies of parts of A and B, converted to the accumulator's type, in the order in which the microkernel
-// reads them.
+// Copies of parts of A and B in the order in which the microkernel reads them. An element of a copy is one
+// value of K in the accumulator's type (Step 1), or two that follow each other in K, as bf16, the first one
+// in the lower half (Step 2); after an odd number of values comes a zero.
+#include <cstring>
+
 #include <hwy/cache_control.h>
 
 #include <heed/kernels/cpu/gemm_block.h>
@@ -19,15 +22,55 @@ namespace heed::cpu::HWY_NAMESPACE {
 constexpr int64_t kPrefetchRows = 16;
 constexpr int64_t kPackRows = 16;
 
+constexpr int64_t step_count(int64_t k, int64_t step) { return (k + step - 1) / step; }
+
+/// Elements of a copy from values that lie next to each other along K.
+template <int64_t Step, class D, class T>
+HWY_INLINE Vec<D> load_steps(D d, const T* p) {
+  if constexpr (Step == 1)
+    return load(d, p);
+  else
+    return hn::BitCast(d, hn::LoadU(hn::Repartition<uint16_t, D>(), &p->bits));
+}
+
+/// One element from values of K `next` apart; `left` of them are there.
+template <int64_t Step, class T>
+HWY_INLINE accumulator_t<T> load_step(const T* p, int64_t next, int64_t left) {
+  if constexpr (Step == 1) {
+    return accumulator_t<T>(*p);
+  } else {
+    const uint32_t pair = p->bits | (left > 1 ? uint32_t{p[next].bits} << 16 : 0);
+    accumulator_t<T> element;
+    std::memcpy(&element, &pair, sizeof element);
+    return element;
+  }
+}
+
+/// Elements of a copy from a row of memory, and the next value of K from the row after it if there is one.
+/// `load_row` reads a part of a row into a vector.
+template <int64_t Step, class T, class Load>
+HWY_INLINE Vec<Tag<T>> load_columns(const T* row, int64_t next, int64_t left, const Load& load_row) {
+  const auto first = load_row(row);
+  if constexpr (Step == 1) {
+    return first;
+  } else {
+    const hn::RebindToUnsigned<Tag<T>> d32;  // a bf16 is the upper half of its float
+    const auto lower = hn::ShiftRight<16>(hn::BitCast(d32, first));
+    const auto both = left > 1 ? hn::Or(lower, hn::BitCast(d32, load_row(row + next))) : lower;
+    return hn::BitCast(Tag<T>(), both);
+  }
+}
+
 /// A vector of 16-byte blocks, block q from p + q * stride.
-template <class D, class T>
+template <int64_t Step, class D, class T>
 HWY_INLINE Vec<D> load_blocks(D d, const T* p, int64_t stride) {
   constexpr int64_t kBlocks = hn::MaxLanes(d) * sizeof(hn::TFromD<D>) / 16;
   if constexpr (kBlocks == 1) {
-    return load(d, p);
+    return load_steps<Step>(d, p);
   } else {
     const hn::Half<D> half;
-    return hn::Combine(d, load_blocks(half, p + kBlocks / 2 * stride, stride), load_blocks(half, p, stride));
+    return hn::Combine(d, load_blocks<Step>(half, p + kBlocks / 2 * stride, stride),
+                       load_blocks<Step>(half, p, stride));
   }
 }
 
@@ -51,84 +94,99 @@ HWY_INLINE void store_transposed(D d, const Vec<D>* v, double* out, int64_t widt
   hn::StoreU(hn::InterleaveUpper(d, v[0], v[1]), d, out + width);
 }
 
-/// out[p * width + c] = source[c * stride + p] for one vector of columns c and p < k. Fetches the next such
-/// vector meanwhile.
-template <class T>
+/// Element p of the copy of column c goes to out[p * width + c], for one vector of columns, whose values lie
+/// from source + c * stride. Fetches the next such vector meanwhile.
+template <int64_t Step, class T>
 HWY_INLINE void pack_transposed(const T* source, int64_t stride, int64_t k, accumulator_t<T>* out,
                                 int64_t width) {
   const Tag<T> d;
   constexpr int64_t kBlock = 16 / sizeof(accumulator_t<T>), kLanes = hn::MaxLanes(d);
   int64_t p = 0;
-  for (; p + kBlock <= k; p += kBlock) {
+  for (; (p + kBlock) * Step <= k; p += kBlock) {
     Vec<Tag<T>> v[kBlock];
-    for (int64_t i = 0; i < kBlock; ++i) v[i] = load_blocks(d, source + i * stride + p, kBlock * stride);
+    for (int64_t i = 0; i < kBlock; ++i)
+      v[i] = load_blocks<Step>(d, source + i * stride + p * Step, kBlock * stride);
     for (int64_t i = p / kBlock % kBlock; i < kLanes; i += kBlock)
-      hwy::Prefetch(source + (kLanes + i) * stride + p);
+      hwy::Prefetch(source + (kLanes + i) * stride + p * Step);
     store_transposed(d, v, out + p * width, width);
   }
-  for (; p < k; ++p) {
-    for (size_t c = 0; c < hn::Lanes(d); ++c) {
-      out[p * width + static_cast<int64_t>(c)] =
-          accumulator_t<T>(source[static_cast<int64_t>(c) * stride + p]);
-    }
+  for (; p * Step < k; ++p) {
+    for (int64_t c = 0; c < kLanes; ++c)
+      out[p * width + c] = load_step<Step>(source + c * stride + p * Step, 1, k - p * Step);
   }
 }
 
-/// Whole vectors from each row of x: out[(p * Vectors + v) * lanes + c] = x(p, v * lanes + c) for p < k. The
-/// rows may be far apart, and then the hardware does not fetch ahead.
-template <int64_t Vectors, class T>
+/// Whole vectors from each row of x [k, …]: element (p, c) goes to out[p * Vectors * lanes + c]. The rows may
+/// be far apart, and then the hardware does not fetch ahead.
+template <int64_t Vectors, int64_t Step, class T>
 HWY_INLINE void copy_columns(MatrixView<T> x, int64_t k, accumulator_t<T>* HWY_RESTRICT out) {
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto load_row = [d](const T* row) HWY_ATTR { return load(d, row); };
   const T* HWY_RESTRICT row = x.data;
-  for (int64_t p = 0; p < k; ++p) {
-    hwy::Prefetch(row + kPrefetchRows * x.row_stride);
-    for (int64_t v = 0; v < Vectors; ++v) hn::StoreU(load(d, row + v * lanes), d, out + v * lanes);
-    row += x.row_stride;
+  for (int64_t p = 0; p < k; p += Step) {
+    for (int64_t i = 0; i < Step; ++i) hwy::Prefetch(row + (kPrefetchRows + i) * x.row_stride);
+    for (int64_t v = 0; v < Vectors; ++v)
+      hn::StoreU(load_columns<Step>(row + v * lanes, x.row_stride, k - p, load_row), d, out + v * lanes);
+    row += Step * x.row_stride;
     out += Vectors * lanes;
   }
 }
 
-/// A panel of B: out[p * width + c] = b(p, c) for p < k and c < cols, and 0 for c from cols to width, which
-/// is one or two vectors.
-template <class T>
-void pack_b(MatrixView<T> b, int64_t k, int64_t cols, int64_t width, accumulator_t<T>* out) {
+/// The same for `columns` columns, and 0 up to `width`.
+template <int64_t Step, class T>
+void copy_some_columns(MatrixView<T> x, int64_t k, int64_t columns, int64_t width, accumulator_t<T>* out) {
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  if (b.column_stride == 1) {
-    if (cols == 2 * lanes) return copy_columns<2>(b, k, out);
-    for (int64_t p = 0; p < k; ++p) {
-      for (int64_t c = 0; c < width; c += lanes) {
-        const int64_t n = HWY_MAX(HWY_MIN(cols - c, lanes), 0);
-        hn::StoreU(load_n(d, b.data + p * b.row_stride + c, n), d, out + p * width + c);
-      }
+  for (int64_t p = 0; p < k; p += Step, out += width) {
+    for (int64_t c = 0; c < width; c += lanes) {
+      const int64_t n = HWY_MAX(HWY_MIN(columns - c, lanes), 0);
+      const auto load_row = [d, n](const T* row) HWY_ATTR { return load_n(d, row, n); };
+      const T* const row = x.data + p * x.row_stride + (n > 0 ? c : 0);
+      hn::StoreU(load_columns<Step>(row, x.row_stride, k - p, load_row), d, out + c);
     }
-    return;
+  }
+}
+
+/// A panel of B: element p of column c goes to out[p * width + c], and 0 for c from cols to width, which is
+/// one or two vectors.
+template <int64_t Step, class T>
+void pack_b(MatrixView<T> b, int64_t k, int64_t cols, int64_t width, accumulator_t<T>* out) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
+  if (b.column_stride == 1) {
+    if (cols == 2 * lanes) return copy_columns<2, Step>(b, k, out);
+    return copy_some_columns<Step>(b, k, cols, width, out);
   }
   for (int64_t c = 0; c < width; c += lanes) {
     if (cols - c >= lanes) {
-      pack_transposed(b.data + c * b.column_stride, b.column_stride, k, out + c, width);
+      pack_transposed<Step>(b.data + c * b.column_stride, b.column_stride, k, out + c, width);
       continue;
     }
-    for (int64_t p = 0; p < k; ++p) {
+    for (int64_t p = 0; p * Step < k; ++p) {
       for (int64_t i = c; i < c + lanes; ++i) {
-        out[p * width + i] =
-            i < cols ? accumulator_t<T>(b.data[i * b.column_stride + p]) : accumulator_t<T>(0);
+        out[p * width + i] = i < cols
+                                 ? load_step<Step>(b.data + i * b.column_stride + p * Step, 1, k - p * Step)
+                                 : accumulator_t<T>(0);
       }
     }
   }
 }
 
-/// Rows of A as they are: out[i * k + p] = a(i, p). Writes up to a vector beyond the end.
-template <class T>
+/// Rows of A as they are: element p of row i goes to out[i * step_count(k) + p]. Writes up to a vector beyond
+/// the end.
+template <int64_t Step, class T>
 void copy_rows(MatrixView<T> a, int64_t rows, int64_t k, accumulator_t<T>* out) {
   const Tag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i < rows; ++i) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), steps = step_count(k, Step);
+  for (int64_t i = 0; i < rows; ++i, out += steps) {
     const T* row = a.data + i * a.row_stride;
     int64_t p = 0;
-    for (; p + lanes <= k; p += lanes) hn::StoreU(load(d, row + p), d, out + i * k + p);
-    if (p < k) hn::StoreU(load_n(d, row + p, k - p), d, out + i * k + p);
+    for (; (p + lanes) * Step <= k; p += lanes) hn::StoreU(load_steps<Step>(d, row + p * Step), d, out + p);
+    if constexpr (Step == 1) {
+      if (p < k) hn::StoreU(load_n(d, row + p, k - p), d, out + p);
+    } else {
+      for (; p < steps; ++p) out[p] = load_step<Step>(row + p * Step, 1, k - p * Step);
+    }
   }
 }
 
@@ -143,30 +201,23 @@ struct RowPanels {
   int64_t rows(int64_t i) const { return begin[i + 1] - begin[i]; }
 };
 
-/// A transposed A in panels: element (begin[i] + r, p) goes to out[(i * k + p) * kPackedRows<A> + r].
-/// `readable` rows follow each other in memory.
-template <class T>
+/// A transposed A in panels: element p of row begin[i] + r goes to
+/// out[(i * step_count(k) + p) * kPackedRows<A> + r]. `readable` rows follow each other in memory.
+template <int64_t Step, class T>
 void pack_a(MatrixView<T> a, const RowPanels& panels, int64_t readable, int64_t k, accumulator_t<T>* out) {
   using A = accumulator_t<T>;
-  const Tag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  constexpr int64_t kVectors = kPackedRows<A> / hn::MaxLanes(d);
+  constexpr int64_t kVectors = kPackedRows<A> / hn::MaxLanes(Tag<T>());
+  const int64_t steps = step_count(k, Step);
   for (int64_t begin = 0; begin < k; begin += kPackRows) {  // a few rows of memory at a time, which stay near
     const int64_t count = HWY_MIN(kPackRows, k - begin);
     for (int64_t i = 0; i < panels.count; ++i) {
       const int64_t first = panels.begin[i];
       const MatrixView<T> rows{a.data + begin * a.column_stride + first, a.column_stride, 1};
-      A* panel = out + (i * k + begin) * kPackedRows<A>;
-      if (readable - first >= kPackedRows<A>) {
-        copy_columns<kVectors>(rows, count, panel);
-        continue;
-      }
-      for (int64_t p = 0; p < count; ++p) {
-        for (int64_t r = 0; r < kPackedRows<A>; r += lanes) {
-          const int64_t n = HWY_MAX(HWY_MIN(readable - first - r, lanes), 0);
-          hn::StoreU(load_n(d, rows.data + p * rows.row_stride + r, n), d, panel + p * kPackedRows<A> + r);
-        }
-      }
+      A* panel = out + (i * steps + begin / Step) * kPackedRows<A>;
+      if (readable - first >= kPackedRows<A>)
+        copy_columns<kVectors, Step>(rows, count, panel);
+      else
+        copy_some_columns<Step>(rows, count, readable - first, kPackedRows<A>, panel);
     }
   }
 }

@@ -7,6 +7,10 @@
 #include <heed/core/base/check.h>
 #include <heed/kernels/cpu/isa.h>
 
+#if HWY_ARCH_X86
+#include <cpuid.h>
+#endif
+
 namespace heed::cpu {
 namespace {
 
@@ -38,6 +42,17 @@ Isa apply() {
 #endif
 }
 
+/// A bit of the processor's feature leaf 7.
+bool has_feature([[maybe_unused]] unsigned part, [[maybe_unused]] int word, [[maybe_unused]] int bit) {
+#if HWY_ARCH_X86
+  unsigned words[4] = {};
+  return __get_cpuid_count(7, part, &words[0], &words[1], &words[2], &words[3]) != 0 &&
+         words[word] >> bit & 1;
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 
 const char* name(Isa isa) {
@@ -55,6 +70,16 @@ const char* name(Isa isa) {
 Isa isa() {
   static const Isa applied = apply();
   return applied;
+}
+
+bool has_bf16_dot() {
+  static const bool has = isa() == Isa::avx512 && has_feature(1, 0, 5);
+  return has;
+}
+
+bool has_bf16_tiles() {
+  static const bool has = isa() == Isa::avx512 && has_feature(0, 3, 22);
+  return has;
 }
 
 }  // namespace heed::cpu

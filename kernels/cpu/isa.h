@@ -15,6 +15,12 @@ const char* name(Isa isa);
 /// Highway to it; ConfigError if HEED_ISA has another value.
 Isa isa();
 
+/// Whether isa() is avx512 and the processor has dot products of bf16 (AVX512_BF16).
+bool has_bf16_dot();
+
+/// Whether isa() is avx512 and the processor multiplies tiles of bf16 (AMX), which we leave to oneDNN.
+bool has_bf16_tiles();
+
 }  // namespace heed::cpu
 
 /// The instance of a HWY_EXPORTed function for this machine: HEED_SIMD(f)(arguments). Unlike
