@@ -79,7 +79,7 @@ class Tensor {
     return at.storage->data() + at.offset * size_of(at.dtype);
   }
 
-  /// Notes a write into the tensor's memory, so that a backward which saved it reports the change.
+  /// Notes a write into the tensor's memory: a backward that saved it will report it, packed copies of it go.
   void bump_version() const;
   int64_t version() const;
 
