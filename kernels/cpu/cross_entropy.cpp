@@ -68,7 +68,8 @@ HWY_INLINE double cross_entropy_rows_by(const kernels::CrossEntropyForward<T>& a
     for (int64_t r = 0; r < rows; ++r) most[r] = targets[r] == args.ignore ? A(0) : row_max(x + r * n, n);
     for (int64_t r = 0; r < rows; ++r) {
       if (targets[r] != args.ignore)
-        sums[r] = row_sums<kGradient, kSmoothed>(x + r * n, exponentials + r * n, n, most[r]);
+        sums[r] =
+            row_sums<kGradient, kSmoothed>(x + r * n, kGradient ? exponentials + r * n : nullptr, n, most[r]);
     }
     for (int64_t r = 0; r < rows; ++r) {
       if (targets[r] == args.ignore) {

@@ -96,10 +96,10 @@ template <class T>
 HWY_INLINE accumulator_t<T> gradient_sum(const T* y, const T* gy, int64_t n, bool log) {
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  constexpr int64_t kBlock = 2048;
+  const int64_t most = 128 * lanes;  // elements that are summed in T, before rounding shows
   double sum = 0;
-  for (int64_t begin = 0; begin < n; begin += kBlock) {
-    const int64_t end = std::min(begin + kBlock, n);
+  for (int64_t begin = 0; begin < n; begin += most) {
+    const int64_t end = std::min(begin + most, n);
     auto block = hn::Zero(d);
     for (int64_t i = begin; i < end; i += lanes) {
       const auto g = load_up_to(d, gy + i, end - i);
