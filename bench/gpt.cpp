@@ -10,6 +10,7 @@
 #include "apps/common/command_line.h"
 #include "apps/common/program.h"
 #include "bench/peer.h"
+#include "bench/training.h"
 
 namespace {
 
@@ -19,6 +20,7 @@ struct Settings {
   int64_t d_model = 768, heads = 12, layers = 12, vocab = 50257, context = 1024;
   int64_t batch = 4, length = 64, threads = 2;
   DType dtype = DType::f32;
+  bool profile = false;
   std::string weights;
 };
 
@@ -68,7 +70,7 @@ void run(const Settings& s) {
   if (!s.weights.empty()) nn::save_weights(model, s.weights);
   optim::AdamW optimizer(model.parameters(), {.rate = 1e-4});
   const auto loss_of_batch = [&] { return cross_entropy(model.forward(tokens, position_ids), labels); };
-  bench::time_training(model, optimizer, loss_of_batch, 3, memory);
+  bench::time_training(model, optimizer, loss_of_batch, {.warm_up = 3, .profile = s.profile}, memory);
 }
 
 }  // namespace
@@ -89,6 +91,8 @@ int main(int argc, char** argv) {
     options.integer("threads", settings.threads, "Threads", {1, 1024});
     options.choice("dtype", settings.dtype, "Element type", {{"f32", DType::f32}, {"bf16", DType::bf16}});
     options.text("weights", settings.weights, "Write the first weights to this file");
+    options.flag("profile", settings.profile,
+                 "Print where the time goes, kernel by kernel, instead of taking turns");
     line.run(arguments);
   });
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <map>
 
@@ -265,6 +266,19 @@ Kernel::Kernel(const std::string& name, DType dtype) : name_(name) {
     work_ = [=] { gradients(y, gy, true); };
     values_ = [=] { return gradients(op.call(0), gy, false), sampled_gradients(); };
   }
+}
+
+double median_seconds(const Kernel& kernel) {
+  std::vector<double> times;
+  kernel.run();
+  for (double total = 0; total < 0.05 || times.size() < 3; total += times.back()) {
+    const auto begin = std::chrono::steady_clock::now();
+    kernel.run();
+    times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
 }
 
 const Kernel& Kernels::operator()(const std::string& name) {

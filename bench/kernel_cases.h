@@ -42,6 +42,10 @@ class Kernel {
   std::function<std::vector<std::vector<double>>()> values_;
 };
 
+/// The median of as many runs as fit into a twentieth of a second, three at least, after one that is not
+/// counted.
+double median_seconds(const Kernel& kernel);
+
 /// Kernels by name, of which the last two are kept: a case and its floor.
 class Kernels {
  public:

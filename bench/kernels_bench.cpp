@@ -18,22 +18,6 @@ namespace {
 
 using heed::bench::KernelCase;
 
-double seconds_of(const heed::bench::Kernel& kernel) {
-  const auto begin = std::chrono::steady_clock::now();
-  kernel.run();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-/// The median of as many runs as fit into a twentieth of a second, three at least.
-double median_seconds(const heed::bench::Kernel& kernel) {
-  std::vector<double> times{seconds_of(kernel)};  // the first is not counted
-  for (double total = 0; total < 0.05 || times.size() < 4; total += times.back())
-    times.push_back(seconds_of(kernel));
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin() + 1, middle, times.end());
-  return *middle;
-}
-
 void measure(benchmark::State& state, const KernelCase& c, const KernelCase& floor,
              heed::bench::Kernels& kernels) {
   kernels(c.name).run();

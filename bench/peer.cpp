@@ -5,8 +5,6 @@
 #include <iostream>
 #include <sstream>
 
-#include <heed/version.h>
-
 namespace heed::bench {
 
 nn::TransformerConfig ModelSettings::config() const {
@@ -69,30 +67,6 @@ void take_turns(const apps::Json& about, const Turns& turns) {
     }
     out.write({{"milliseconds", milliseconds}});
   }
-}
-
-void time_training(nn::Module& model, optim::Optimizer& optimizer,
-                   const std::function<Tensor()>& loss_of_batch, int warm_up, const ResidentMemory& memory) {
-  const auto loss_without_dropout = [&] {
-    const NoGrad no_grad;
-    model.eval();
-    const double loss = loss_of_batch().item<double>();
-    model.train();
-    return loss;
-  };
-  const auto step = [&] {
-    const Tensor loss = loss_of_batch();
-    loss.backward();
-    optimizer.step({.clip = 1.0});
-    loss.item<double>();
-  };
-  const Parameters parameters = model.parameters();
-  apps::Json about{{"name", concat("heed ", HEED_VERSION, " ", parameters.dtype())},
-                   {"parameters", parameters.numel()},
-                   {"loss", loss_without_dropout()}};
-  for (int i = 0; i < warm_up; ++i) step();
-  about["peak_mebibytes"] = memory.peak();
-  take_turns(about, step);
 }
 
 }  // namespace heed::bench

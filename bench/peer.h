@@ -5,7 +5,6 @@
 #include <string>
 
 #include <heed/nn/transformer.h>
-#include <heed/optim/optimizer.h>
 
 #include "apps/common/json_lines.h"
 #include "apps/common/options.h"
@@ -51,11 +50,5 @@ struct Turns {
 void take_turns(const apps::Json& about, const Turns& turns);
 /// The same with one kind of work.
 void take_turns(const apps::Json& about, const std::function<void()>& work);
-
-/// take_turns() with a training step: forward, backward, clipping and the optimizer's step. `warm_up` steps
-/// go before; the loss without dropout of the first weights is told, and the peak of `memory`, which began
-/// before the model was made.
-void time_training(nn::Module& model, optim::Optimizer& optimizer,
-                   const std::function<Tensor()>& loss_of_batch, int warm_up, const ResidentMemory& memory);
 
 }  // namespace heed::bench

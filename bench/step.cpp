@@ -8,6 +8,7 @@
 #include "apps/common/command_line.h"
 #include "apps/common/program.h"
 #include "bench/peer.h"
+#include "bench/training.h"
 
 namespace {
 
@@ -16,6 +17,7 @@ using namespace heed;
 struct Settings : bench::ModelSettings {
   int64_t batch = 32, source = 12, target = 21;
   DType dtype = DType::f32;
+  bool profile = false;
 };
 
 void run(const Settings& s) {
@@ -31,7 +33,7 @@ void run(const Settings& s) {
   const auto loss_of_batch = [&] {
     return cross_entropy(model.forward(source, target), labels, {.ignore = 0});
   };
-  bench::time_training(model, optimizer, loss_of_batch, 8, memory);
+  bench::time_training(model, optimizer, loss_of_batch, {.warm_up = 8, .profile = s.profile}, memory);
 }
 
 }  // namespace
@@ -47,6 +49,8 @@ int main(int argc, char** argv) {
     options.integer("source", settings.source, "Tokens of each source", positive);
     options.integer("target", settings.target, "Tokens of each target", positive);
     options.choice("dtype", settings.dtype, "Element type", {{"f32", DType::f32}, {"bf16", DType::bf16}});
+    options.flag("profile", settings.profile,
+                 "Print where the time goes, kernel by kernel, instead of taking turns");
     line.run(arguments);
   });
 }

@@ -27,8 +27,13 @@ inline constexpr bool kIsF64<Struct<Types...>> = (std::is_same_v<Types, double> 
 
 template <class OnCpu, class OnCuda, class Args>
 void dispatch(Device device, const char* kernel, OnCpu on_cpu, OnCuda on_cuda, const Args& args) {
-  const ProfileScope scope(kernel);
-  if (device.is_cpu()) return on_cpu(args);
+  ProfileScope scope(kernel);
+  if (device.is_cpu()) {
+    if constexpr (requires { args.work(); }) {
+      if (scope.recorded()) scope.note(args.work());
+    }
+    return on_cpu(args);
+  }
   if constexpr (!kCudaBuilt)
     fail_without_cuda(kernel);
   else if constexpr (kIsF64<Args>)

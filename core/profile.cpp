@@ -16,16 +16,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMostEvents = 4'000'000;  // about 100 MB; later ones are counted, not kept
 
-struct Event {
-  const char* name;
-  int thread;
-  double begin, duration;  // microseconds
-};
-
 struct Profile {
   std::mutex mutex;
   std::string file;
-  std::vector<Event> events;
+  std::vector<ProfileEvent> events;
   size_t lost = 0;
   Clock::time_point start;
 };
@@ -47,11 +41,13 @@ double microseconds(Clock::duration d) { return std::chrono::duration<double, st
 
 std::string to_json(const Profile& p) {
   std::string text = "{\"traceEvents\":[";
-  char line[256];
-  for (const Event& event : p.events) {
+  char line[384];
+  for (const ProfileEvent& event : p.events) {
     std::snprintf(line, sizeof line,
-                  "%s\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f}",
-                  text.back() == '[' ? "" : ",", event.name, event.thread, event.begin, event.duration);
+                  "%s\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,"
+                  "\"args\":{\"operations\":%.0f,\"bytes\":%.0f}}",
+                  text.back() == '[' ? "" : ",", event.name, event.thread, event.begin, event.duration,
+                  event.work.operations, event.work.bytes);
     text += line;
   }
   return text + concat("\n],\"otherData\":{\"lost\":", p.lost, "}}\n");
@@ -90,7 +86,13 @@ void stop_profile() {
   if (!recording.exchange(false)) return;
   Profile& p = profile();
   const std::lock_guard lock(p.mutex);
-  write_whole_file(p.file, to_json(p));
+  if (!p.file.empty()) write_whole_file(p.file, to_json(p));
+}
+
+std::vector<ProfileEvent> profile_events() {
+  Profile& p = profile();
+  const std::lock_guard lock(p.mutex);
+  return p.events;
 }
 
 void ProfileScope::finish() noexcept {
@@ -102,7 +104,8 @@ void ProfileScope::finish() noexcept {
     return;
   }
   try {
-    p.events.push_back({name_, thread_number(), microseconds(begin_ - p.start), microseconds(end - begin_)});
+    p.events.push_back(
+        {name_, thread_number(), microseconds(begin_ - p.start), microseconds(end - begin_), work_});
   } catch (...) {
     ++p.lost;
   }

@@ -4,15 +4,29 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
+
+#include <heed/core/base/work.h>
 
 namespace heed {
+
+/// One call of a kernel.
+struct ProfileEvent {
+  const char* name;
+  int thread;              // counted from 0, in the order of their first events
+  double begin, duration;  // microseconds from the start
+  Work work;               // nothing where it is not counted: on CUDA, and for kernels that do not tell
+};
 
 /// Whether scopes are recorded: HEED_PROFILE is set, or start_profile() was called.
 bool profiling();
 
-/// Records from now on; stop_profile() writes the file. IoError where it cannot be written.
-void start_profile(const std::string& file);
+/// Records from now on; stop_profile() writes the file, if one is named. IoError where it cannot be written.
+void start_profile(const std::string& file = "");
 void stop_profile();
+
+/// What has been recorded since the last start, the first four million events at most.
+std::vector<ProfileEvent> profile_events();
 
 /// Records its lifetime under `name`, a string literal. Costs a branch when nothing is recorded.
 class ProfileScope {
@@ -26,12 +40,17 @@ class ProfileScope {
   ProfileScope(const ProfileScope&) = delete;
   ProfileScope& operator=(const ProfileScope&) = delete;
 
+  bool recorded() const { return name_ != nullptr; }
+  /// What is done in the scope.
+  void note(const Work& work) { work_ = work; }
+
  private:
   using Clock = std::chrono::steady_clock;
   void finish() noexcept;
 
   const char* name_;
   Clock::time_point begin_;
+  Work work_;
 };
 
 }  // namespace heed

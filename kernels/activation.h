@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <heed/core/base/dtype.h>
+#include <heed/core/base/work.h>
 
 namespace heed {
 
@@ -21,6 +22,8 @@ struct ActivationForward {  // y = f(x)
   const T* x;  // [count]
   T* y;        // [count]; may be x
   int64_t count;
+
+  Work work() const { return moves<T>(2 * count); }
 };
 
 template <class T>
@@ -31,6 +34,8 @@ struct ActivationBackward {  // gx (+)= f'(x) gy
   T* gx;        // [count]; may be gy unless accumulate
   int64_t count;
   bool accumulate;
+
+  Work work() const { return moves<T>((accumulate ? 4 : 3) * count); }
 };
 
 template <class T>
@@ -40,6 +45,8 @@ struct GatedForward {  // y = f(gate) * up, element by element; with silu this i
   const T* up;    // [rows, cols], row stride ld
   T* y;           // [rows, cols], contiguous
   int64_t rows, cols, ld;
+
+  Work work() const { return moves<T>(3 * rows * cols); }
 };
 
 template <class T>
@@ -52,6 +59,12 @@ struct GatedBackward {
   T* gup;         // [rows, cols], row stride gld; null if not wanted
   int64_t rows, cols, ld, gld;
   bool accumulate_gate, accumulate_up;
+
+  Work work() const {
+    const int written = (ggate ? 1 : 0) + (gup ? 1 : 0),
+              added = (ggate && accumulate_gate ? 1 : 0) + (gup && accumulate_up ? 1 : 0);
+    return moves<T>((3 + written + added) * rows * cols);
+  }
 };
 
 }  // namespace heed::kernels

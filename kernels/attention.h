@@ -8,6 +8,7 @@
 #include <heed/core/base/philox.h>
 #include <heed/core/base/segments.h>
 #include <heed/core/base/visibility.h>
+#include <heed/core/base/work.h>
 
 namespace heed::kernels {
 
@@ -45,6 +46,20 @@ struct AttentionScores {
   double scale;  // usually 1 / sqrt(width)
   Visibility visibility;
   AttentionBias<T> bias;
+
+  /// Products with each visible pair of query and key, `factor` of them, each as long as a head is wide.
+  /// Reads the segments: for the CPU. Holes in a dilated window count as visible.
+  Work products(int factor) const {
+    int64_t pairs = 0;
+    for (int64_t i = 0; i < segments.count; ++i) {
+      const int64_t queries = segments.query_length[i], keys = segments.key_length[i];
+      for (int64_t q = 0; q < queries; ++q) {
+        const int64_t seen = visibility.key_end(q, queries, keys) - visibility.key_begin(q, queries, keys);
+        pairs += seen > 0 ? seen : 0;
+      }
+    }
+    return {2.0 * factor * static_cast<double>(pairs * heads * width), 0};
+  }
 };
 
 /// out = dropout(softmax(scores)) v, for each sequence and head. A query that sees no key gives zeros and
@@ -57,6 +72,11 @@ struct AttentionForward : AttentionScores<T> {
   Dropout dropout;
   HeadsView<T> out;       // [query_rows, heads, width]
   accumulator_t<T>* lse;  // [heads, query_rows], log Σ exp(score); null if not wanted
+
+  Work work() const {
+    const int64_t query = this->query_rows * this->heads, key = this->key_rows * this->key_heads;
+    return this->products(2) + moves<T>(2 * (query + key) * this->width);
+  }
 };
 
 /// Gradients with respect to q, k, v and the biases; rows outside the segments get zero (or keep what they
@@ -72,6 +92,11 @@ struct AttentionBackward : AttentionScores<T> {
   accumulator_t<T>* gbias;      // laid out as bias, summed where a stride is 0, always added to what is
                                 // there; null if not wanted
   accumulator_t<T>* grelative;  // [heads, 2 * relative_limit + 1], added to; null if not wanted
+
+  Work work() const {  // the scores again, and the gradients of weights, values, queries and keys
+    const int64_t query = this->query_rows * this->heads, key = this->key_rows * this->key_heads;
+    return this->products(5) + moves<T>(4 * (query + key) * this->width);
+  }
 };
 
 /// The softmax weights of one sequence and head before dropout, rebuilt from lse. A query that sees no key

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <heed/core/base/dtype.h>
+#include <heed/core/base/work.h>
 
 namespace heed::kernels {
 
@@ -23,6 +24,8 @@ struct CrossEntropyForward {
   int64_t* counted;        // [1], rows that were not ignored
   T* glogits;              // [rows, classes], the gradient of loss; null if not wanted
   int64_t rows, classes;
+
+  Work work() const { return moves<T>((glogits ? 2 : 1) * rows * classes); }
 };
 
 template <class T>
@@ -32,6 +35,8 @@ struct CrossEntropyBackward {     // gx (+)= gloss * glogits
   T* gx;                          // [count]; may be glogits unless accumulate
   int64_t count;
   bool accumulate;
+
+  Work work() const { return moves<T>((accumulate ? 3 : 2) * count); }
 };
 
 }  // namespace heed::kernels

@@ -5,6 +5,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/philox.h>
+#include <heed/core/base/work.h>
 
 namespace heed::kernels {
 
@@ -15,6 +16,8 @@ struct DropoutForward {  // y = residual + dropout(x)
   T* y;                  // [count]; may be x or residual
   int64_t count;
   Dropout dropout;  // its mask is drawn again in the backward
+
+  Work work() const { return moves<T>((residual ? 3 : 2) * count); }
 };
 
 template <class T>
@@ -24,6 +27,8 @@ struct DropoutBackward {  // gx (+)= dropout'(gy)
   int64_t count;
   Dropout dropout;
   bool accumulate;
+
+  Work work() const { return moves<T>((accumulate ? 3 : 2) * count); }
 };
 
 }  // namespace heed::kernels

@@ -5,6 +5,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/strided.h>
+#include <heed/core/base/work.h>
 
 namespace heed::kernels {
 
@@ -56,6 +57,10 @@ struct Copy {
   const From* x;
   Strided<2> index;
   bool accumulate;
+
+  Work work() const {
+    return moves<To>((accumulate ? 2 : 1) * index.count()) + moves<From>(index.count_of(1));
+  }
 };
 
 template <class T>
@@ -63,6 +68,8 @@ struct Fill {  // y = value
   T* y;
   T value;
   Strided<1> index;
+
+  Work work() const { return moves<T>(index.count()); }
 };
 
 template <class T>
@@ -71,6 +78,8 @@ struct Unary {  // y = op(x); integers: negative, absolute, sign, square; bool: 
   T* y;
   const T* x;
   Strided<2> index;
+
+  Work work() const { return moves<T>(index.count() + index.count_of(1)); }
 };
 
 template <class T>
@@ -79,6 +88,8 @@ struct Predicate {  // y = op(x); f32, bf16, f64
   bool* y;
   const T* x;
   Strided<2> index;
+
+  Work work() const { return moves<bool>(index.count()) + moves<T>(index.count_of(1)); }
 };
 
 template <class T>
@@ -90,6 +101,10 @@ struct Binary {  // y = op(a, b); divide and power: f32, bf16, f64; logical_and,
   const T* b;  // likewise
   T scalar;
   Strided<3> index;
+
+  Work work() const {
+    return moves<T>(index.count() + (a ? index.count_of(1) : 0) + (b ? index.count_of(2) : 0));
+  }
 };
 
 template <class T>
@@ -99,6 +114,8 @@ struct Compare {  // y = op(a, b)
   const T* a;
   const T* b;
   Strided<3> index;
+
+  Work work() const { return moves<bool>(index.count()) + moves<T>(index.count_of(1) + index.count_of(2)); }
 };
 
 template <class T>
@@ -108,6 +125,10 @@ struct Where {  // y = condition ? a : b
   const T* a;
   const T* b;
   Strided<4> index;
+
+  Work work() const {
+    return moves<T>(index.count() + index.count_of(2) + index.count_of(3)) + moves<bool>(index.count_of(1));
+  }
 };
 
 }  // namespace heed::kernels

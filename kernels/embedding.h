@@ -5,6 +5,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/philox.h>
+#include <heed/core/base/work.h>
 #include <heed/kernels/wrong_index.h>
 
 namespace heed {
@@ -29,6 +30,8 @@ struct EmbeddingForward {       // y = dropout(scale * weight[id] + position[pos
   double scale;
   T* y;  // [rows, cols]
   int64_t rows, cols, vocabulary, positions;
+
+  Work work() const { return moves<T>((position ? 3 : 2) * rows * cols); }
 };
 
 template <class T>
@@ -43,6 +46,15 @@ struct EmbeddingBackward {      // each table row sums its gradients in the orde
   accumulator_t<T>* gposition;  // [positions, cols]; null if not wanted
   bool accumulate_weight, accumulate_position;
   int64_t rows, cols, vocabulary, positions;
+
+  Work work() const {  // a table that is not added to is written whole
+    const auto table = [&](const accumulator_t<T>* to, int64_t entries, bool accumulate) {
+      return to ? (accumulate ? 2 * (rows < entries ? rows : entries) : entries) : 0;
+    };
+    return moves<T>(rows * cols) +
+           moves<accumulator_t<T>>(cols * (table(gweight, vocabulary, accumulate_weight) +
+                                           table(gposition, positions, accumulate_position)));
+  }
 };
 
 /// IndexError for the first id or position that the forward cannot look up. For the CPU.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <heed/core/base/dtype.h>
+#include <heed/core/base/work.h>
 
 namespace heed::kernels {
 
@@ -23,6 +24,12 @@ struct Gemm {
   int64_t stride_a, stride_b, stride_c;  // elements between the matrices of a batch; 0 repeats an operand
   float alpha;
   bool accumulate;
+
+  Work work() const {
+    const int64_t results = accumulate ? 2 : 1;
+    return Work{2.0 * static_cast<double>(batch * m * n * k), 0} + moves<T>(batch * (m + n) * k) +
+           moves<C>(batch * m * n * results);
+  }
 };
 
 }  // namespace heed::kernels

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <heed/core/base/dtype.h>
+#include <heed/core/base/work.h>
 
 namespace heed::kernels {
 
@@ -17,6 +18,8 @@ struct LayerNormForward {  // y = weight * (x - mean) * rstd + bias, for each ro
   accumulator_t<T>* rstd;  // [rows], 1 / sqrt(variance + eps)
   int64_t rows, cols;      // cols >= 1
   double eps;
+
+  Work work() const { return moves<T>(2 * rows * cols); }
 };
 
 template <class T>
@@ -31,6 +34,8 @@ struct LayerNormBackward {
   accumulator_t<T>* gbias;       // [cols]; null if not wanted
   bool accumulate_x, accumulate_weight, accumulate_bias;
   int64_t rows, cols;
+
+  Work work() const { return moves<T>(rows * cols * (2 + (gx ? 1 : 0) + (gx && accumulate_x ? 1 : 0))); }
 };
 
 }  // namespace heed::kernels

@@ -5,6 +5,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/philox.h>
+#include <heed/core/base/work.h>
 #include <heed/kernels/activation.h>
 
 namespace heed::kernels {
@@ -21,6 +22,11 @@ struct LinearForward {  // y = dropout(f(x Wᵀ + bias))
   T* pre_activation;  // [rows, out], x Wᵀ + bias, which the backward of most activations needs; null if not
                       // wanted
   int64_t rows, in, out;
+
+  Work work() const {
+    return Work{2.0 * static_cast<double>(rows * in * out), 0} +
+           moves<T>(rows * in + in * out + rows * out * (pre_activation ? 2 : 1));
+  }
 };
 
 /// Takes the gradient of y back to that of x Wᵀ + bias; the products with x and W follow by gemm.
@@ -35,6 +41,8 @@ struct LinearBackward {
   accumulator_t<T>* gbias;  // [out], sums over rows in fixed order; null if not wanted
   bool accumulate_bias;
   int64_t rows, out;
+
+  Work work() const { return moves<T>(rows * out * (1 + (kept ? 1 : 0) + (gpre ? 1 : 0))); }
 };
 
 }  // namespace heed::kernels

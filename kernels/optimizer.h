@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <heed/core/base/dtype.h>
+#include <heed/core/base/work.h>
 
 namespace heed::kernels {
 
@@ -13,6 +14,8 @@ struct GradientNorm {
   const A* g;  // [count]
   int64_t count;
   double* norm;  // [1]
+
+  Work work() const { return moves<A>(count); }
 };
 
 /// What changes from step to step lies in the memory of the device, so that a captured step can be repeated:
@@ -44,6 +47,11 @@ struct StepSlice {
       gradient_norm;   // [1], of the whole gradient. Not finite: only zero_gradient is done. Null: unknown
   double clip;         // gradients are scaled by min(1, clip / (norm + 1e-6)); 0 or no norm: they are not
   bool zero_gradient;  // sets the gradient to zero in the same pass
+
+  Work work() const {
+    return moves<T>((master ? 1 : 2) * count) +
+           moves<A>(((master ? 2 : 0) + (zero_gradient ? 2 : 1)) * count);
+  }
 };
 
 /// Adam (Kingma and Ba, arXiv 1412.6980); decoupled: AdamW (Loshchilov and Hutter, arXiv 1711.05101).
@@ -57,6 +65,8 @@ struct AdamStep {
   double beta1, beta2, eps;
   bool decoupled;       // weight decay acts on the value, not on the gradient
   const int64_t* step;  // [1], counted from 1
+
+  Work work() const { return slice.work() + moves<accumulator_t<T>>(4 * slice.count); }
 };
 
 /// Stochastic gradient descent: b = momentum * b + (1 - dampening) * g; value -= rate * (nesterov ? g +
@@ -68,6 +78,10 @@ struct SgdStep {
   double momentum, dampening;
   bool nesterov;
   const int64_t* step;  // [1], counted from 1; in the first the buffer is set to g
+
+  Work work() const {
+    return slice.work() + moves<accumulator_t<T>>((momentum_buffer ? 2 : 0) * slice.count);
+  }
 };
 
 }  // namespace heed::kernels

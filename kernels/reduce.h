@@ -6,6 +6,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/strided.h>
+#include <heed/core/base/work.h>
 
 namespace heed::kernels {
 
@@ -34,6 +35,8 @@ struct Reduce {
   double scale;                // of floating sums, before the root of norm; otherwise 1
   Strided<2> kept;             // y, x
   Strided<1> reduced;          // x
+
+  Work work() const { return moves<T>(kept.count() * reduced.count()) + moves<reduced_t<T>>(kept.count()); }
 };
 
 /// y = position of the largest (smallest) of `n` elements of x along an axis, for each line: the first of
@@ -45,6 +48,8 @@ struct ArgReduce {
   const T* x;
   Strided<2> lines;  // y, x
   int64_t n, stride;
+
+  Work work() const { return moves<T>(lines.count() * n) + moves<int64_t>(lines.count()); }
 };
 
 /// y[i] = Σ x[j] over j <= i, or over j >= i if `reverse`, along an axis, for each line; added to y if
@@ -57,6 +62,8 @@ struct CumulativeSum {
   int64_t n, stride_y, stride_x;
   bool reverse;
   bool accumulate;
+
+  Work work() const { return moves<T>((accumulate ? 3 : 2) * lines.count() * n); }
 };
 
 }  // namespace heed::kernels

@@ -5,6 +5,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/philox.h>
+#include <heed/core/base/work.h>
 
 namespace heed::kernels {
 
@@ -21,6 +22,8 @@ struct ResidualLayerNormForward {  // sum = residual + dropout(x); y = layer_nor
   accumulator_t<T>* rstd;          // [rows]
   int64_t rows, cols;
   double eps;
+
+  Work work() const { return moves<T>(4 * rows * cols); }
 };
 
 template <class T>
@@ -38,6 +41,13 @@ struct ResidualLayerNormBackward {
   accumulator_t<T>* gbias;    // [cols]; null if not wanted
   bool accumulate_residual, accumulate_x, accumulate_weight, accumulate_bias;
   int64_t rows, cols;
+
+  Work work() const {
+    const int matrices = 2 + (gsum ? 1 : 0) + (gresidual ? 1 : 0) +
+                         (gresidual && accumulate_residual ? 1 : 0) + (gx ? 1 : 0) +
+                         (gx && accumulate_x ? 1 : 0);
+    return moves<T>(rows * cols * matrices);
+  }
 };
 
 }  // namespace heed::kernels

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <heed/core/base/dtype.h>
+#include <heed/core/base/work.h>
 
 namespace heed::kernels {
 
@@ -13,6 +14,8 @@ struct SoftmaxForward {  // y = exp(x - m) / sum exp(x - m), m the row's maximum
   T* y;                  // [rows, cols]; a row whose elements are all -inf gives zeros (log: -inf)
   int64_t rows, cols;
   bool log;
+
+  Work work() const { return moves<T>(2 * rows * cols); }
 };
 
 template <class T>
@@ -22,6 +25,8 @@ struct SoftmaxBackward {
   T* gx;        // [rows, cols]; may be gy unless accumulate
   int64_t rows, cols;
   bool log, accumulate;
+
+  Work work() const { return moves<T>((accumulate ? 4 : 3) * rows * cols); }
 };
 
 }  // namespace heed::kernels

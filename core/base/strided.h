@@ -21,6 +21,13 @@ struct Strided {
     for (int axis = 0; axis < rank; ++axis) product *= sizes[axis];
     return product;
   }
+
+  /// Elements of one operand: an axis that repeats it does not count.
+  int64_t count_of(int operand) const {
+    int64_t product = 1;
+    for (int axis = 0; axis < rank; ++axis) product *= strides[operand][axis] == 0 ? 1 : sizes[axis];
+    return product;
+  }
 };
 
 }  // namespace heed
