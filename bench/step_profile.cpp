@@ -69,7 +69,7 @@ void print_row(const std::string& name, const Row& row, double steps, double who
               number(row.work.operations / seconds / 1e9, row.work.operations > 0).c_str(),
               number(row.work.bytes / seconds / 1e9, row.work.bytes > 0).c_str(),
               number(row.floor / steps, row.floor > 0).c_str(),
-              number(row.milliseconds / row.floor, row.floor > 0).c_str());
+              number(row.milliseconds / row.floor, row.floor / steps >= 0.005).c_str());
 }
 
 }  // namespace
