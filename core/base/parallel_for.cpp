@@ -63,7 +63,9 @@ int default_thread_count() {
   return std::clamp(cores, 1, kMaxThreads);
 }
 
-/// A job is a number of chunks that its caller and the workers claim one by one. Whoever claims a chunk may
+/// A job is a number of chunks that its caller and the workers claim one by one, each first from a run of
+/// chunks of its own, then from the others'. So a thread comes back to the same part of a tensor in the next
+/// job, which its caches may still hold: cores need not share even the last level. Whoever claims a chunk may
 /// read the job's fields: the job cannot end, nor the next begin, before that chunk is done.
 class Pool {
  public:
@@ -99,10 +101,13 @@ class Pool {
     failed_.store(false, std::memory_order_relaxed);
     done_.store(0, std::memory_order_relaxed);
     finished_.store(0, std::memory_order_relaxed);
-    unclaimed_.store(chunks, std::memory_order_release);
+    const int64_t runs = std::min<int64_t>({chunks, threads(), kMostRuns});
+    runs_.store(runs, std::memory_order_relaxed);
+    for (int64_t run = 0; run < runs; ++run)
+      unclaimed_[run].chunks.store(run_end(run) - run_end(run - 1), std::memory_order_release);
     wake(static_cast<int>(std::min<int64_t>(chunks - 1, static_cast<int64_t>(workers_.size()))));
     inside_parallel_for = true;
-    const bool last = work();
+    const bool last = work(0);
     inside_parallel_for = false;
     if (!last) wait_while(finished_, 0);
     if (failed_.load(std::memory_order_relaxed)) std::rethrow_exception(std::exchange(exception_, nullptr));
@@ -145,22 +150,33 @@ class Pool {
       wait_while(epoch_, seen);
       seen = epoch_.load(std::memory_order_acquire);
       if (index >= threads_.load()) return;
-      if (work()) {
+      if (work(index)) {
         finished_.store(1);  // ordered before the look for sleepers, as above
         finished_.notify_one();
       }
     }
   }
 
-  /// Claims and runs chunks until none is left; whether this thread ended the job's last one.
-  bool work() {
+  /// One behind the last chunk of a run.
+  int64_t run_end(int64_t run) const {
+    const int64_t runs = runs_.load(std::memory_order_relaxed);
+    return chunks_ / runs * (run + 1) + std::min(chunks_ % runs, run + 1);
+  }
+
+  /// Claims and runs chunks until none is left, this thread's own first; whether it ended the job's last one.
+  bool work(int thread) {
     int64_t mine = 0, chunks = 0;
-    while (unclaimed_.load(std::memory_order_relaxed) > 0) {
-      const int64_t left = unclaimed_.fetch_sub(1, std::memory_order_acq_rel);
-      if (left <= 0) break;
-      chunks = chunks_;
-      ++mine;
-      if (!failed_.load(std::memory_order_relaxed)) run_chunk(chunks - left);
+    const int64_t runs = runs_.load(std::memory_order_relaxed);
+    for (int64_t i = 0; i < runs; ++i) {
+      const int64_t run = (thread + i) % runs;
+      std::atomic<int64_t>& unclaimed = unclaimed_[run].chunks;
+      while (unclaimed.load(std::memory_order_relaxed) > 0) {
+        const int64_t left = unclaimed.fetch_sub(1, std::memory_order_acq_rel);
+        if (left <= 0) break;
+        chunks = chunks_;
+        ++mine;
+        if (!failed_.load(std::memory_order_relaxed)) run_chunk(run_end(run) - left);
+      }
     }
     return mine > 0 && done_.fetch_add(mine, std::memory_order_acq_rel) + mine == chunks;
   }
@@ -180,9 +196,14 @@ class Pool {
   void* context_ = nullptr;
   int64_t count_ = 0, grain_ = 1, chunks_ = 0;
   std::exception_ptr exception_;
-  alignas(64) std::atomic<uint32_t> epoch_{0};     // moves with each job; sleeping workers wait on it
-  alignas(64) std::atomic<int64_t> unclaimed_{0};  // chunks nobody has claimed yet; below 0 means none too
+  alignas(64) std::atomic<uint32_t> epoch_{0};  // moves with each job; sleeping workers wait on it
+  alignas(64) std::atomic<int64_t> runs_{0};    // 0 before the first job
   std::atomic<bool> failed_{false};
+  struct alignas(128) Unclaimed {
+    std::atomic<int64_t> chunks{0};  // of a run; below 0 means none too
+  };
+  static constexpr int64_t kMostRuns = 64;  // with more threads, several begin in the same run
+  Unclaimed unclaimed_[kMostRuns];
   alignas(64) std::atomic<int64_t> done_{0};
   std::atomic<uint32_t> finished_{0};  // 1 once a worker, not the caller, has ended the last chunk
 };

@@ -20,9 +20,10 @@ void parallel_for(int64_t count, int64_t grain, RangeFunction function, void* co
 
 /// Calls f(begin, end) for the ranges [0, grain), [grain, 2 grain), … that cut [0, count), each exactly once,
 /// on the pool and the calling thread, and returns when all are done. The cut depends on count and grain
-/// alone, never on the number of threads. Inside another parallel_for it runs on the calling thread. The
-/// first exception thrown by f is rethrown here, once, after the running ranges have ended. Any thread may
-/// call it; calls from different threads at the same time are served one after another.
+/// alone, never on the number of threads. A thread begins with the same share of the ranges in each call.
+/// Inside another parallel_for it runs on the calling thread. The first exception thrown by f is rethrown
+/// here, once, after the running ranges have ended. Any thread may call it; calls from different threads at
+/// the same time are served one after another.
 template <class F>
 void parallel_for(int64_t count, int64_t grain, F&& f) {
   using Function = std::remove_reference_t<F>;

@@ -98,6 +98,31 @@ TEST(ParallelFor, UsesTheThreadsItIsGiven) {
   }
 }
 
+TEST(ParallelFor, ThreadsComeBackToTheirChunks) {
+  constexpr int kThreads = 4;
+  set_thread_count(kThreads);
+  std::vector<std::thread::id> first(kThreads), again(kThreads);
+  const auto note = [](std::vector<std::thread::id>& ids) {
+    std::atomic<int> present{0};
+    parallel_for(kThreads, 1, [&](int64_t chunk, int64_t) {
+      ids[size_t(chunk)] = std::this_thread::get_id();
+      ++present;
+      while (present < kThreads) std::this_thread::yield();  // none takes another's
+    });
+  };
+  note(first);
+  EXPECT_EQ(first[0], std::this_thread::get_id());
+  for (int call = 0; call < 50; ++call) {
+    note(again);
+    ASSERT_EQ(again, first) << call;
+  }
+}
+
+TEST(ParallelFor, MoreThreadsThanRunsOfChunks) {
+  set_thread_count(70);
+  for (const int64_t count : {2, 64, 70, 1000}) EXPECT_EQ(ranges_of(count, 1).size(), size_t(count));
+}
+
 TEST(ParallelFor, RunsOnTheCallerInsideAnother) {
   set_thread_count(4);
   std::atomic<int> sum{0};
