@@ -1,5 +1,9 @@
+#include <cinttypes>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -142,6 +146,36 @@ TEST(Allocator, ThreadsKeepBlocksForThemselves) {
   EXPECT_EQ(after.requests, before.requests + 3);
   EXPECT_EQ(after.cached - before.cached, 3072 * (after.system_calls - before.system_calls));
 }
+
+#ifdef __linux__
+/// What the system says of the mapping that holds `address`.
+std::string flags_of_mapping(uintptr_t address) {
+  std::ifstream maps("/proc/self/smaps");
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin, end;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2)
+      inside = begin <= address && address < end;
+    else if (inside && line.rfind("VmFlags:", 0) == 0)
+      return line + " ";
+  }
+  return {};
+}
+
+TEST(Allocator, LargeBlocksAskForLargePages) {
+  constexpr size_t kBytes = 5 << 20, kPage = 2 << 20;
+  Allocator& allocator = cpu_allocator();
+  auto* const block = static_cast<char*>(allocator.allocate(kBytes));
+  const auto address = reinterpret_cast<uintptr_t>(block);
+  EXPECT_EQ(address % kPage, 0u);
+  std::memset(block, 1, kBytes);
+  if (std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled")) {
+    for (const uintptr_t at : {address, address + 2 * kPage - 1})
+      EXPECT_NE(flags_of_mapping(at).find(" hg "), std::string::npos) << flags_of_mapping(at);
+  }
+  allocator.deallocate(block, kBytes);
+}
+#endif
 
 TEST(Allocator, ABlockMayBeFreedByAnotherThread) {
   Allocator& allocator = cpu_allocator();
