@@ -219,12 +219,12 @@ constexpr bool kLooksUp =
 template <class D>
 HWY_INLINE Vec<D> look_up(D d, const LookupPolynomials& f, Vec<D> a) {
   const hn::RebindToSigned<D> di;
-  // Added to 1.5 2^23, a / step is rounded to a whole number that stands in the last bits.
-  const auto large = hn::Set(d, 12582912.0f);
-  const auto rounded = hn::MulAdd(a, hn::Set(d, static_cast<float>(1 / f.kStep)), large);
+  // Added to 1.5 2^23 steps, a is rounded to whole ones, whose number stands in the last bits.
+  const auto large = hn::Set(d, static_cast<float>(12582912 * f.kStep));
+  const auto rounded = hn::Add(a, large);
   const auto piece = hn::And(hn::BitCast(di, rounded), hn::Set(di, f.kPieces - 1));
   const auto indices = hn::IndicesFromVec(d, piece);
-  const auto t = hn::NegMulAdd(hn::Sub(rounded, large), hn::Set(d, static_cast<float>(f.kStep)), a);
+  const auto t = hn::Sub(a, hn::Sub(rounded, large));
   auto sum = hn::TableLookupLanes(hn::Load(d, f.coefficient[f.kCoefficients - 1]), indices);
   for (int i = f.kCoefficients - 2; i >= 0; --i)
     sum = hn::MulAdd(sum, t, hn::TableLookupLanes(hn::Load(d, f.coefficient[i]), indices));

@@ -268,9 +268,9 @@ HWY_INLINE Vec<D> exp_fast(D d, Vec<D> x) {
     const auto lowest = hn::Set(d, kScalesAtOnce ? -105.0f : -87.0f);
     Exponent<D> n;
     const auto r = exp_reduce(d, hn::Max(lowest, x), n);
-    const float c[] = {0.4999923148471309f, 0.16667114645319933f, 0.04189015793449832f,
-                       0.008312520891264441f};
-    const auto y = hn::Add(hn::MulAdd(hn::Mul(r, r), polynomial(d, r, c), r), hn::Set(d, 1.0f));
+    const float c[] = {
+        1.0f, 1.0f, 0.4999923148471309f, 0.16667114645319933f, 0.04189015793449832f, 0.008312520891264441f};
+    const auto y = polynomial(d, r, c);
     if constexpr (kScalesAtOnce) {
       return scale(d, y, n);
     } else {
