@@ -13,7 +13,7 @@ struct Bug {
   const char* name;
   void (*run)(float* out, const float* in);  // out: 128 zeros, in: 0, 1, … 2047; both on the device
   // What is noticed: a part of the error's text; "differs" or "nan" of the results; "" nothing; null:
-  // undefined, so not run; "crash: …" a part of AddressSanitizer's report.
+  // undefined, so not run; "crash: …" a part of a sanitizer's report, after the emulator's word on where.
   const char* plain;
   const char* address;
   const char* race;

@@ -16,7 +16,7 @@ void go(void (*kernel)(Parameters...), Arguments... arguments) {
 }
 
 __device__ void copy_row(Row& row, const float* in) {
-  if (threadIdx.x < 32) simt::cp_async<16>(&row.value[threadIdx.x * 4], in + threadIdx.x * 4);
+  if (threadIdx.x < 32) simt::cp_async<16>(&row.value[threadIdx.x * 4], in + threadIdx.x * 4);  // here
   simt::cp_async_commit();
 }
 
@@ -24,14 +24,14 @@ __global__ void no_wait(float* out, const float* in) {
   auto& row = simt::shared<Row>();
   copy_row(row, in);
   __syncthreads();
-  out[threadIdx.x] = row.value[threadIdx.x];
+  out[threadIdx.x] = row.value[threadIdx.x];  // here
 }
 
 __global__ void no_barrier_after_wait(float* out, const float* in) {
   auto& row = simt::shared<Row>();
   copy_row(row, in);
   simt::cp_async_wait<0>();
-  out[threadIdx.x] = row.value[kThreads - 1 - threadIdx.x];
+  out[threadIdx.x] = row.value[kThreads - 1 - threadIdx.x];  // here
 }
 
 __global__ void refilled_too_early(float* out, const float* in) {
@@ -41,7 +41,7 @@ __global__ void refilled_too_early(float* out, const float* in) {
     copy_row(row, in + i * kThreads);
     simt::cp_async_wait<0>();
     __syncthreads();
-    sum += row.value[kThreads - 1 - threadIdx.x];
+    sum += row.value[kThreads - 1 - threadIdx.x];  // here
   }
   out[threadIdx.x] = sum;
 }
@@ -64,7 +64,7 @@ __global__ void pipeline(float* out, const float* in) {
       simt::cp_async_commit();
     simt::cp_async_wait<kInFlight>();
     __syncthreads();
-    sum += stages.row[i % 2].value[kThreads - 1 - threadIdx.x];
+    sum += stages.row[i % 2].value[kThreads - 1 - threadIdx.x];  // here
     __syncthreads();
   }
   out[threadIdx.x] = sum;
@@ -72,12 +72,12 @@ __global__ void pipeline(float* out, const float* in) {
 
 __global__ void misaligned_copy(float* out, const float* in) {
   auto& row = simt::shared<Row>();
-  if (threadIdx.x < 31) simt::cp_async<16>(&row.value[threadIdx.x * 4], in + threadIdx.x * 4 + 2);
+  if (threadIdx.x < 31) simt::cp_async<16>(&row.value[threadIdx.x * 4], in + threadIdx.x * 4 + 2);  // here
   out[threadIdx.x] = 0.0f;
 }
 
 __global__ void copy_to_global(float* out, const float* in) {
-  simt::cp_async<4>(out + threadIdx.x, in + threadIdx.x);
+  simt::cp_async<4>(out + threadIdx.x, in + threadIdx.x);  // here
 }
 
 __global__ void zero_filled(float* out, const float* in) {  // lanes beyond the end read nothing and get zeros
@@ -99,21 +99,21 @@ __global__ void misaligned_matrix_row(float* out) {
   auto& row = simt::shared<Row>();
   fill(row);
   uint32_t matrix[4];
-  simt::ldmatrix_x4(matrix, row.value + threadIdx.x % 8);
+  simt::ldmatrix_x4(matrix, row.value + threadIdx.x % 8);  // here
   out[threadIdx.x] = static_cast<float>(matrix[0]);
 }
 
 __global__ void matrix_in_global_memory(float* out, const float* in) {
   uint32_t matrix[1];
-  simt::ldmatrix_x1(matrix, in + threadIdx.x % 8 * 4);
+  simt::ldmatrix_x1(matrix, in + threadIdx.x % 8 * 4);  // here
   out[threadIdx.x] = static_cast<float>(matrix[0]);
 }
 
 __global__ void matrix_before_barrier(float* out) {
   auto& row = simt::shared<Row>();
-  row.value[threadIdx.x] = 0.0f;
+  row.value[threadIdx.x] = 0.0f;  // here
   uint32_t matrix[4];
-  simt::ldmatrix_x4(matrix, row.value + threadIdx.x % 32 * 4);
+  simt::ldmatrix_x4(matrix, row.value + threadIdx.x % 32 * 4);  // here
   out[threadIdx.x] = __uint_as_float(matrix[0]);
 }
 
@@ -121,7 +121,7 @@ __global__ void product_by_half_a_warp(float* out) {
   float d[4] = {};
   const uint32_t a[4] = {};
   if (threadIdx.x % 32 >= 16) return;
-  simt::mma_m16n8k16_bf16(d, a, 0, 0);
+  simt::mma_m16n8k16_bf16(d, a, 0, 0);  // here
   out[threadIdx.x] = d[0];
 }
 
@@ -132,7 +132,7 @@ std::vector<Bug> async_bugs() {
       {"no_wait", [](float* o, const float* i) { go(no_wait, o, i); }, "nan", "nan",
        "while an asynchronous copy to it is in flight, issued by thread "},
       {"no_barrier_after_wait", [](float* o, const float* i) { go(no_barrier_after_wait, o, i); }, "nan",
-       "nan", "shared memory"},
+       "nan", "read of uninitialised shared memory"},
       {"refilled_too_early", [](float* o, const float* i) { go(refilled_too_early, o, i); }, "differs",
        "differs", "data race on shared memory"},
       {"waits_for_too_few", [](float* o, const float* i) { go(pipeline<2>, o, i); }, "nan", "nan",
@@ -148,7 +148,7 @@ std::vector<Bug> async_bugs() {
       {"matrix_in_global_memory", [](float* o, const float* i) { go(matrix_in_global_memory, o, i); },
        "the row of lane 0 is not in shared memory", "is not in shared memory", "is not in shared memory"},
       {"matrix_before_barrier", [](float* o, const float*) { go(matrix_before_barrier, o); }, "differs",
-       "differs", "shared memory"},
+       "differs", "data race on shared memory"},
       {"product_by_half_a_warp", [](float* o, const float*) { go(product_by_half_a_warp, o); },
        "mma: needs all 32 lanes of the warp", "needs all 32 lanes", "needs all 32 lanes"},
   };

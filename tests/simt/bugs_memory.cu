@@ -17,17 +17,19 @@ void go(void (*kernel)(Parameters...), int blocks, size_t shared_bytes, Argument
                arguments...);
 }
 
-__global__ void write_past_end(float* out) { out[threadIdx.x + 1] = 1.0f; }
-__global__ void write_before_start(float* out) { out[static_cast<int>(threadIdx.x) - 1] = 1.0f; }
+__global__ void write_past_end(float* out) { out[threadIdx.x + 1] = 1.0f; }                        // here
+__global__ void write_before_start(float* out) { out[static_cast<int>(threadIdx.x) - 1] = 1.0f; }  // here
 __global__ void read_past_end(float* out, const float* in) {
-  out[threadIdx.x] = in[2048 - kThreads + 1 + threadIdx.x];
+  out[threadIdx.x] = in[2048 - kThreads + 1 + threadIdx.x];  // here
 }
-__global__ void no_guard_for_the_tail(float* out) { out[blockIdx.x * blockDim.x + threadIdx.x] = 1.0f; }
+__global__ void no_guard_for_the_tail(float* out) {
+  out[blockIdx.x * blockDim.x + threadIdx.x] = 1.0f;  // here
+}
 
 __global__ void shared_overrun(float* out) {
   auto& row = simt::shared<Row>();
   volatile float* value = row.value;
-  value[threadIdx.x + 1] = 1.0f;
+  value[threadIdx.x + 1] = 1.0f;  // here
   __syncthreads();
   out[threadIdx.x] = 1.0f;
 }
@@ -38,14 +40,14 @@ __global__ void piece_overrun(float* out) {  // the first piece runs into the se
   float* b = arena.take<float>(kThreads);
   b[threadIdx.x] = 2.0f;
   __syncthreads();
-  a[threadIdx.x + 1] = 1.0f;
+  a[threadIdx.x + 1] = 1.0f;  // here
   __syncthreads();
   out[threadIdx.x] = b[threadIdx.x];
 }
 
 __global__ void more_than_launched(float* out) {
   simt::Arena<> arena;
-  float* a = arena.take<float>(512);
+  float* a = arena.take<float>(512);  // here
   a[threadIdx.x] = 1.0f;
   out[threadIdx.x] = a[threadIdx.x];
 }
@@ -59,38 +61,40 @@ __global__ void static_overrun(float* out) {
 }
 
 __global__ void uninitialised_shared(float* out) {
-  auto& row = simt::shared<Row>();
+  auto& row = simt::shared<Row>();  // here
   if (threadIdx.x < kThreads - 1) row.value[threadIdx.x] = 1.0f;
   __syncthreads();
-  out[threadIdx.x] = row.value[threadIdx.x];
+  out[threadIdx.x] = row.value[threadIdx.x];  // here
 }
 
-__global__ void copy_element(float* out, const float* from) { out[threadIdx.x] = from[threadIdx.x]; }
-__global__ void element_not_written(float* out) { out[threadIdx.x] = threadIdx.x == 7 ? NAN : 1.0f; }
+__global__ void copy_element(float* out, const float* from) { out[threadIdx.x] = from[threadIdx.x]; }  // here
+__global__ void all_but_one_element(float* out) {
+  if (threadIdx.x != 7) out[threadIdx.x] = 1.0f;
+}
 
 __global__ void misaligned_vector(float* out, const float* in) {
-  out[threadIdx.x] = simt::load_as<float4>(in + 1 + threadIdx.x).x;
+  out[threadIdx.x] = simt::load_as<float4>(in + 1 + threadIdx.x).x;  // here
 }
 __global__ void misaligned_cast(float* out, const float* in) {
   const volatile double* pair = reinterpret_cast<const volatile double*>(in + 1 + 2 * (threadIdx.x / 64));
-  out[threadIdx.x] = *pair > 0.0 ? 1.0f : 0.0f;
+  out[threadIdx.x] = *pair > 0.0 ? 1.0f : 0.0f;  // here
 }
 __global__ void misaligned_ldg(float* out, const float* in) {
-  out[threadIdx.x] = __ldg(reinterpret_cast<const float4*>(in + 2)).x;
+  out[threadIdx.x] = __ldg(reinterpret_cast<const float4*>(in + 2)).x;  // here
 }
 
 struct Pointers {
   float* out;
   const float* in;
 };
-__global__ void copy_through_struct(Pointers p) { p.out[threadIdx.x] = p.in[threadIdx.x]; }
+__global__ void copy_through_struct(Pointers p) { p.out[threadIdx.x] = p.in[threadIdx.x]; }  // here
 
-__global__ void blocks_add_without_atomics(float* out) { out[threadIdx.x] += 1.0f; }
+__global__ void blocks_add_without_atomics(float* out) { out[threadIdx.x] += 1.0f; }  // here
 __global__ void atomic_beside_plain(float* out) {
   if (threadIdx.x < 64)
-    atomicAdd(out, 1.0f);
+    atomicAdd(out, 1.0f);  // here
   else if (threadIdx.x == 64)
-    *out = 5.0f;
+    *out = 5.0f;  // here
 }
 
 __global__ void overflowing_index(float* out, const float* in, int stride) {
@@ -105,13 +109,13 @@ template <bool kFence>
 __global__ void last_block_adds(float* out, float* partials, unsigned* counter) {
   auto& is_last = simt::shared<bool>();
   if (threadIdx.x == 0) {
-    partials[blockIdx.x] = 1.0f + static_cast<float>(blockIdx.x);
+    partials[blockIdx.x] = 1.0f + static_cast<float>(blockIdx.x);  // here
     if (kFence) __threadfence();
     is_last = atomicAdd(counter, 1u) == gridDim.x - 1;
   }
   __syncthreads();
   if (!is_last || threadIdx.x != 3) return;
-  for (unsigned i = 0; i < gridDim.x; ++i) out[0] += partials[i];
+  for (unsigned i = 0; i < gridDim.x; ++i) out[0] += partials[i];  // here
   *counter = 0;
 }
 
@@ -138,7 +142,7 @@ __global__ void histogram(float* out, const float* in) {
 }
 
 void shape(dim3 grid, dim3 block, size_t shared_bytes, float* out) {
-  simt::launch(element_not_written, grid, block, shared_bytes, nullptr, out);
+  simt::launch(all_but_one_element, grid, block, shared_bytes, nullptr, out);
 }
 
 }  // namespace
@@ -181,8 +185,15 @@ std::vector<Bug> memory_bugs() {
          cudaFree(fresh);
        },
        "nan", "nan", kUninitialised},
-      {"element_not_written", [](float* o, const float*) { go(element_not_written, 1, 0, o); }, "nan", "nan",
-       "nan"},
+      {"element_not_written",
+       [](float* o, const float*) {
+         float* fresh = nullptr;
+         cudaMalloc(&fresh, 512);
+         go(all_but_one_element, 1, 0, fresh);
+         cudaMemcpy(o, fresh, 512, cudaMemcpyDeviceToDevice);
+         cudaFree(fresh);
+       },
+       "nan", "nan", "nan"},
       {"misaligned_vector", [](float* o, const float* i) { go(misaligned_vector, 1, 0, o, i); }, kVector,
        kVector, kVector},
       {"misaligned_cast", [](float* o, const float* i) { go(misaligned_cast, 1, 0, o, i); }, "",
@@ -256,10 +267,14 @@ std::vector<Bug> launch_bugs() {
           "grid_z_65536", [](float* o, const float*) { shape(dim3(1, 1, 65536), 32, 0, o); },
           "grid (1,1,65536)"),
       everywhere(
-          "shared_over_the_limit", [](float* o, const float*) { shape(1, 32, 228 * 1024, o); },
-          "233472 bytes of dynamic shared memory, the limit is 232448"),
+          "shared_over_the_limit", [](float* o, const float*) { shape(1, 32, 164 * 1024, o); },
+          "167936 bytes of dynamic shared memory, the limit is 166912"),
       everywhere(
-          "device_function_on_the_host", [](float*, const float*) { __syncthreads(); },
+          "static_and_dynamic_shared_over_the_limit",
+          [](float* o, const float*) { go(uninitialised_shared, 1, 163 * 1024, o); },
+          "too much shared memory: 512 bytes static and 166912 dynamic, the limit is 166912"),
+      everywhere(
+          "device_function_on_the_host", [](float*, const float*) { __syncthreads(); },  // here
           "device function called outside a kernel at bugs_memory.cu:"),
   };
 }

@@ -19,7 +19,7 @@ __global__ void no_barrier_before_read(float* out) {
   auto& row = simt::shared<Row>();
   const int t = threadIdx.x;
   row.value[t] = static_cast<float>(t);
-  out[t] = row.value[(t + 32) % kThreads];
+  out[t] = row.value[(t + 32) % kThreads];  // here
 }
 
 __global__ void no_barrier_before_rewrite(float* out) {
@@ -27,46 +27,46 @@ __global__ void no_barrier_before_rewrite(float* out) {
   const int t = threadIdx.x;
   float sum = 0.0f;
   for (int i = 0; i < 3; ++i) {
-    row.value[t] = static_cast<float>(t + i);
+    row.value[t] = static_cast<float>(t + i);  // here
     __syncthreads();
-    sum += row.value[kThreads - 1 - t];
+    sum += row.value[kThreads - 1 - t];  // here
   }
   out[t] = sum;
 }
 
 __global__ void all_threads_write_one_place(float* out) {
   auto& row = simt::shared<Row>();
-  row.value[0] = static_cast<float>(threadIdx.x);
+  row.value[0] = static_cast<float>(threadIdx.x);  // here
   __syncthreads();
   out[threadIdx.x] = row.value[0];
 }
 
 __global__ void divergent_barrier(float* out) {
   if (threadIdx.x < 64)
-    __syncthreads();
+    __syncthreads();  // here
   else
-    __syncthreads();
+    __syncthreads();  // here
   out[threadIdx.x] = 1.0f;
 }
 
 __global__ void barrier_after_some_returned(float* out) {
   if (threadIdx.x >= 64) return;
-  __syncthreads();
+  __syncthreads();  // here
   out[threadIdx.x] = 1.0f;
 }
 
 __global__ void named_barrier_short_of_threads(float* out) {
-  if (threadIdx.x < 96) simt::barrier_sync(1, 128);
+  if (threadIdx.x < 96) simt::barrier_sync(1, 128);  // here
   out[threadIdx.x] = 1.0f;
 }
 
 __global__ void named_barrier_of_100_threads(float* out) {
-  simt::barrier_sync(1, 100);
+  simt::barrier_sync(1, 100);  // here
   out[threadIdx.x] = 1.0f;
 }
 
 __global__ void named_barrier_17(float* out) {
-  simt::barrier_sync(17, 128);
+  simt::barrier_sync(17, 128);  // here
   out[threadIdx.x] = 1.0f;
 }
 
@@ -79,7 +79,7 @@ __global__ void named_barrier_without_empty_signal(float* out) {  // the produce
       row.value[t] = static_cast<float>(t + i);
       simt::barrier_arrive(1, 128);
     } else {
-      simt::barrier_sync(1, 128);
+      simt::barrier_sync(1, 128);  // here
       sum += row.value[kThreads - 1 - t];
     }
   }
@@ -87,7 +87,7 @@ __global__ void named_barrier_without_empty_signal(float* out) {  // the produce
 }
 
 __global__ void endless_spin(unsigned* flag) {
-  while (atomicAdd(flag, 0u) == 0u) simt::spin_pause();
+  while (atomicAdd(flag, 0u) == 0u) simt::spin_pause();  // here
 }
 
 __global__ void named_pipeline(float* out) {
@@ -112,7 +112,17 @@ __global__ void no_syncwarp(float* out) {
   auto& row = simt::shared<Row>();
   const int t = threadIdx.x;
   row.value[t] = static_cast<float>(t);
-  out[t] = row.value[t ^ 1];
+  out[t] = row.value[t ^ 1];  // here
+}
+
+__global__ void no_syncwarp_before_rewrite(float* out) {
+  auto& row = simt::shared<Row>();
+  const int t = threadIdx.x;
+  row.value[t] = static_cast<float>(t);
+  __syncthreads();
+  const float neighbour = row.value[t ^ 1];  // here
+  row.value[t] = neighbour + 1.0f;           // here
+  out[t] = row.value[t];
 }
 
 __global__ void with_syncwarp(float* out) {
@@ -128,38 +138,42 @@ __global__ void syncwarp_of_the_other_half(float* out) {  // each half orders on
   const int t = threadIdx.x;
   row.value[t] = static_cast<float>(t);
   __syncwarp(t % 32 < 16 ? 0x0000ffffu : 0xffff0000u);
-  out[t] = row.value[t ^ 16];
+  out[t] = row.value[t ^ 16];  // here
 }
 
 __global__ void divergent_collective(float* out) {
   float v = static_cast<float>(threadIdx.x);
   if (threadIdx.x % 32 < 16)
-    v += __shfl_xor_sync(0xffffffffu, v, 1);
+    v += __shfl_xor_sync(0xffffffffu, v, 1);  // here
   else
-    __syncwarp();
+    __syncwarp();  // here
   out[threadIdx.x] = v;
 }
 
 __global__ void lanes_missing(float* out) {
   float v = static_cast<float>(threadIdx.x);
-  if (threadIdx.x % 32 < 16) v += __shfl_xor_sync(0xffffffffu, v, 1);
-  __syncthreads();
+  if (threadIdx.x % 32 < 16) v += __shfl_xor_sync(0xffffffffu, v, 1);  // here
+  __syncthreads();                                                     // here
   out[threadIdx.x] = v;
 }
 
 __global__ void shuffle_from_returned_lane(float* out) {
   if (threadIdx.x % 32 >= 16) return;
   const float v = static_cast<float>(threadIdx.x);
-  out[threadIdx.x] = v + __shfl_xor_sync(0xffffffffu, v, 16);
+  out[threadIdx.x] = v + __shfl_xor_sync(0xffffffffu, v, 16);  // here
 }
 
 __global__ void shuffle_outside_mask(float* out) {
   const float v = static_cast<float>(threadIdx.x);
-  if (threadIdx.x % 32 < 16) out[threadIdx.x] = __shfl_down_sync(0x0000ffffu, v, 8);
+  if (threadIdx.x % 32 < 16) out[threadIdx.x] = __shfl_down_sync(0x0000ffffu, v, 8);  // here
 }
 
-__global__ void lane_not_in_its_mask(float* out) { out[threadIdx.x] = __shfl_sync(0x0000ffffu, 1.0f, 0); }
-__global__ void shuffle_width_of_3(float* out) { out[threadIdx.x] = __shfl_sync(0xffffffffu, 1.0f, 0, 3); }
+__global__ void lane_not_in_its_mask(float* out) {
+  out[threadIdx.x] = __shfl_sync(0x0000ffffu, 1.0f, 0);  // here
+}
+__global__ void shuffle_width_of_3(float* out) {
+  out[threadIdx.x] = __shfl_sync(0xffffffffu, 1.0f, 0, 3);  // here
+}
 
 __global__ void order_of_lanes(float* out, unsigned* counter) {
   const unsigned place = atomicAdd(counter, 1u);
@@ -171,7 +185,7 @@ __global__ void order_of_blocks(float* out) {
 }
 
 __global__ void trapped(float* out) {
-  if (out != nullptr && threadIdx.x == 5) __trap();
+  if (out != nullptr && threadIdx.x == 5) __trap();  // here
 }
 
 __global__ void halves_apart(float* out) {  // different masks under way in one warp
@@ -185,8 +199,11 @@ __global__ void halves_apart(float* out) {  // different masks under way in one 
 __global__ void votes(float* out) {
   const int lane = threadIdx.x % 32;
   const unsigned odd = __ballot_sync(0xffffffffu, lane & 1);
+  int same = 0, different = 1;
   const bool ok =
-      odd == 0xaaaaaaaau && __any_sync(0xffffffffu, lane == 7) && !__all_sync(0xffffffffu, lane < 31) &&
+      __match_all_sync(0xffffffffu, 5.0f, &same) == 0xffffffffu && same == 1 &&
+      __match_all_sync(0xffffffffu, lane / 31, &different) == 0u && different == 0 && odd == 0xaaaaaaaau &&
+      __any_sync(0xffffffffu, lane == 7) && !__all_sync(0xffffffffu, lane < 31) &&
       __match_any_sync(0xffffffffu, lane / 8) == 0xffu << (lane / 8 * 8) &&
       __reduce_add_sync(0xffffffffu, static_cast<unsigned>(lane)) == 496u &&
       __reduce_min_sync(0xffffffffu, -lane) == -31 && __reduce_max_sync(0xffffffffu, -lane) == 0 &&
@@ -200,7 +217,7 @@ std::vector<Bug> barrier_bugs() {
   constexpr const char* kRace = "data race on shared memory";
   return {
       {"no_barrier_before_read", [](float* o, const float*) { go(no_barrier_before_read, 1, o); }, "nan",
-       "nan", "shared memory"},
+       "nan", "read of uninitialised shared memory"},
       {"no_barrier_before_rewrite", [](float* o, const float*) { go(no_barrier_before_rewrite, 1, o); },
        "differs", "differs", kRace},
       {"all_threads_write_one_place", [](float* o, const float*) { go(all_threads_write_one_place, 1, o); },
@@ -228,9 +245,12 @@ std::vector<Bug> barrier_bugs() {
 
 std::vector<Bug> warp_bugs() {
   return {
-      {"no_syncwarp", [](float* o, const float*) { go(no_syncwarp, 1, o); }, "nan", "nan", "shared memory"},
+      {"no_syncwarp", [](float* o, const float*) { go(no_syncwarp, 1, o); }, "nan", "nan",
+       "read of uninitialised shared memory"},
+      {"no_syncwarp_before_rewrite", [](float* o, const float*) { go(no_syncwarp_before_rewrite, 1, o); },
+       "differs", "differs", "data race on shared memory"},
       {"syncwarp_of_the_other_half", [](float* o, const float*) { go(syncwarp_of_the_other_half, 1, o); },
-       "nan", "nan", "shared memory"},
+       "nan", "nan", "read of uninitialised shared memory"},
       {"divergent_collective", [](float* o, const float*) { go(divergent_collective, 1, o); },
        "divergent warp collective: this lane executes __syncwarp (mask ffffffff)", "waits in __shfl_xor_sync",
        "divergent warp collective"},

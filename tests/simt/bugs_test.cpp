@@ -2,6 +2,8 @@
 #include "bugs.h"
 
 #include <cmath>
+#include <fstream>
+#include <regex>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -44,6 +46,37 @@ std::string noticed(const Bug& bug) {
   return message;
 }
 
+std::string line_of(const std::string& file, int number) {
+  std::ifstream source(std::string(HEED_SOURCE_FOLDER) + "/tests/simt/" + file);
+  std::string line;
+  for (int i = 0; i < number; ++i) std::getline(source, line);
+  return line;
+}
+
+// An error names the launch, the block, the threads, and only lines that bear the mark "// here" as those of
+// the mistake. What is found before a kernel runs, or between two launches, has the launch alone.
+void expect_place(const std::string& message) {
+  const size_t launch = message.find("kernel launched at ");
+  int marked = 0;
+  const std::regex place(R"((bugs_\w+\.cu):(\d+))");
+  for (std::sregex_iterator i(message.begin(), message.end(), place), end; i != end; ++i) {
+    const std::string line = line_of((*i)[1], std::stoi((*i)[2]));
+    const bool is_launch = line.find("simt::launch(") != std::string::npos;
+    marked += !is_launch;
+    EXPECT_TRUE(is_launch || line.find("// here") != std::string::npos) << message << "\nnames: " << line;
+  }
+  if (std::regex_search(message, std::regex("invalid launch configuration|argument \\d of the kernel|"
+                                            "device function called outside|next to a piece|of an allocation"
+                                            " of \\d+ bytes, kernel"))) {
+    EXPECT_NE(message.find(".cu:"), std::string::npos) << message;
+    return;
+  }
+  EXPECT_GE(marked, 1) << message;
+  EXPECT_NE(launch, std::string::npos) << message;
+  EXPECT_TRUE(std::regex_search(message, std::regex(R"(block \(\d+,\d+,\d+\))"))) << message;
+  EXPECT_TRUE(std::regex_search(message, std::regex(R"(thread \(\d+,\d+,\d+\)|threads \d+)"))) << message;
+}
+
 class PlantedBug : public ::testing::TestWithParam<Bug> {};
 
 TEST_P(PlantedBug, IsNoticed) {
@@ -51,15 +84,19 @@ TEST_P(PlantedBug, IsNoticed) {
   const std::string expected = expected_of(GetParam());
   const std::string crash = "crash: ";
   if (expected.rfind(crash, 0) == 0) {
-    EXPECT_DEATH(noticed(GetParam()), expected.substr(crash.size()));
+    EXPECT_DEATH(noticed(GetParam()),
+                 "emulator: block .* thread .*, kernel launched at bugs_memory.cu:(.|\n)*" +
+                     expected.substr(crash.size()));
     return;
   }
   const std::string message = noticed(GetParam());
-  if (expected.empty())
+  if (expected.empty()) {
     EXPECT_EQ(message, "");
-  else
-    EXPECT_NE(message.find(expected), std::string::npos)
-        << "expected: " << expected << "\nnoticed: " << message;
+    return;
+  }
+  EXPECT_NE(message.find(expected), std::string::npos)
+      << "expected: " << expected << "\nnoticed: " << message;
+  if (message != "nan" && message != "differs") expect_place(message);
 }
 
 std::string name_of(const ::testing::TestParamInfo<Bug>& info) { return info.param.name; }

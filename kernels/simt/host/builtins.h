@@ -123,6 +123,14 @@ unsigned __match_any_sync(unsigned mask, T value, HEED_SIMT_AT) {
   return heed::emulator::reduce("__match_any_sync", heed::emulator::Reduce::match, mask, bits, at);
 }
 
+template <class T>
+unsigned __match_all_sync(unsigned mask, T value, int* all, HEED_SIMT_AT) {
+  uint64_t bits = 0;
+  memcpy(&bits, &value, sizeof value);
+  *all = heed::emulator::reduce("__match_all_sync", heed::emulator::Reduce::match, mask, bits, at) == mask;
+  return *all ? mask : 0;
+}
+
 #define HEED_SIMT_REDUCE(name, type, kind)                                                     \
   inline type name(unsigned mask, type value, HEED_SIMT_AT) {                                  \
     return static_cast<type>(heed::emulator::reduce(#name, heed::emulator::Reduce::kind, mask, \

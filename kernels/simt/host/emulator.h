@@ -31,7 +31,7 @@ struct Config {
   Async async = Async::deferred;
   uint64_t seed = 1;                       // of Order::random
   bool strict_exit = false;                // __syncthreads after a thread has returned is an error
-  size_t max_shared_bytes = 227 * 1024;    // dynamic shared memory of a block
+  size_t max_shared_bytes = 0;             // of a block; 0: what the compute capability has
   size_t stack_bytes = 0;                  // of a CUDA thread; 0: 64 KiB (256 KiB with AddressSanitizer)
   size_t device_memory = size_t{4} << 30;  // cudaMalloc fails beyond
   int compute_capability = 80;             // what the device properties say
@@ -39,9 +39,12 @@ struct Config {
 };
 
 /// The settings of the launches to come. At start from HEED_SIMT_ORDER=forward|reverse|random,
-/// HEED_SIMT_ASYNC=eager|deferred, HEED_SIMT_SEED=n, HEED_SIMT_ARCH=75|80|90 and
+/// HEED_SIMT_ASYNC=eager|deferred, HEED_SIMT_SEED=n, HEED_SIMT_ARCH=75|80|86|90 and
 /// HEED_SIMT_DRIVER=right|old|none; Error for any other value. Not to be changed while a launch runs.
 Config& config();
+
+/// How much shared memory a block may have, static and dynamic together.
+size_t shared_limit();
 
 /// What has been executed since the start or the last reset by assignment.
 struct Stats {

@@ -44,7 +44,7 @@ uint64_t seed_from_environment(uint64_t unset) {
 Config config_from_environment() {
   constexpr const char* kOrders[] = {"forward", "reverse", "random"};
   constexpr const char* kTimes[] = {"eager", "deferred"};
-  constexpr const char* kArchitectures[] = {"75", "80", "90"};
+  constexpr const char* kArchitectures[] = {"75", "80", "86", "90"};
   constexpr const char* kDrivers[] = {"right", "old", "none"};
   Config c;
   c.order = static_cast<Order>(choice("HEED_SIMT_ORDER", kOrders, static_cast<size_t>(c.order)));
@@ -66,9 +66,9 @@ void check_limits(const Launch& launch) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535)
     refuse("grid " + text(uint3{grid.x, grid.y, grid.z}) +
            ", expected 1 to 2147483647 x 65535 x 65535 blocks");
-  if (launch.shared_bytes > config().max_shared_bytes)
+  if (launch.shared_bytes > shared_limit())
     refuse(std::to_string(launch.shared_bytes) + " bytes of dynamic shared memory, the limit is " +
-           std::to_string(config().max_shared_bytes));
+           std::to_string(shared_limit()));
 }
 
 void start_threads() {
@@ -124,6 +124,20 @@ uint64_t gcd(uint64_t a, uint64_t b) { return b == 0 ? a : gcd(b, a % b); }
 Config& config() {
   static Config settings = config_from_environment();
   return settings;
+}
+
+size_t shared_limit() {
+  if (config().max_shared_bytes != 0) return config().max_shared_bytes;
+  switch (config().compute_capability) {
+    case 75:
+      return 64 * 1024;
+    case 80:
+      return 163 * 1024;
+    case 86:
+      return 99 * 1024;
+    default:
+      return 227 * 1024;
+  }
 }
 
 Stats& stats() {

@@ -1,4 +1,5 @@
 // The text of failures.
+#include <cstdio>
 #include <cstring>
 
 #include <heed/kernels/simt/host/builtins.h>
@@ -21,6 +22,13 @@ std::string ranges(const std::vector<unsigned>& numbers) {
   return out;
 }
 
+// Which thread runs, of which launch.
+std::string running() {
+  const unsigned thread = machine.current->thread;
+  return "block " + text(blockIdx) + " thread " + text(threadIdx) + " (warp " + std::to_string(thread / 32) +
+         " lane " + std::to_string(thread % 32) + "), kernel launched at " + text(machine.launch);
+}
+
 }  // namespace
 
 std::string text(Location at) {
@@ -38,9 +46,7 @@ void fail(const std::string& what, Location at) {
   if (m.current == nullptr) throw Error("emulator: " + what + (at.file ? " at " + text(at) : ""));
   if (!m.failed) {
     m.failed = true;
-    m.message = "emulator: " + what + (at.file ? " at " + text(at) : "") + ", block " + text(blockIdx) +
-                " thread " + text(threadIdx) + " (warp " + std::to_string(m.current->thread / 32) + " lane " +
-                std::to_string(m.current->thread % 32) + "), kernel launched at " + text(m.launch);
+    m.message = "emulator: " + what + (at.file ? " at " + text(at) : "") + ", " + running();
   }
   for (;;) switch_to(m.current, nullptr);
 }
@@ -73,3 +79,12 @@ void throw_deadlock() {
 }
 
 }  // namespace heed::emulator
+
+#ifdef HEED_EMULATOR_ASAN
+// The sanitizers' own reports begin with them.
+extern "C" void __asan_on_error() {
+  using namespace heed::emulator;
+  if (on_fiber_stack(__builtin_frame_address(0))) fprintf(stderr, "emulator: %s\n", running().c_str());
+}
+extern "C" void __ubsan_on_report() { __asan_on_error(); }
+#endif

@@ -29,7 +29,7 @@ struct Piece {
 
 const char kDynamic = 0, kWhole = 0;
 std::vector<Piece> pieces;
-size_t used;
+size_t used, static_bytes;
 
 unsigned char* arena() {
   static unsigned char* const memory = static_cast<unsigned char*>(std::aligned_alloc(4096, kArenaBytes));
@@ -64,7 +64,7 @@ void* add(const void* key, size_t offset, size_t bytes, size_t alignment, Locati
 
 void reset_shared_memory() {
   pieces.clear();
-  used = 0;
+  used = static_bytes = 0;
 #ifdef HEED_EMULATOR_ASAN
   __asan_poison_memory_region(arena(), kArenaBytes);
 #endif
@@ -93,8 +93,14 @@ size_t shared_offset(const void* address) {
 
 void* static_shared(const void* key, size_t bytes, size_t alignment, Location at) {
   require_fiber(at);
-  void* known = find(key, 0, bytes);
-  return known ? known : add(key, 0, bytes, alignment, at);
+  if (void* known = find(key, 0, bytes)) return known;
+  static_bytes = (static_bytes + alignment - 1) / alignment * alignment + bytes;
+  if (static_bytes + machine.dynamic_bytes > shared_limit())
+    fail("too much shared memory: " + std::to_string(static_bytes) + " bytes static and " +
+             std::to_string(machine.dynamic_bytes) + " dynamic, the limit is " +
+             std::to_string(shared_limit()),
+         at);
+  return add(key, 0, bytes, alignment, at);
 }
 
 void* dynamic_shared(Location at) {

@@ -89,8 +89,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device) {
   strcpy(out->name, "emulated CUDA device");
   out->totalGlobalMem = config().device_memory;
   out->sharedMemPerBlock = 48 * 1024;
-  out->sharedMemPerBlockOptin = config().max_shared_bytes;
-  out->sharedMemPerMultiprocessor = config().max_shared_bytes + 1024;
+  out->sharedMemPerBlockOptin = shared_limit();
+  out->sharedMemPerMultiprocessor = shared_limit() + 1024;
   out->regsPerBlock = 65536;
   out->warpSize = 32;
   out->maxThreadsPerBlock = 1024;
