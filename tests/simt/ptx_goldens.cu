@@ -161,6 +161,119 @@ __global__ void reduce_case(const uint32_t*, uint32_t* out) {
   out[64 + lane] = __float_as_uint(simt::warp_max(static_cast<float>(small(lane, 4) - 100)));
 }
 
+// CUDA's own functions, which nvcc has and the emulator writes anew. Each result is a word of every lane.
+constexpr unsigned kAll = 0xffffffffu;
+
+class LaneWords {
+ public:
+  __device__ explicit LaneWords(uint32_t* out) : to_(out + threadIdx.x) {}
+  __device__ void add(uint32_t word) {
+    *to_ = word;
+    to_ += 32;
+  }
+  template <class T>
+  __device__ void add_signed(T word) {
+    add(static_cast<uint32_t>(word) & 0x7fffffffu);  // a word of ones stands for what was not written
+  }
+
+ private:
+  uint32_t* to_;
+};
+
+__global__ void shuffle_case(const uint32_t* in, uint32_t* out) {
+  const int lane = threadIdx.x;
+  const uint32_t value = in[lane];
+  LaneWords words(out);
+  for (int width = 32; width >= 8; width /= 4) {
+    words.add(__shfl_sync(kAll, value, lane * 5 + 3, width));
+    words.add(__shfl_up_sync(kAll, value, 3, width));
+    words.add(__shfl_down_sync(kAll, value, 3, width));
+    words.add(__shfl_xor_sync(kAll, value, 13, width));
+  }
+  const unsigned long long wide = static_cast<unsigned long long>(value) << 32 | static_cast<unsigned>(lane);
+  const unsigned long long other = __shfl_xor_sync(kAll, wide, 1);
+  words.add(static_cast<uint32_t>(other >> 32) ^ static_cast<uint32_t>(other));
+  const unsigned half = lane < 16 ? 0xffffu : 0xffff0000u;
+  words.add(__shfl_xor_sync(half, value, 8));
+}
+
+__global__ void vote_case(const uint32_t* in, uint32_t* out) {
+  const int lane = threadIdx.x, number = small(lane, 5);
+  const unsigned bits = in[lane] & 0x7fffffffu;
+  LaneWords words(out);
+  words.add(__ballot_sync(kAll, number > 0));
+  words.add(static_cast<uint32_t>(__any_sync(kAll, number == 4) + 2 * __all_sync(kAll, number < 5) +
+                                  4 * __any_sync(kAll, number == 5) + 8 * __all_sync(kAll, number < 4)));
+  words.add(__match_any_sync(kAll, number));
+  int same = 0, different = 1;
+  words.add(__match_all_sync(kAll, lane / 32, &same) & 0x7fffffffu);
+  words.add(__match_all_sync(kAll, number, &different));
+  words.add(static_cast<uint32_t>(same + 2 * different));
+  words.add(__reduce_add_sync(kAll, bits >> 8));
+  words.add(__reduce_min_sync(kAll, bits));
+  words.add(__reduce_max_sync(kAll, bits));
+  words.add(__reduce_and_sync(kAll, bits | 0xffffu));
+  words.add(__reduce_or_sync(kAll, bits & 0xffffu));
+  words.add(__reduce_xor_sync(kAll, bits));
+  words.add_signed(__reduce_add_sync(kAll, number));
+  words.add_signed(__reduce_min_sync(kAll, number));
+  words.add_signed(__reduce_max_sync(kAll, number));
+}
+
+struct Counters {
+  unsigned u[8];
+  int i[3];
+  float f;
+  unsigned long long wide;
+};
+
+// What is left does not depend on the order of the lanes.
+__global__ void atomic_case(const uint32_t* in, uint32_t* out) {
+  auto& c = simt::shared<Counters>();
+  const int lane = threadIdx.x;
+  if (lane < 8) c.u[lane] = lane < 3 ? 7u : lane == 3 ? 0x7fffffffu : 0u;
+  if (lane < 3) c.i[lane] = 3;
+  if (lane == 0) c.f = 0.5f, c.wide = 1ull << 40;
+  __syncwarp();
+  const unsigned old = atomicAdd(&c.u[0], 1u);
+  atomicInc(&c.u[1], 20u);
+  atomicDec(&c.u[2], 20u);
+  atomicAnd(&c.u[3], in[lane] | 0xffff0000u);
+  atomicOr(&c.u[4], in[lane] & 0xffffu);
+  atomicXor(&c.u[5], in[lane] & 0x7fffffffu);
+  if (lane == 9) atomicExch(&c.u[6], 77u);
+  atomicCAS(&c.u[7], 0u, 5u);
+  atomicMin(&c.i[0], small(lane, 1) * 10);
+  atomicMax(&c.i[1], small(lane, 1) * 10);
+  atomicSub(&c.i[2], lane);
+  atomicAdd(&c.f, static_cast<float>(lane));
+  atomicAdd(&c.wide, static_cast<unsigned long long>(lane) << 33);
+  __syncwarp();
+  LaneWords words(out);
+  words.add(__reduce_add_sync(kAll, old));
+  for (const unsigned value : c.u) words.add(value);
+  for (const int value : c.i) words.add_signed(value);
+  words.add(__float_as_uint(c.f));
+  words.add(static_cast<uint32_t>(c.wide >> 32));
+}
+
+__global__ void integer_case(const uint32_t* in, uint32_t* out) {
+  const int lane = threadIdx.x;
+  const uint32_t a = in[lane], b = in[lane + 32];
+  LaneWords words(out);
+  words.add_signed(__byte_perm(a, b, 0x6420u + static_cast<unsigned>(lane % 8) * 0x1111u));
+  words.add_signed(__funnelshift_l(a, b, static_cast<unsigned>(lane + 3)));
+  words.add_signed(__funnelshift_r(a, b, static_cast<unsigned>(lane + 3)));
+  words.add_signed(__brev(a));
+  words.add_signed(__umulhi(a, b));
+  words.add(static_cast<uint32_t>(__popc(a) + 64 * __clz(static_cast<int>(a >> lane)) +
+                                  4096 * __ffs(static_cast<int>(a))));
+  const float half = static_cast<float>(small(lane, 2)) + 0.5f;
+  words.add_signed(__float2int_rn(half));
+  words.add_signed(__float2int_rd(half));
+  words.add_signed(__float2int_rz(half));
+}
+
 using Kernel = void (*)(const uint32_t*, uint32_t*);
 
 template <Kernel kKernel, int kThreads, size_t kSharedBytes = 0>
@@ -192,6 +305,10 @@ const std::vector<GoldenCase>& golden_cases() {
       {"vectors", "load_as store_as", 192, launch_case<vectors_case, 32>},
       {"arena", "Arena dynamic_shared shared_address launch", 36, launch_case<arena_case, 32, kArenaBytes>},
       {"reductions", "", 96, launch_case<reduce_case, 32>},
+      {"shuffles", "", 10 * 32, launch_case<shuffle_case, 32>},
+      {"votes", "", 15 * 32, launch_case<vote_case, 32>},
+      {"atomics", "", 14 * 32, launch_case<atomic_case, 32>},
+      {"integers", "", 9 * 32, launch_case<integer_case, 32>},
   };
   return cases;
 }
