@@ -7,8 +7,10 @@
 #include <heed/core/attention.h>
 #include <heed/core/base/warning.h>
 #include <heed/core/ops.h>
+#include <heed/core/storage.h>
 
 #include "expect_error.h"
+#include "op_check.h"
 
 namespace heed::test {
 namespace {
@@ -48,24 +50,28 @@ TEST(BadInput, ASizeThatCannotBeIsRefusedBeforeMemoryIsAskedFor) {
   EXPECT_LE(cpu_allocator().stats().peak, before + 10'000) << "no more than the small tensor's handles";
 }
 
-TEST(BadInput, MemoryThatIsNotThereIsToldAndTheCallCanBeRepeated) {
-  const Tensor x = ones({256, 256}).set_requires_grad();
-  Allocator& allocator = cpu_allocator();
+void check_missing_memory(Device device) {
+  const Tensor x = ones({256, 256}, {.device = device}).set_requires_grad();
+  Allocator& memory = allocator(device);
   const auto squared = [&] { return sum(matmul(x, x)); };
-  const int64_t before = allocator.stats().in_use;
-  allocator.set_limit(before + 100'000);
-  expect_error<OutOfMemory>(squared, {"cpu: cannot allocate", "in use", "cached", "limit"});
-  EXPECT_EQ(allocator.stats().in_use, before) << "what failed keeps nothing";
+  const int64_t before = memory.stats().in_use;
+  memory.set_limit(before + 100'000);
+  expect_error<OutOfMemory>(squared, {concat(device, ": cannot allocate"), "in use", "cached", "limit"});
+  EXPECT_EQ(memory.stats().in_use, before) << "what failed keeps nothing";
   EXPECT_FALSE(x.grad().defined());
-  allocator.set_limit(0);
+  memory.set_limit(0);
   const Tensor y = squared();
   EXPECT_EQ(y.item<float>(), 256.0f * 256 * 256);
-  allocator.set_limit(allocator.stats().in_use + 100'000);
+  memory.set_limit(memory.stats().in_use + 100'000);
   EXPECT_THROW(y.backward({}, {.retain_graph = true}), OutOfMemory);
-  allocator.set_limit(0);
+  memory.set_limit(0);
   x.zero_grad();
   y.backward();
-  EXPECT_EQ(x.grad().to_vector<float>()[0], 512);
+  EXPECT_EQ(x.grad().to(kCpu).to_vector<float>()[0], 512);
+}
+
+TEST(BadInput, MemoryThatIsNotThereIsToldAndTheCallCanBeRepeated) {
+  for (const Device device : devices()) check_missing_memory(device);
 }
 
 TEST(BadInput, ADeviceThatIsNotThereIsNamed) {

@@ -1,9 +1,11 @@
-// A model in bf16: what is kept in which precision, and that it learns.
+// A model in bf16, on every device: what is kept in which precision, and that it learns.
 #include <gtest/gtest.h>
 
 #include <heed/core/ops.h>
 #include <heed/nn/transformer.h>
 #include <heed/optim/adam.h>
+
+#include "op_check.h"
 
 namespace heed::nn {
 namespace {
@@ -24,13 +26,19 @@ TransformerConfig config(NormPlacement norm) {
   return config;
 }
 
-Tensor loss_of(const Transformer& model) { return cross_entropy(model.forward(kSource, kTarget), kLabels); }
+Tokens on(Device device, const Tokens& tokens) { return {tokens.ids.to(device), tokens.segments}; }
+
+Tensor loss_of(const Transformer& model) {
+  const Device device = model.tgt_embedding.weight.device();
+  return cross_entropy(model.forward(on(device, kSource), on(device, kTarget)), kLabels.to(device));
+}
 
 // The losses of some steps of Adam.
-std::vector<double> losses(NormPlacement norm, DType dtype, int steps) {
+std::vector<double> losses(NormPlacement norm, DType dtype, int steps, Device device) {
   Generator generator(3);
   Transformer model(config(norm), generator);
   model.to(dtype);
+  model.to(device);
   optim::Adam adam(model.parameters(), {.rate = 2e-3});
   std::vector<double> result;
   for (int step = 0; step < steps; ++step) {
@@ -42,35 +50,46 @@ std::vector<double> losses(NormPlacement norm, DType dtype, int steps) {
   return result;
 }
 
-TEST(BFloat16, OnlyParametersAndTheStreamAreNarrow) {
-  for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
-    Transformer model(config(norm));
-    model.to(DType::bf16);
-    const Tensor memory = model.encode(kSource);
-    EXPECT_EQ(memory.dtype(), DType::bf16);
-    EXPECT_EQ(model.decode(kTarget, memory, kSource.segments).dtype(), DType::bf16);
-    const Tensor loss = loss_of(model);
-    EXPECT_EQ(loss.dtype(), DType::f32);
-    loss.backward();
-    EXPECT_EQ(model.parameters().dtype(), DType::bf16);
-    EXPECT_EQ(model.parameters().gradients().dtype(), DType::f32);
-    const optim::Adam adam(model.parameters());
-    int64_t masters = 0;
-    for (const auto& entry : adam.state()) {
-      EXPECT_EQ(entry.second.dtype(), entry.first == "step" ? DType::i64 : DType::f32) << entry.first;
-      masters += entry.first.compare(0, 7, "master.") == 0;
-    }
-    EXPECT_EQ(masters, model.parameters().size());
+void check_precisions(NormPlacement norm, Device device) {
+  Transformer model(config(norm));
+  model.to(DType::bf16);
+  model.to(device);
+  const Tensor memory = model.encode(on(device, kSource));
+  EXPECT_EQ(memory.dtype(), DType::bf16);
+  EXPECT_EQ(model.decode(on(device, kTarget), memory, kSource.segments).dtype(), DType::bf16);
+  const Tensor loss = loss_of(model);
+  EXPECT_EQ(loss.dtype(), DType::f32);
+  loss.backward();
+  EXPECT_EQ(model.parameters().dtype(), DType::bf16);
+  EXPECT_EQ(model.parameters().gradients().dtype(), DType::f32);
+  const optim::Adam adam(model.parameters());
+  int64_t masters = 0;
+  for (const auto& entry : adam.state()) {
+    EXPECT_EQ(entry.second.dtype(), entry.first == "step" ? DType::i64 : DType::f32) << entry.first;
+    masters += entry.first.compare(0, 7, "master.") == 0;
   }
+  EXPECT_EQ(masters, model.parameters().size());
+}
+
+TEST(BFloat16, OnlyParametersAndTheStreamAreNarrow) {
+  for (const Device device : test::devices())
+    for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
+      SCOPED_TRACE(concat(device, ' ', name(norm)));
+      check_precisions(norm, device);
+    }
 }
 
 TEST(BFloat16, LearnsLikeFloat) {
   for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
-    const std::vector<double> narrow = losses(norm, DType::bf16, 80), wide = losses(norm, DType::f32, 80);
-    // The first loss differs by rounding alone: some ulps of bf16 (2^-8) of the largest logits.
-    EXPECT_NEAR(narrow[0], wide[0], 8 * 0x1p-8 * wide[0]);
+    const std::vector<double> wide = losses(norm, DType::f32, 80, kCpu);
     EXPECT_LT(wide.back(), 0.1 * wide[0]);
-    EXPECT_LT(narrow.back(), 0.1 * narrow[0]);
+    for (const Device device : test::devices()) {
+      SCOPED_TRACE(concat(device, ' ', name(norm)));
+      const std::vector<double> narrow = losses(norm, DType::bf16, 80, device);
+      // The first loss differs by rounding alone: some ulps of bf16 (2^-8) of the largest logits.
+      EXPECT_NEAR(narrow[0], wide[0], 8 * 0x1p-8 * wide[0]);
+      EXPECT_LT(narrow.back(), 0.1 * narrow[0]);
+    }
   }
 }
 

@@ -46,9 +46,8 @@ Tensors prepare(const Tensors& inputs, DType dtype, Device device, const std::ve
       result.push_back({});
       continue;
     }
-    Tensor x = is_float(inputs[i]) ? inputs[i].to(dtype) : inputs[i];
-    x = strided ? strided_copy(x) : x.clone();
-    x = x.to(device).detach();
+    Tensor x = (is_float(inputs[i]) ? inputs[i].to(dtype) : inputs[i]).to(device);
+    x = (strided ? strided_copy(x) : x.clone()).detach();
     if (wanted[i]) x.set_requires_grad();
     result.push_back(x);
   }
@@ -206,72 +205,120 @@ double largest_error(const Tensors& got, const Tensors& want, size_t i) {
   return got.empty() ? 0 : max_difference(got[i], want[i]);
 }
 
-// Forward and gradients in a narrower dtype, on any device, against f64 on the same (rounded) values.
-void check_dtype(const OpCheck& check, DType dtype, Device device) {
-  SCOPED_TRACE(concat(dtype, " on ", device));
-  const std::vector<bool> wanted =
+/// The results in f64 on inputs rounded to a narrower dtype, and how far off each may be there.
+struct Expected {
+  DType dtype;
+  Tensors inputs;  // f64
+  std::vector<bool> wanted;
+  Tensors outputs, gradients;
+  std::vector<double> output_error, gradient_error;
+};
+
+Expected expected_in(const OpCheck& check, DType dtype) {
+  Expected e;
+  e.dtype = dtype;
+  e.wanted =
       check.differentiable ? floating_inputs(check.inputs) : std::vector<bool>(check.inputs.size(), false);
-  Tensors rounded;
   for (const Tensor& x : check.inputs)
-    rounded.push_back(x.defined() && is_float(x) ? x.to(dtype).to(DType::f64) : x);
-  const Tensors exact_inputs = prepare(rounded, DType::f64, kCpu, wanted);
-  const Tensors exact = check.function(exact_inputs);
-  const Tensors inputs = prepare(rounded, dtype, device, wanted);
-  const Tensors outputs = check.function(inputs);
-  Tensors plain, plain_inputs;
+    e.inputs.push_back(x.defined() && is_float(x) ? x.to(dtype).to(DType::f64) : x);
+  const Tensors inputs = prepare(e.inputs, DType::f64, kCpu, e.wanted);
+  e.outputs = check.function(inputs);
+  Tensors plain_inputs, plain;
   if (check.plain) {
-    plain_inputs = prepare(rounded, dtype, kCpu, wanted);
+    plain_inputs = prepare(e.inputs, dtype, kCpu, e.wanted);
     plain = check.plain(plain_inputs);
   }
-  ASSERT_EQ(outputs.size(), exact.size());
   const double unit = epsilon(dtype);
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const Tensor want = exact[i].detach();
-    EXPECT_EQ(outputs[i].device(), device);
-    if (!is_float(want)) {
-      expect_close(outputs[i].to(kCpu), want, 0, concat("output ", i));
-      continue;
-    }
-    const double largest = std::max(check.magnitude, max_abs(want));
-    expect_close(outputs[i].detach().to(kCpu).to(DType::f64), want,
-                 2 * largest_error(plain, exact, i) + check.ulps * unit * largest, concat("output ", i));
-  }
-  if (!check.differentiable) return;
-  backward_all(exact);
-  backward_all(outputs);
-  if (check.plain) backward_all(plain);
-  const Tensors want = gradients(exact_inputs), naive = gradients(plain_inputs);
-  const auto expect_gradients = [&](double times, const char* when) {
-    const Tensors got = gradients(inputs);
-    for (size_t i = 0; i < want.size(); ++i) {
-      if (!wanted[i]) continue;
-      ASSERT_TRUE(got[i].defined()) << "no gradient reached input " << i;
-      const double largest = std::max(check.magnitude, max_abs(want[i]));
-      expect_close(got[i].to(kCpu).to(DType::f64), want[i] * times,
-                   times * (3 * largest_error(naive, want, i) + check.gradient_ulps * unit * largest),
-                   concat("gradient of input ", i, when));
-    }
+  const auto allowed = [&](double times, const Tensors& naive, const Tensors& exact, double ulps, size_t i) {
+    if (!exact[i].defined() || !is_float(exact[i])) return 0.0;
+    return times * largest_error(naive, exact, i) +
+           ulps * unit * std::max(check.magnitude, max_abs(exact[i]));
   };
-  expect_gradients(1, "");
-  backward_all(check.function(inputs));
-  expect_gradients(2, " after a second backward");
+  for (size_t i = 0; i < e.outputs.size(); ++i)
+    e.output_error.push_back(allowed(2, plain, e.outputs, check.ulps, i));
+  if (!check.differentiable) return e;
+  backward_all(e.outputs);
+  if (check.plain) backward_all(plain);
+  e.gradients = gradients(inputs);
+  const Tensors naive = gradients(plain_inputs);
+  for (size_t i = 0; i < e.gradients.size(); ++i)
+    e.gradient_error.push_back(e.wanted[i] ? allowed(3, naive, e.gradients, check.gradient_ulps, i) : 0);
+  return e;
+}
+
+void expect_outputs(const Expected& e, const Tensors& got, Device device, const std::string& when) {
+  ASSERT_EQ(got.size(), e.outputs.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].device(), device);
+    const Tensor there = got[i].detach().to(kCpu);
+    expect_close(is_float(e.outputs[i]) ? there.to(DType::f64) : there, e.outputs[i].detach(),
+                 e.output_error[i], concat("output ", i, when));
+  }
+}
+
+void expect_gradients(const Expected& e, const Tensors& inputs, const std::vector<bool>& wanted, double times,
+                      const std::string& when) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].defined() || !is_float(inputs[i])) continue;
+    const Tensor got = inputs[i].grad();
+    const std::string what = concat("gradient of input ", i, when);
+    ASSERT_EQ(got.defined(), wanted[i]) << what;
+    if (wanted[i])
+      expect_close(got.to(kCpu).to(DType::f64), e.gradients[i] * times, times * e.gradient_error[i], what);
+  }
+}
+
+// Where one floating input alone requires a gradient, and where all but one do.
+void check_some_wanted(const OpCheck& check, const Expected& e, Device device) {
+  const auto floating = std::count(e.wanted.begin(), e.wanted.end(), true);
+  for (size_t one = 0; one < e.wanted.size() && floating > 1; ++one) {
+    if (!e.wanted[one]) continue;
+    for (const bool alone : {true, false}) {
+      if (!alone && floating == 2) continue;  // the other one alone
+      std::vector<bool> wanted = e.wanted;
+      for (size_t i = 0; i < wanted.size(); ++i) wanted[i] = wanted[i] && (i == one) == alone;
+      const Tensors inputs = prepare(e.inputs, e.dtype, device, wanted);
+      backward_all(check.function(inputs));
+      expect_gradients(e, inputs, wanted, 1,
+                       concat(alone ? " where only input " : " where all but input ", one, " require one"));
+    }
+  }
+}
+
+// A narrower dtype, on any device.
+void check_dtype(const OpCheck& check, const Expected& e, Device device) {
+  SCOPED_TRACE(concat(e.dtype, " on ", device));
+  for (const bool strided : {false, true}) {
+    const std::string when = strided ? " from strided inputs" : "";
+    const Tensors inputs = prepare(e.inputs, e.dtype, device, e.wanted, strided);
+    const Tensors outputs = check.function(inputs);
+    expect_outputs(e, outputs, device, when);
+    if (!check.differentiable) continue;
+    backward_all(outputs);
+    expect_gradients(e, inputs, e.wanted, 1, when);
+    backward_all(check.function(inputs));
+    expect_gradients(e, inputs, e.wanted, 2, " after a second backward" + when);
+  }
+  if (check.differentiable) check_some_wanted(check, e, device);
 }
 
 }  // namespace
 
 void check_op(const OpCheck& check) {
   SCOPED_TRACE(check.name);
-  for (Device device : devices())
-    for (DType dtype : check.dtypes) {
-      if (dtype == DType::f64 && device.is_cpu())
-        check_double(check);
-      else if (dtype != DType::f64 &&
-               (device.is_cpu() || std::count(check.cuda.begin(), check.cuda.end(), dtype) > 0)) {
-        check_dtype(check, dtype, device);
+  for (DType dtype : check.dtypes) {
+    if (dtype == DType::f64) {
+      check_double(check);
+    } else {
+      const Expected expected = expected_in(check, dtype);
+      for (Device device : devices()) {
+        if (!device.is_cpu() && std::count(check.cuda.begin(), check.cuda.end(), dtype) == 0) continue;
+        check_dtype(check, expected, device);
         tally.on_device += !device.is_cpu();
       }
-      if (::testing::Test::HasFatalFailure()) return;
     }
+    if (::testing::Test::HasFatalFailure()) return;
+  }
 }
 
 void check_gradients(const std::string& name, const Tensors& leaves, const std::function<Tensors()>& function,

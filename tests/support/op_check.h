@@ -1,8 +1,8 @@
 // Describe an operation once; check_op runs everything that must hold for it:
 //   - in f64 on the CPU: the forward against a reference, the gradient against central differences, twice the
 //     backward accumulating, each subset of requires_grad, strided and offset inputs;
-//   - in every other dtype and on every device of the build: forward and gradients against f64, and twice the
-//     backward.
+//   - in every other dtype and on every device of the build: forward and gradients against f64, twice the
+//     backward, strided and offset inputs, and gradients of each input alone and of all but each.
 // Op tests run with HEED_ALLOCATOR=plain, so that every output is filled with NaN before it is written.
 #pragma once
 
@@ -32,7 +32,7 @@ struct OpCheck {
   std::vector<DType> dtypes = {DType::f64, DType::f32, DType::bf16};
   /// Ulps of the largest term that are allowed besides the error of `plain`: forward and gradient.
   double ulps = 2;
-  double gradient_ulps = 8;
+  double gradient_ulps = 2;
   /// The largest term of the sums inside, where it is larger than what the result shows.
   double magnitude = 0;
 };
