@@ -1,9 +1,12 @@
-// Layer norm on the device; the bytes are those that it must read and write once.
+// Layer norm, and residual + dropout + layer norm, on the device; the bytes are those that must be read and
+// written once.
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include <heed/core/base/bfloat16.h>
 #include <heed/kernels/layer_norm.h>
+#include <heed/kernels/residual_layer_norm.h>
 #include <heed/kernels/runtime.h>
 
 #include "device_bench.h"
@@ -15,12 +18,33 @@ using bench::DeviceArray;
 
 constexpr double kEps = 1e-5;
 
+/// The operands of one call, on the device or on the host. Without a residual only x, gy, y and gx of the
+/// first line are used.
 template <class T>
-struct Set {
-  DeviceArray x, gy, y, gx;
+struct Operands {
+  T *x, *gy, *y, *gx, *residual, *sum, *gresidual;
+  const T *weight, *bias;
+  float *mean, *rstd, *gweight, *gbias;
+  int64_t rows, cols;
+
+  static Dropout dropout() { return make_dropout(0.1, {.seed = 5, .base = nullptr, .offset = 9}); }
+
+  kernels::LayerNormForward<T> forward(std::false_type) const {
+    return {x, weight, bias, y, mean, rstd, rows, cols, kEps};
+  }
+  kernels::LayerNormBackward<T> backward(std::false_type) const {
+    return {gy, x, weight, mean, rstd, gx, gweight, gbias, false, false, false, rows, cols};
+  }
+  kernels::ResidualLayerNormForward<T> forward(std::true_type) const {
+    return {residual, x, weight, bias, dropout(), sum, y, mean, rstd, rows, cols, kEps};
+  }
+  kernels::ResidualLayerNormBackward<T> backward(std::true_type) const {
+    return {gy,      nullptr, sum,   weight, mean,  rstd,  dropout(), gresidual, gx,
+            gweight, gbias,   false, false,  false, false, rows,      cols};
+  }
 };
 
-template <class T>
+template <class T, bool kResidual>
 class Problem {
  public:
   Problem(int64_t rows, int64_t cols)
@@ -32,12 +56,14 @@ class Problem {
         rstd_(rows, DType::f32),
         gweight_(cols, DType::f32),
         gbias_(cols, DType::f32) {
-    const int64_t count = rows * cols;
-    const int sets = bench::rotation(2 * count * static_cast<int64_t>(sizeof(T)));
+    const int64_t count = rows * cols, of_residual = kResidual ? count : 1;
+    const int sets = bench::rotation((kResidual ? 4 : 2) * count * static_cast<int64_t>(sizeof(T)));
     for (int i = 0; i < sets; ++i) {
       const auto seed = static_cast<uint64_t>(10 * i);
       sets_.push_back({DeviceArray(count, kType, seed + 1, 0.5f), DeviceArray(count, kType, seed + 2),
-                       DeviceArray(count, kType), DeviceArray(count, kType)});
+                       DeviceArray(count, kType), DeviceArray(count, kType),
+                       DeviceArray(of_residual, kType, seed + 5), DeviceArray(of_residual, kType),
+                       DeviceArray(of_residual, kType)});
     }
     for (int i = sets - 1; i >= 0; --i) forward(i);
     backward(0);
@@ -48,55 +74,69 @@ class Problem {
   const std::string& wrong() const { return wrong_; }
 
   void forward(int i) const {
-    const Set<T>& s = sets_[static_cast<size_t>(i)];
-    cuda::layer_norm_forward(forward_args(s.x, weight_, bias_, s.y, mean_, rstd_));
+    const auto args = on_device(i).forward(with_residual);
+    if constexpr (kResidual)
+      cuda::residual_layer_norm_forward(args);
+    else
+      cuda::layer_norm_forward(args);
   }
 
   void backward(int i) const {
-    const Set<T>& s = sets_[static_cast<size_t>(i)];
-    cuda::layer_norm_backward(backward_args(s.gy, s.x, weight_, mean_, rstd_, s.gx, gweight_, gbias_));
+    const auto args = on_device(i).backward(with_residual);
+    if constexpr (kResidual)
+      cuda::residual_layer_norm_backward(args);
+    else
+      cuda::layer_norm_backward(args);
   }
 
  private:
   static constexpr DType kType = dtype_of<T>();
+  static constexpr std::bool_constant<kResidual> with_residual{};
 
-  // Device arrays and host vectors alike.
-  static T* values(const DeviceArray& a) { return a.as<T>(); }
-  static T* values(std::vector<T>& v) { return v.data(); }
-  static float* floats(const DeviceArray& a) { return a.as<float>(); }
-  static float* floats(std::vector<float>& v) { return v.data(); }
+  struct Set {
+    DeviceArray x, gy, y, gx, residual, sum, gresidual;
+  };
 
-  template <class X, class W, class Y, class S>
-  kernels::LayerNormForward<T> forward_args(X& x, W& weight, W& bias, Y& y, S& mean, S& rstd) const {
-    return {values(x),    values(weight), values(bias), values(y), floats(mean),
-            floats(rstd), rows_,          cols_,        kEps};
-  }
-
-  template <class X, class W, class S>
-  kernels::LayerNormBackward<T> backward_args(X& gy, X& x, W& weight, S& mean, S& rstd, X& gx, S& gweight,
-                                              S& gbias) const {
-    return {values(gy),    values(x), values(weight), floats(mean), floats(rstd), values(gx), floats(gweight),
-            floats(gbias), false,     false,          false,        rows_,        cols_};
+  Operands<T> on_device(int i) const {
+    const Set& s = sets_[static_cast<size_t>(i)];
+    const auto values = [](const DeviceArray& array) { return array.as<T>(); };
+    const auto floats = [](const DeviceArray& array) { return array.as<float>(); };
+    return {values(s.x),   values(s.gy),        values(s.y),     values(s.gx),  values(s.residual),
+            values(s.sum), values(s.gresidual), values(weight_), values(bias_), floats(mean_),
+            floats(rstd_), floats(gweight_),    floats(gbias_),  rows_,         cols_};
   }
 
   // The first set against the CPU's kernels; empty if all is right.
   std::string compare() const {
-    const Set<T>& s = sets_[0];
-    auto x = s.x.template get<T>(), gy = s.gy.template get<T>(), weight = weight_.template get<T>(),
-         bias = bias_.template get<T>();
-    std::vector<T> y(x.size()), gx(x.size());
+    const Set& s = sets_[0];
+    const auto host = [](const DeviceArray& array) { return array.template get<T>(); };
+    std::vector<T> x = host(s.x), gy = host(s.gy), residual = host(s.residual), y(x.size()), gx(x.size()),
+                   sum(residual.size()), gresidual(residual.size());
+    const std::vector<T> weight = host(weight_), bias = host(bias_);
     std::vector<float> mean(static_cast<size_t>(rows_)), rstd(mean.size()),
         gweight(static_cast<size_t>(cols_)), gbias(gweight.size());
-    cpu::layer_norm_forward(forward_args(x, weight, bias, y, mean, rstd));
-    cpu::layer_norm_backward(backward_args(gy, x, weight, mean, rstd, gx, gweight, gbias));
+    const Operands<T> operands{x.data(),    gy.data(),        y.data(),      gx.data(),   residual.data(),
+                               sum.data(),  gresidual.data(), weight.data(), bias.data(), mean.data(),
+                               rstd.data(), gweight.data(),   gbias.data(),  rows_,       cols_};
+    if constexpr (kResidual) {
+      cpu::residual_layer_norm_forward(operands.forward(with_residual));
+      cpu::residual_layer_norm_backward(operands.backward(with_residual));
+    } else {
+      cpu::layer_norm_forward(operands.forward(with_residual));
+      cpu::layer_norm_backward(operands.backward(with_residual));
+    }
     const double unit = sizeof(T) == 2 ? 0x1p-8 : 0x1p-20;
     std::string wrong;
     const auto expect = [&](const char* name, double error, double bound) {
       if (!(error <= bound))
         wrong += std::string(wrong.empty() ? "" : ", ") + name + " is off by " + std::to_string(error);
     };
-    expect("y", bench::relative_error(s.y.template get<T>(), y), unit);
-    expect("gx", bench::relative_error(s.gx.template get<T>(), gx), unit);
+    expect("y", bench::relative_error(host(s.y), y), unit);
+    expect("gx", bench::relative_error(host(s.gx), gx), unit);
+    if (kResidual) {
+      expect("sum", bench::relative_error(host(s.sum), sum), unit);
+      expect("gresidual", bench::relative_error(host(s.gresidual), gresidual), unit);
+    }
     expect("gweight", bench::relative_error(gweight_.template get<float>(), gweight), 0x1p-14);
     expect("gbias", bench::relative_error(gbias_.template get<float>(), gbias), 0x1p-14);
     return wrong;
@@ -104,30 +144,31 @@ class Problem {
 
   int64_t rows_, cols_;
   DeviceArray weight_, bias_, mean_, rstd_, gweight_, gbias_;
-  std::vector<Set<T>> sets_;
+  std::vector<Set> sets_;
   std::string wrong_;
 };
 
 // Google Benchmark calls a function several times: the problem is kept until another shape is asked for.
-template <class T>
-const Problem<T>& problem(int64_t rows, int64_t cols) {
-  static std::unique_ptr<Problem<T>> kept;
+template <class T, bool kResidual>
+const Problem<T, kResidual>& problem(int64_t rows, int64_t cols) {
+  static std::unique_ptr<Problem<T, kResidual>> kept;
   static int64_t kept_rows = 0, kept_cols = 0;
   if (!kept || kept_rows != rows || kept_cols != cols) {
     kept.reset();
-    kept = std::make_unique<Problem<T>>(rows, cols);
+    kept = std::make_unique<Problem<T, kResidual>>(rows, cols);
     kept_rows = rows;
     kept_cols = cols;
   }
   return *kept;
 }
 
-template <class T, bool kBackward>
+template <class T, bool kResidual, bool kBackward>
 void layer_norm(benchmark::State& state) {
   const int64_t rows = state.range(0), cols = state.range(1), count = rows * cols;
-  const Problem<T>& p = problem<T>(rows, cols);
+  const Problem<T, kResidual>& p = problem<T, kResidual>(rows, cols);
   if (!p.wrong().empty()) return state.SkipWithError(p.wrong().c_str());
-  const int64_t moved = (kBackward ? 3 : 2) * count * static_cast<int64_t>(sizeof(T)) + 8 * rows;
+  const int64_t passes = kResidual ? 4 : kBackward ? 3 : 2;  // of an element from or to memory
+  const int64_t moved = passes * count * static_cast<int64_t>(sizeof(T)) + 8 * rows;
   bench::time_on_device(state, p.sets(), moved, [&](int i) { kBackward ? p.backward(i) : p.forward(i); });
 }
 
@@ -135,22 +176,30 @@ struct Shape {
   int64_t rows, cols;
 };
 constexpr Shape kShapes[] = {{131072, 128}, {32768, 512}, {16384, 1024}, {16384, 4096}, {1024, 12288}};
+constexpr Shape kResidualShapes[] = {{131072, 128}, {16384, 1024}};
 
-void add(const char* name, void (*function)(benchmark::State&)) {
-  auto* bench = benchmark::RegisterBenchmark(name, function)->UseManualTime()->Unit(benchmark::kMicrosecond);
-  if (bench::emulated()) {
-    bench->Args({37, 96});
-    return;
-  }
-  for (const Shape& shape : kShapes) bench->Args({shape.rows, shape.cols});
+template <class T>
+void add(const std::string& dtype) {
+  const auto each = [&](const char* name, void (*function)(benchmark::State&), const auto& shapes) {
+    auto* bench = benchmark::RegisterBenchmark((name + dtype).c_str(), function)
+                      ->UseManualTime()
+                      ->Unit(benchmark::kMicrosecond);
+    if (bench::emulated()) {
+      bench->Args({37, 96});
+      return;
+    }
+    for (const Shape& shape : shapes) bench->Args({shape.rows, shape.cols});
+  };
+  each("residual_layer_norm_forward/", layer_norm<T, true, false>, kResidualShapes);
+  each("residual_layer_norm_backward/", layer_norm<T, true, true>, kResidualShapes);
+  each("layer_norm_forward/", layer_norm<T, false, false>, kShapes);
+  each("layer_norm_backward/", layer_norm<T, false, true>, kShapes);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  add("layer_norm_forward/f32", layer_norm<float, false>);
-  add("layer_norm_backward/f32", layer_norm<float, true>);
-  add("layer_norm_forward/bf16", layer_norm<bfloat16, false>);
-  add("layer_norm_backward/bf16", layer_norm<bfloat16, true>);
+  add<float>("f32");
+  add<bfloat16>("bf16");
   return bench::run_benchmarks(argc, argv);
 }

@@ -16,17 +16,18 @@ SIZES = dict(f32=4, bf16=2)
 Row = collections.namedtuple("Row", "program benchmark work variants arguments")
 
 
-def layer_norm(direction, dtype, rows, cols):
-    return Row("cuda_layer_norm_bench", f"layer_norm_{direction}/{dtype}/{rows}/{cols}/manual_time",
-               f"layer_norm_{direction}", ("eager", "compiled"),
-               dict(dtype=dtype, rows=rows, cols=cols, bytes=2 * rows * cols * SIZES[dtype]))
+def layer_norm(direction, dtype, rows, cols, residual=False):
+    """Of a tensor, or of residual + dropout(tensor)."""
+    work = f"{'residual_' if residual else ''}layer_norm_{direction}"
+    return Row("cuda_layer_norm_bench", f"{work}/{dtype}/{rows}/{cols}/manual_time", work, ("eager", "compiled"),
+               dict(dtype=dtype, rows=rows, cols=cols, bytes=(4 if residual else 2) * rows * cols * SIZES[dtype]))
 
 
 def attention(direction, sequences, heads, length, width, causal):
     """PyTorch's, with each of its implementations in turn: it does not always choose the fastest."""
     sizes = f"{sequences}/{heads}/{length}/{width}/{int(causal)}"
     return Row("cuda_attention_bench", f"attention_{direction}/bf16/{sizes}/manual_time", f"attention_{direction}",
-               ("cudnn", "flash", "efficient"),
+               ("cudnn", "flash", "efficient", "math"),
                dict(dtype="bf16", sequences=sequences, heads=heads, length=length, width=width, causal=causal,
                     bytes=4 * sequences * heads * length * width * SIZES["bf16"]))
 
@@ -39,6 +40,8 @@ def training_step(dtype):
 ROWS = (
     training_step("bf16"),
     training_step("f32"),
+    layer_norm("forward", "bf16", 16384, 1024, residual=True),
+    layer_norm("backward", "bf16", 16384, 1024, residual=True),
     layer_norm("forward", "bf16", 16384, 1024),
     layer_norm("backward", "bf16", 16384, 1024),
     attention("forward", 256, 8, 64, 64, False),

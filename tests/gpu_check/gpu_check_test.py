@@ -11,6 +11,7 @@ import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
+BENCHMARKS = HERE.parents[1] / "bench" / "cuda"
 sys.path.insert(0, str(HERE))
 
 import frame  # noqa: E402
@@ -259,6 +260,13 @@ for name, text in {runs!r}.items():
         self.assertEqual([step["name"] for step in part["steps"]], ["copy/1024", "op/1"])
         self.assertEqual(part["steps"][1]["percent_of_copy"], 75.0)
 
+    def test_products_are_shares_of_the_fastest_of_cublaslt(self):
+        self.bench("cuda_a_bench", {"op/1": dict(real_time=3.0, flops_per_second=2e14)})
+        self.bench("cuda_cublaslt_bench", {"cublaslt/bf16": dict(real_time=5.0, flops_per_second=8e14),
+                                           "cublaslt/f32": dict(real_time=5.0, flops_per_second=4e13)})
+        part = self.part(parts.benchmarks)
+        self.assertEqual([step.get("percent_of_cublaslt") for step in part["steps"]], [None, 5.0, 25.0])
+
     def test_a_benchmark_with_wrong_results_is_a_failure(self):
         self.bench("cuda_a_bench", {"op/1": dict(real_time=0, error_occurred=True, error_message="y is off")})
         self.assertEqual(self.steps(parts.benchmarks), {"op/1": "failed"})
@@ -327,6 +335,19 @@ class Packs(Pretended):
         work = (HERE / "torch_peer.py").read_text()
         for row in parts.comparisons.ROWS:
             self.assertIn(f"{row.work}={row.work}", work)
+
+    def test_rows_of_comparisons_have_their_benchmark(self):
+        for row in parts.comparisons.ROWS:
+            source = (BENCHMARKS / f"{row.program.removeprefix('cuda_')}.cpp").read_text()
+            self.assertIn(f'"{row.benchmark.split("/")[0]}/', source)
+            sizes = ["rows", "cols"] if "rows" in row.arguments else \
+                ["sequences", "heads", "length", "width", "causal"] if "heads" in row.arguments else []
+            if sizes:
+                self.assertIn("{" + ", ".join(str(row.arguments[size]).lower() for size in sizes) + "}", source)
+
+    def test_what_rates_are_shares_of_is_measured(self):
+        for reference in ("copy", "cublaslt"):
+            self.assertIn(f'"{reference}', (BENCHMARKS / f"{reference}_bench.cpp").read_text())
 
 
 if __name__ == "__main__":

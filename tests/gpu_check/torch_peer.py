@@ -25,7 +25,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "bench" / "peers")]
 import torch_step  # noqa: E402
 
 DTYPES = dict(f32=torch.float32, bf16=torch.bfloat16)
-ATTENTION = dict(cudnn="CUDNN_ATTENTION", flash="FLASH_ATTENTION", efficient="EFFICIENT_ATTENTION")
+ATTENTION = dict(cudnn="CUDNN_ATTENTION", flash="FLASH_ATTENTION", efficient="EFFICIENT_ATTENTION", math="MATH")
 
 
 def layer_norm_inputs(device, seed, question):
@@ -46,6 +46,27 @@ def layer_norm_backward(device, seed, question, wrap):
     x, gy, weight, bias = (t.requires_grad_() for t in layer_norm_inputs(device, seed, question))
     y = wrap(lambda x, weight, bias: F.layer_norm(x, weight.shape, weight, bias))(x, weight, bias)
     return lambda: torch.autograd.grad(y, (x, weight, bias), gy.detach(), retain_graph=True)
+
+
+def residual_layer_norm_operands(device, seed, question, wrap):
+    """The function, what it takes and the gradient of what it gives; gradients are wanted of all that it takes."""
+    x, gy, weight, bias = layer_norm_inputs(device, seed, question)
+    inputs = [t.requires_grad_() for t in (x, torch.randn_like(x), weight, bias)]
+
+    def function(x, residual, weight, bias):
+        return F.layer_norm(residual + F.dropout(x, 0.1), weight.shape, weight, bias)
+    return wrap(function), inputs, gy
+
+
+def residual_layer_norm_forward(device, seed, question, wrap):
+    function, inputs, _ = residual_layer_norm_operands(device, seed, question, wrap)
+    return lambda: function(*inputs)
+
+
+def residual_layer_norm_backward(device, seed, question, wrap):
+    function, inputs, gy = residual_layer_norm_operands(device, seed, question, wrap)
+    y = function(*inputs)
+    return lambda: torch.autograd.grad(y, inputs, gy, retain_graph=True)
 
 
 def attention_inputs(device, seed, question):
@@ -90,6 +111,8 @@ def training_step(device, seed, question, wrap):
 
 
 WORK = dict(training_step=training_step, layer_norm_forward=layer_norm_forward, layer_norm_backward=layer_norm_backward,
+            residual_layer_norm_forward=residual_layer_norm_forward,
+            residual_layer_norm_backward=residual_layer_norm_backward,
             attention_forward=attention_forward, attention_backward=attention_backward)
 
 
