@@ -108,6 +108,14 @@ TYPED_TEST(ElementSchedules, RandomFills) {
   });
 }
 
+// Each place once for each column; where there is none, the first.
+std::vector<int64_t> ids_for(const std::vector<int64_t>& places, int64_t width) {
+  std::vector<int64_t> out;
+  for (const int64_t place : places)
+    out.insert(out.end(), static_cast<size_t>(width), place == kNoToken ? 0 : place);
+  return out;
+}
+
 TYPED_TEST(ElementSchedules, Indexing) {
   using T = TypeParam;
   using A = kernels::scattered_t<T>;
@@ -125,12 +133,14 @@ TYPED_TEST(ElementSchedules, Indexing) {
       std::vector<int64_t> places = ids(count, rows, 2);
       std::copy(few.begin(), few.end(), places.begin() + 50);
       Buffer<T> table(numbers<T>(rows * width, 1)), y(static_cast<size_t>(count * width));
-      Buffer<A> gx(numbers<A>(rows * width, 3));
-      Buffer<int64_t> index(places);
+      Buffer<A> gx(numbers<A>(rows * width, 3)), sums(numbers<A>(rows * width, 4));
+      Buffer<int64_t> index(places), everywhere(ids_for(places, width));
       cuda::index_select(kernels::IndexSelect<T>{y.data(), table.data(), index.data(), count, width, rows});
       cuda::index_select_backward(
           kernels::IndexSelectBackward<T>{gx.data(), y.data(), index.data(), count, width, rows});
-      return bytes(y, gx);
+      cuda::scatter_add(kernels::ScatterAdd<T>{sums.data(), everywhere.data(), y.data(), line<3>(width),
+                                               count, rows, width, width, width});
+      return bytes(y, gx, sums);
     });
 }
 

@@ -227,6 +227,13 @@ TYPED_TEST(RowSchedules, Attention) {
           kernels::AttentionForward<T>{a.scores, a.read(a.v), some_dropout(), a.heads(out), lse.data()});
       return bytes(out, lse);
     });
+    check_schedules("attention weights", [&] {
+      const SomeAttention<T> a(shape.width, shape.length);
+      const Buffer<float> lse(numbers<float>(a.kHeads * a.rows, 8)),
+          weights(static_cast<size_t>(shape.length * shape.length));
+      cuda::attention_weights(kernels::AttentionWeights<T>{a.scores, lse.data(), weights.data(), 0, 1});
+      return bytes(weights);
+    });
     check_schedules("attention backward", [&] {
       const SomeAttention<T> a(shape.width, shape.length);
       const size_t n = static_cast<size_t>(a.count);
