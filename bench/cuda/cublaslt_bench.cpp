@@ -84,18 +84,23 @@ void product(benchmark::State& state) {
                          benchmark::Counter::kIsIterationInvariantRate);
 }
 
-void add(const char* name, void (*function)(benchmark::State&)) {
+struct Shape {
+  int64_t m, n, k;
+};
+
+void add(const char* name, void (*function)(benchmark::State&), const std::vector<Shape>& shapes) {
   auto* bench = benchmark::RegisterBenchmark(name, function)->UseManualTime()->Unit(benchmark::kMicrosecond);
-  if (bench::emulated())
+  if (bench::emulated()) {
     bench->Args({33, 48, 40});
-  else
-    bench->Args({8192, 8192, 8192})->Args({16384, 4096, 1024});
+    return;
+  }
+  for (const Shape& s : shapes) bench->Args({s.m, s.n, s.k});
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  add("cublaslt/bf16", product<bfloat16>);
-  add("cublaslt/f32", product<float>);
+  add("cublaslt/bf16", product<bfloat16>, {{8192, 8192, 8192}, {16384, 4096, 1024}});
+  add("cublaslt/f32", product<float>, {{4096, 4096, 4096}});
   return bench::run_benchmarks(argc, argv);
 }
