@@ -38,6 +38,7 @@ __global__ void __launch_bounds__(kAttentionThreads) weights_kernel(AttentionWei
 template <class T>
 void attention_forward(const AttentionForward<T>& args) {
   constexpr const char* kWhat = "attention_forward";
+  check_generic_width(args.width);
   if (args.segments.total_query != args.query_rows)
     clear_rows(kWhat, args.out, args.lse, args.query_rows, args.heads, args.width);
   if (args.segments.count * args.segments.max_query * args.heads == 0) return;

@@ -131,6 +131,7 @@ void bias_gradient(const char* what, const AttentionBackward<T>& args, const flo
 template <class T>
 void attention_backward(const AttentionBackward<T>& args) {
   constexpr const char* kWhat = "attention_backward";
+  check_generic_width(args.width);
   const SegmentsView& s = args.segments;
   const auto clear_gaps = [&](const kernels::HeadsView<T>& view, bool accumulate, int64_t total, int64_t rows,
                               int64_t heads) {

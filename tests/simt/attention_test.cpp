@@ -11,6 +11,7 @@
 
 #include "../kernels/attention_problem.h"
 #include "device_buffer.h"
+#include "device_test.h"
 
 namespace heed::test {
 namespace {
@@ -191,6 +192,17 @@ TEST(CudaAttention, MoreHeadsThanAGridTakesAreRefused) {
   args.segments.count = 1;
   args.heads = 65536;
   EXPECT_THROW(cuda::attention_forward(args), ShapeError);
+}
+
+// Of the widest heads that fit, and wider ones are refused before anything is launched.
+TEST(CudaAttention, WideHeads) {
+  check({.sequences = {{2, 3}}, .heads = 1, .key_heads = 1, .width = 3136}, kGeneric);
+  const std::string message = "attention: heads of width 3137; on CUDA at most 3136";
+  EXPECT_EQ(testing::message_of<ShapeError>([] { cuda::attention_forward(some_forward(3137, 5, 5)); }),
+            message);
+  kernels::AttentionBackward<float> args{};
+  args.width = 3137;
+  EXPECT_EQ(testing::message_of<ShapeError>([&] { cuda::attention_backward(args); }), message);
 }
 
 TEST(CudaAttention, ShortLengths) {
