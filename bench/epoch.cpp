@@ -1,6 +1,5 @@
 // An epoch of training on pairs of the lengths that a task has, packed: data, forward, loss, backward,
 // clipping, Adam. The batches can be written to a file, so that another framework trains on the same.
-#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "apps/common/command_line.h"
 #include "apps/common/program.h"
 #include "apps/common/seq2seq.h"
+#include "bench/pair_batches.h"
 #include "bench/peer.h"
 
 namespace {
@@ -33,7 +33,7 @@ class Training {
         adam_(model_.parameters(), {.rate = 1e-4}) {
     if (s.weights.empty()) return;
     nn::save_weights(model_, s.weights);
-    write_batches(s.weights + ".batches");
+    bench::write_batches(loader_, loader_.count_batches(0), s.weights + ".batches");
   }
 
   /// Always the first epoch's batches.
@@ -76,25 +76,6 @@ class Training {
     const apps::Seq2SeqBatch tensors = apps::to_tensors(batch, kCpu);
     return cross_entropy(model_.forward(tensors.source, tensors.target), tensors.labels,
                          {.ignore = data::kPad});
-  }
-
-  // A line for each batch: {"source": [[…], …], "target": …, "labels": …}, without padding.
-  void write_batches(const std::filesystem::path& file) {
-    apps::JsonLines out(file, apps::JsonLines::Mode::replace);
-    loader_.seek({0, 0});
-    while (const std::optional<data::PairBatch> batch = loader_.next()) {
-      const auto rows = [&](const data::Symbols& ids, const data::Sequences& sequences) {
-        apps::Json result = apps::Json::array();
-        for (size_t i = 0; i < sequences.first.size(); ++i) {
-          const auto first = ids.begin() + sequences.first[i];
-          result.push_back(std::vector<int64_t>(first, first + sequences.length[i]));
-        }
-        return result;
-      };
-      out.write({{"source", rows(batch->source_ids, batch->source)},
-                 {"target", rows(batch->target_ids, batch->target)},
-                 {"labels", rows(batch->labels, batch->target)}});
-    }
   }
 
   data::PairLoader loader_;

@@ -66,11 +66,12 @@ Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
     result.loss += cross_entropy(logits, batch.labels, {.ignore = data::kPad, .mean = false}).item<double>();
     tokens += packed.target_tokens();
     right_tokens += count_equal(argmax(logits, -1), batch.labels);
-    for (Prediction& p : judge(nn::greedy_search(model, batch.source, decode), pairs, options.marks)) {
-      right_sequences += p.right;
-      if (!p.right && std::ssize(result.failures) < options.keep_failures)
-        result.failures.push_back(std::move(p));
-    }
+    if (options.decode)
+      for (Prediction& p : judge(nn::greedy_search(model, batch.source, decode), pairs, options.marks)) {
+        right_sequences += p.right;
+        if (!p.right && std::ssize(result.failures) < options.keep_failures)
+          result.failures.push_back(std::move(p));
+      }
     if (options.on_batch) options.on_batch(std::ssize(pairs));
   }
   result.pairs = dataset.size();

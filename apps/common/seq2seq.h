@@ -30,13 +30,14 @@ struct Prediction {
 struct Evaluation {
   double loss = 0;               // mean over target tokens
   double token_accuracy = 0;     // teacher-forced
-  double sequence_accuracy = 0;  // whole outputs of greedy decoding that are right
+  double sequence_accuracy = 0;  // whole outputs of greedy decoding that are right; 0 without decoding
   int64_t pairs = 0;
   std::vector<Prediction> failures;  // the first of them, as many as asked for
 };
 
 struct EvaluationOptions {
   int64_t batch_size = 128;
+  bool decode = true;  // false: loss and token accuracy only
   data::Marks marks = {};
   int64_t max_decode_length = 0;                     // 0: two more than the longest target there is
   int64_t keep_failures = 0;                         // at most so many

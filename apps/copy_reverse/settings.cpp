@@ -1,7 +1,11 @@
 #include "apps/copy_reverse/settings.h"
 
+#include <algorithm>
+
 #include <heed/data/tsv.h>
 #include <heed/nn/weights.h>
+#include <heed/optim/adam.h>
+#include <heed/optim/sgd.h>
 
 namespace heed::apps {
 namespace {
@@ -150,7 +154,7 @@ void declare_output(OptionTable& table, Settings& s) {
 
 }  // namespace
 
-void declare_training(OptionTable& table, Settings& settings) {
+void declare_recipe(OptionTable& table, Settings& settings) {
   declare_common(table, settings);
   table
       .choice(
@@ -160,6 +164,10 @@ void declare_training(OptionTable& table, Settings& settings) {
   declare_data(table, settings);
   declare_optimization(table, settings);
   declare_model(table, settings);
+}
+
+void declare_training(OptionTable& table, Settings& settings) {
+  declare_recipe(table, settings);
   declare_output(table, settings);
 }
 
@@ -209,11 +217,16 @@ std::shared_ptr<const data::PairDataset> Settings::validation_data() const {
   return std::make_shared<data::TaskDataset>(task_options(), data::Split::valid);
 }
 
-optim::Schedule Settings::rate_schedule(int64_t steps_per_epoch, int64_t total_steps) const {
+int64_t Settings::last_step(int64_t steps_per_epoch) const {
+  const bool endless = last_epoch() >= (int64_t{1} << 40);
+  return std::min(steps.value_or(INT64_MAX), endless ? INT64_MAX : last_epoch() * steps_per_epoch);
+}
+
+optim::Schedule Settings::rate_schedule(int64_t steps_per_epoch) const {
   optim::Schedule result{.kind = schedule,
                          .rate = lr,
                          .warmup = warmup,
-                         .total = std::max(total_steps, warmup + 1),
+                         .total = std::max(last_step(steps_per_epoch), warmup + 1),
                          .step_size = std::max<int64_t>(1, step_epochs * steps_per_epoch),
                          .gamma = gamma,
                          .d_model = d_model};
@@ -257,6 +270,22 @@ std::unique_ptr<nn::Transformer> make_model(const Settings& settings) {
     nn::initialize(*model, {{"*_embedding.weight", nn::Initializer::normal, *settings.embedding_std}},
                    generator);
   return model;
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& s, nn::Module& model) {
+  const optim::AdamOptions adam{
+      .rate = s.lr, .beta1 = s.beta1, .beta2 = s.beta2, .eps = s.adam_eps, .weight_decay = s.weight_decay};
+  switch (s.optimizer) {
+    case OptimizerKind::adam:
+      return std::make_unique<optim::Adam>(model.parameters(), adam);
+    case OptimizerKind::adamw:
+      return std::make_unique<optim::AdamW>(model.parameters(), adam);
+    case OptimizerKind::sgd:
+      break;
+  }
+  return std::make_unique<optim::Sgd>(
+      model.parameters(),
+      optim::SgdOptions{.rate = s.lr, .momentum = s.beta1, .weight_decay = s.weight_decay});
 }
 
 std::unique_ptr<nn::Transformer> load_model(const Settings& settings, const std::filesystem::path& directory,

@@ -62,10 +62,12 @@ struct Settings : CommonSettings {
   std::shared_ptr<const data::PairDataset> training_data() const;
   /// Validation pairs: from --valid, else generated, else null (--data without --valid).
   std::shared_ptr<const data::PairDataset> validation_data() const;
-  /// The rate of each step, for an epoch of that many steps and a run of so many.
-  optim::Schedule rate_schedule(int64_t steps_per_epoch, int64_t total_steps) const;
+  /// The rate of each step, for epochs of that many steps.
+  optim::Schedule rate_schedule(int64_t steps_per_epoch) const;
   /// Epochs and steps as asked for, or the preset's.
   int64_t last_epoch() const { return epochs.value_or(steps ? INT64_MAX : 8); }
+  /// Steps until both have ended, for epochs of that many steps; INT64_MAX where there is no end.
+  int64_t last_step(int64_t steps_per_epoch) const;
   /// ConfigError for settings that contradict each other.
   void check() const;
 
@@ -73,7 +75,9 @@ struct Settings : CommonSettings {
   data::TaskOptions task_options() const;
 };
 
-/// All of `train`'s.
+/// Data, optimization and model: what is to be learned and how.
+void declare_recipe(OptionTable& table, Settings& settings);
+/// All of `train`'s: the recipe, and where a run begins and leaves its results.
 void declare_training(OptionTable& table, Settings& settings);
 
 /// The settings of a trained model: DIR/config.toml. CheckpointError where there is none, ConfigError.
@@ -81,6 +85,8 @@ Settings load_settings(const std::filesystem::path& directory);
 
 /// The model as its constructor and --initializer make it, drawn from the seed.
 std::unique_ptr<nn::Transformer> make_model(const Settings& settings);
+/// --optimizer for the model's parameters.
+std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& settings, nn::Module& model);
 /// The trained model of DIR, in evaluation mode.
 std::unique_ptr<nn::Transformer> load_model(const Settings& settings, const std::filesystem::path& directory,
                                             Device device);

@@ -1,10 +1,6 @@
-#include <algorithm>
-
 #include <heed/core/io/atomic_file.h>
 #include <heed/core/io/directory_lock.h>
 #include <heed/nn/weights.h>
-#include <heed/optim/adam.h>
-#include <heed/optim/sgd.h>
 
 #include "apps/common/event_file.h"
 #include "apps/common/seq2seq_trainer.h"
@@ -15,22 +11,6 @@ namespace heed::apps {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& s, nn::Module& model) {
-  const optim::AdamOptions adam{
-      .rate = s.lr, .beta1 = s.beta1, .beta2 = s.beta2, .eps = s.adam_eps, .weight_decay = s.weight_decay};
-  switch (s.optimizer) {
-    case OptimizerKind::adam:
-      return std::make_unique<optim::Adam>(model.parameters(), adam);
-    case OptimizerKind::adamw:
-      return std::make_unique<optim::AdamW>(model.parameters(), adam);
-    case OptimizerKind::sgd:
-      break;
-  }
-  return std::make_unique<optim::Sgd>(
-      model.parameters(),
-      optim::SgdOptions{.rate = s.lr, .momentum = s.beta1, .weight_decay = s.weight_decay});
-}
 
 // The folder is there, ours alone, and holds nothing that would be lost by accident.
 void prepare_directory(const Settings& s) {
@@ -69,16 +49,12 @@ void train(Settings& s, OptionTable& table) {
   model->to(device);
   const auto optimizer = make_optimizer(s, *model);
   data::PairLoader loader(pairs, s.loader_options());
-  const int64_t per_epoch = loader.count_batches(0);
-  const int64_t total =
-      std::min(s.steps.value_or(INT64_MAX),
-               s.last_epoch() < (int64_t{1} << 40) ? s.last_epoch() * per_epoch : INT64_MAX);
   Seq2SeqTrainer trainer(*model, *optimizer, loader,
                          {.epochs = s.last_epoch(),
                           .steps = s.steps.value_or(INT64_MAX),
                           .clip = s.clip,
                           .label_smoothing = s.label_smoothing,
-                          .schedule = s.rate_schedule(per_epoch, total),
+                          .schedule = s.rate_schedule(loader.count_batches(0)),
                           .save_every = s.save_every,
                           .directory = s.out,
                           .settings = table.dump_toml(),

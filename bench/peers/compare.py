@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Times the same work in heed and in other frameworks in turn, so that a change in the machine's load meets all alike.
 
-usage: compare.py PROGRAM [--peers NAME,…] [--rounds N] [--steps N] [--milliseconds X] [--python PATH] [--out F.json]
-                  [--force] [OPTIONS OF ALL]
+usage: compare.py PROGRAM [--peers NAME,…] [--rounds N] [--steps N] [--milliseconds X] [--seed N] [--python PATH]
+                  [--out F.json] [--force] [OPTIONS OF ALL]
 
 PROGRAM is bench/step (a training step of a sequence-to-sequence Transformer, beside PyTorch eager and compiled and JAX),
 bench/gpt (one of GPT-2, beside PyTorch), bench/epoch (an epoch of pairs of mixed lengths, beside PyTorch), bench/decode
-(greedy decoding of 1,000 sources, beside CTranslate2) or bench/kernels (single operations and their gradients, beside PyTorch
-and beside a copy or a product in the same round). All begin from the same weights or inputs, and must agree: on the loss
+(greedy decoding of 1,000 sources, beside CTranslate2), bench/kernels (single operations and their gradients, beside PyTorch
+and beside a copy or a product in the same round) or bench/learn (a whole training, from the start of the process until 99 % of
+the tokens of held-out pairs are right, beside PyTorch). All begin from the same weights or inputs, and must agree: on the loss
 without dropout, on the tokens, or on what a kernel results in. Prints the median and spread of each and the ratio of every
 round; refuses on a busy machine. A peer that is not installed is left out.
 """
@@ -23,6 +24,8 @@ import sys
 import tempfile
 import time
 
+import learning
+
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -31,6 +34,7 @@ PEERS = {"step": {"eager": ("torch", "torch_step.py", []), "compiled": ("torch",
                   "jax": ("jax", "jax_step.py", [])},
          "gpt": {"eager": ("torch", "torch_gpt.py", []), "compiled": ("torch", "torch_gpt.py", ["--compile"])},
          "epoch": {"eager": ("torch", "torch_epoch.py", [])},
+         "learn": {"eager": ("torch", "torch_learn.py", [])},
          "kernels": {"eager": ("torch", "torch_kernels.py", [])},
          "decode": {"ctranslate2": ("ctranslate2", "ctranslate2_decode.py", [])}}
 
@@ -107,6 +111,15 @@ def peer_commands(known, names, python, options):
     return commands
 
 
+def start(work, arguments, options):
+    """Our program and its peers, which wait for their turns."""
+    with tempfile.TemporaryDirectory() as folder:
+        first = [] if work == "kernels" else ["--weights", f"{folder}/first.safetensors"]
+        commands = [[arguments.program, *options, *first],
+                    *peer_commands(PEERS[work], arguments.peers, arguments.python, [*options, *first])]
+        return [Peer(command) for command in commands]
+
+
 def processor():
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -173,6 +186,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--steps", type=int, default=12, help="a round, of whole steps")
     parser.add_argument("--milliseconds", type=float, default=20, help="a round, of each kernel")
+    parser.add_argument("--seed", type=int, default=1, help="of the first round; the next rounds have the next ones (learn)")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--peers", help="by default all")
     parser.add_argument("--out")
@@ -182,14 +196,14 @@ def main():
     if load > 0.5 * os.cpu_count() and not arguments.force:
         sys.exit(f"compare: the machine is busy (load {load:.1f} on {os.cpu_count()} cores); wait, or add --force")
     work = pathlib.Path(arguments.program).name
-    with tempfile.TemporaryDirectory() as folder:
-        first = [] if work == "kernels" else ["--weights", f"{folder}/first.safetensors"]
-        commands = [[arguments.program, *options, *first],
-                    *peer_commands(PEERS[work], arguments.peers, arguments.python, [*options, *first])]
-        peers = [Peer(command) for command in commands]
-    compare = compare_kernels if work == "kernels" else compare_steps
+    if work == "learn":
+        peers = peer_commands(PEERS[work], arguments.peers, arguments.python, [])
+        found = learning.compare_learning(arguments.program, peers, arguments, options)
+    else:
+        compare = compare_kernels if work == "kernels" else compare_steps
+        found = compare(start(work, arguments, options), arguments, options)
     result = dict(date=datetime.date.today().isoformat(), machine=processor(), cores=os.cpu_count(),
-                  rounds=arguments.rounds, options=options, **compare(peers, arguments, options))
+                  rounds=arguments.rounds, options=options, **found)
     if arguments.out:
         pathlib.Path(arguments.out).write_text(json.dumps(result, indent=1) + "\n")
 

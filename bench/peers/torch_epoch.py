@@ -12,7 +12,8 @@ from torch_training import PAD
 
 
 def padded(rows):
-    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD)
+    longest = max(map(len, rows))
+    return torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
 
 
 def read_batches(path):

@@ -16,8 +16,9 @@ from torch_training import Attention, ids
 
 
 class Layer(nn.Module):
-    def __init__(self, c, decoder):
+    def __init__(self, c, decoder, pre_norm):
         super().__init__()
+        self.pre_norm = pre_norm
         self.self_attn = Attention(c.d_model, c.heads, c.dropout)
         self.cross = Attention(c.d_model, c.heads, c.dropout) if decoder else None
         self.linear1, self.linear2 = nn.Linear(c.d_model, c.d_ff), nn.Linear(c.d_ff, c.d_model)
@@ -26,20 +27,28 @@ class Layer(nn.Module):
 
     def forward(self, x, memory=None, mask=None):  # the mask is that of the source
         if self.cross is None:
-            x = self.norms[0](x + self.drop(self.self_attn(x, mask=mask)))
+            x = self.residual(0, x, lambda y: self.self_attn(y, mask=mask))
         else:
-            x = self.norms[0](x + self.drop(self.self_attn(x, causal=True)))
-            x = self.norms[1](x + self.drop(self.cross(x, memory, mask=mask)))
-        return self.norms[-1](x + self.drop(self.linear2(self.drop(F.relu(self.linear1(x))))))
+            x = self.residual(0, x, lambda y: self.self_attn(y, causal=True))
+            x = self.residual(1, x, lambda y: self.cross(y, memory, mask=mask))
+        return self.residual(-1, x, lambda y: self.linear2(self.drop(F.relu(self.linear1(y)))))
+
+    def residual(self, i, x, branch):
+        if self.pre_norm:
+            return x + self.drop(branch(self.norms[i](x)))
+        return self.norms[i](x + self.drop(branch(x)))
 
 
 class Model(nn.Module):
-    def __init__(self, c):
+    """Post-norm, or pre-norm with a norm after each stack."""
+
+    def __init__(self, c, pre_norm=False):
         super().__init__()
         self.d_model = c.d_model
         self.src, self.tgt = nn.Embedding(c.vocab, c.d_model), nn.Embedding(c.vocab, c.d_model)
-        self.encoder = nn.ModuleList(Layer(c, False) for _ in range(c.encoder_layers))
-        self.decoder = nn.ModuleList(Layer(c, True) for _ in range(c.decoder_layers))
+        self.encoder = nn.ModuleList(Layer(c, False, pre_norm) for _ in range(c.encoder_layers))
+        self.decoder = nn.ModuleList(Layer(c, True, pre_norm) for _ in range(c.decoder_layers))
+        self.encoder_norm, self.decoder_norm = (nn.LayerNorm(c.d_model) if pre_norm else nn.Identity() for _ in range(2))
         self.out = nn.Linear(c.d_model, c.vocab)
         self.drop = nn.Dropout(c.dropout)
         position = torch.arange(512).unsqueeze(1)
@@ -55,14 +64,16 @@ class Model(nn.Module):
         x = self.embed(self.src, source)
         for layer in self.encoder:
             x = layer(x, mask=mask)
+        x = self.encoder_norm(x)
         y = self.embed(self.tgt, target)
         for layer in self.decoder:
             y = layer(y, x, mask)
-        return self.out(y)
+        return self.out(self.decoder_norm(y))
 
 
-RENAMED = {"encoder.layers": "encoder", "decoder.layers": "decoder", "multihead_attn": "cross", "norm1": "norms.0",
-           "norm2": "norms.1", "norm3": "norms.2", "src_embedding": "src", "tgt_embedding": "tgt", "generator": "out"}
+RENAMED = {"encoder.layers": "encoder", "decoder.layers": "decoder", "encoder.norm": "encoder_norm",
+           "decoder.norm": "decoder_norm", "multihead_attn": "cross", "norm1": "norms.0", "norm2": "norms.1", "norm3": "norms.2",
+           "src_embedding": "src", "tgt_embedding": "tgt", "generator": "out"}
 
 
 SIZES = dict(peer.MODEL, batch=32, source=12, target=21)
