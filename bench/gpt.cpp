@@ -63,9 +63,12 @@ void run(const Settings& s) {
   set_thread_count(static_cast<int>(s.threads));
   const bench::ResidentMemory memory;
   Gpt model(s);
-  const nn::Tokens tokens = nn::Tokens::dense(bench::ids(s.batch, s.length, s.vocab, 1));
-  const Tensor position_ids = tokens.row_positions(),
-               labels = bench::ids(s.batch, s.length, s.vocab, 2).flatten();
+  const Tensor symbols = bench::ids(s.batch, s.length, s.vocab, 1);
+  const nn::Tokens tokens = nn::Tokens::dense(symbols);
+  const Tensor position_ids = tokens.row_positions();
+  // What follows each symbol, in the order of the rows; the first after the last.
+  const Tensor labels =
+      cat({symbols.flatten().slice(0, 1, symbols.numel()), symbols.flatten().slice(0, 0, 1)}, 0);
   model.to(s.dtype);
   if (!s.weights.empty()) nn::save_weights(model, s.weights);
   optim::AdamW optimizer(model.parameters(), {.rate = 1e-4});

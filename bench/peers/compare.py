@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Times the same work in heed and in other frameworks in turn, so that a change in the machine's load meets all alike.
 
-usage: compare.py PROGRAM [--peers NAME,…] [--rounds N] [--steps N] [--milliseconds X] [--seed N] [--python PATH]
-                  [--out F.json] [--force] [OPTIONS OF ALL]
+usage: compare.py PROGRAM [--peers NAME,…] [--llm-c FOLDER] [--rounds N] [--steps N] [--milliseconds X] [--seed N]
+                  [--python PATH] [--out F.json] [--force] [OPTIONS OF ALL]
 
 PROGRAM is bench/step (a training step of a sequence-to-sequence Transformer, beside PyTorch eager and compiled and JAX),
-bench/gpt (one of GPT-2, beside PyTorch), bench/epoch (an epoch of pairs of mixed lengths, beside PyTorch), bench/decode
-(greedy decoding of 1,000 sources, beside CTranslate2), bench/kernels (single operations and their gradients, beside PyTorch
-and beside a copy or a product in the same round) or bench/learn (a whole training, from the start of the process until 99 % of
-the tokens of held-out pairs are right, beside PyTorch). All begin from the same weights or inputs, and must agree: on the loss
-without dropout, on the tokens, or on what a kernel results in. Prints the median and spread of each and the ratio of every
-round; refuses on a busy machine. A peer that is not installed is left out.
+bench/gpt (one of GPT-2, beside PyTorch and, where --llm-c names a checkout of it, llm.c), bench/epoch (an epoch of pairs of
+mixed lengths, beside PyTorch), bench/decode (greedy decoding of 1,000 sources, beside CTranslate2), bench/kernels (single
+operations and their gradients, beside PyTorch and beside a copy or a product in the same round) or bench/learn (a whole
+training, from the start of the process until 99 % of the tokens of held-out pairs are right, beside PyTorch). All begin from
+the same weights or inputs, and must agree: on the loss without dropout, on the tokens, or on what a kernel results in. Prints
+the median and spread of each and the ratio of every round; refuses on a busy machine. A peer that is not installed is left
+out.
 """
 import argparse
 import datetime
@@ -32,7 +33,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 # For each program: the name of a peer, its module, its program, what is added to the options of all.
 PEERS = {"step": {"eager": ("torch", "torch_step.py", []), "compiled": ("torch", "torch_step.py", ["--compile"]),
                   "jax": ("jax", "jax_step.py", [])},
-         "gpt": {"eager": ("torch", "torch_gpt.py", []), "compiled": ("torch", "torch_gpt.py", ["--compile"])},
+         "gpt": {"eager": ("torch", "torch_gpt.py", []), "compiled": ("torch", "torch_gpt.py", ["--compile"]),
+                 "llm.c": (None, "llm_c.py", [])},
          "epoch": {"eager": ("torch", "torch_epoch.py", [])},
          "learn": {"eager": ("torch", "torch_learn.py", [])},
          "kernels": {"eager": ("torch", "torch_kernels.py", [])},
@@ -95,19 +97,29 @@ def check_same_work(peers, tolerance):
             peer.about["tokens"] = len(peer.about["tokens"])
 
 
-def peer_commands(known, names, python, options):
+def why_missing(name, module, arguments, options):
+    """What keeps a peer from being timed, if anything does."""
+    if name in ("jax", "llm.c") and "bf16" in options:
+        return "it computes in f32 here"
+    if name == "llm.c":
+        return None if arguments.llm_c else "--llm-c FOLDER tells where it is"
+    if subprocess.run([arguments.python, "-c", f"import {module}"], capture_output=True).returncode:
+        return f"{arguments.python} has no {module}"
+    return None
+
+
+def peer_commands(known, arguments, options):
     """How to start those of the peers that are there."""
     commands = []
-    for name in names.split(",") if names else known:
+    for name in arguments.peers.split(",") if arguments.peers else known:
         if name not in known:
             sys.exit(f"compare: there is no peer '{name}'; there are: {', '.join(known)}")
         module, program, more = known[name]
-        if name == "jax" and "bf16" in options:
-            print("jax is left out: it computes in f32 here", file=sys.stderr)
-        elif subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode:
-            print(f"{name} is left out: {python} has no {module}", file=sys.stderr)
+        if reason := why_missing(name, module, arguments, options):
+            print(f"{name} is left out: {reason}", file=sys.stderr)
         else:
-            commands.append([python, str(HERE / program), *options, *more])
+            checkout = ["--llm-c", arguments.llm_c] if name == "llm.c" else []
+            commands.append([arguments.python, str(HERE / program), *options, *more, *checkout])
     return commands
 
 
@@ -116,7 +128,7 @@ def start(work, arguments, options):
     with tempfile.TemporaryDirectory() as folder:
         first = [] if work == "kernels" else ["--weights", f"{folder}/first.safetensors"]
         commands = [[arguments.program, *options, *first],
-                    *peer_commands(PEERS[work], arguments.peers, arguments.python, [*options, *first])]
+                    *peer_commands(PEERS[work], arguments, [*options, *first])]
         return [Peer(command) for command in commands]
 
 
@@ -189,6 +201,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="of the first round; the next rounds have the next ones (learn)")
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--peers", help="by default all")
+    parser.add_argument("--llm-c", metavar="FOLDER", help="a checkout of github.com/karpathy/llm.c, to time beside gpt")
     parser.add_argument("--out")
     parser.add_argument("--force", action="store_true", help="time even on a busy machine")
     arguments, options = parser.parse_known_args()
@@ -197,7 +210,7 @@ def main():
         sys.exit(f"compare: the machine is busy (load {load:.1f} on {os.cpu_count()} cores); wait, or add --force")
     work = pathlib.Path(arguments.program).name
     if work == "learn":
-        peers = peer_commands(PEERS[work], arguments.peers, arguments.python, [])
+        peers = peer_commands(PEERS[work], arguments, [])
         found = learning.compare_learning(arguments.program, peers, arguments, options)
     else:
         compare = compare_kernels if work == "kernels" else compare_steps

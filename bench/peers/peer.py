@@ -5,6 +5,7 @@ import sys
 import time
 
 MODEL = dict(d_model=128, heads=8, encoder_layers=3, decoder_layers=3, d_ff=512, vocab=20)
+GPT = dict(d_model=768, heads=12, layers=12, vocab=50257, context=1024, batch=4, length=64)
 
 
 def add_integers(parser, sizes):
@@ -19,15 +20,19 @@ def ids(rows, length, vocab, seed):
             for row in range(rows)]
 
 
+def read_safetensors(path):
+    """{name: heed_safetensors.Array}"""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+    import heed_safetensors
+
+    return heed_safetensors.read(path)
+
+
 def load_f32(path):
     """The f32 tensors of a safetensors file, as NumPy arrays."""
     import numpy as np
 
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
-    import heed_safetensors
-
-    return {name: np.frombuffer(array.data, np.float32).reshape(array.shape)
-            for name, array in heed_safetensors.read(path).items()}
+    return {name: np.frombuffer(array.data, np.float32).reshape(array.shape) for name, array in read_safetensors(path).items()}
 
 
 def positions(length, d_model):
@@ -54,21 +59,30 @@ class ResidentMemory:
         return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(key + ":"))
 
 
-def take_turns(about, work, values=None):
+def answer(about, run, values=None):
     """Prints `about`, by which the driver checks that all do the same work. Then for each line "run N" or "run N WHAT" on
-    standard input calls work() or work(WHAT) N times and prints the milliseconds of each, so that the driver can let
-    programs take turns; for "values WHAT" it prints values(WHAT), what that work results in."""
+    standard input prints the milliseconds that run(N) or run(N, WHAT) returns, so that the driver can let programs take turns;
+    for "values WHAT" it prints values(WHAT), what that work results in."""
     print(json.dumps(about), flush=True)
     for line in sys.stdin:
         words = line.split()
         if words[:1] == ["values"]:
             print(json.dumps(dict(values=values(words[1]))), flush=True)
-            continue
-        if words[:1] != ["run"]:
+        elif words[:1] == ["run"]:
+            print(json.dumps(dict(milliseconds=run(int(words[1]), *words[2:]))), flush=True)
+        else:
             break
+
+
+def take_turns(about, work, values=None):
+    """answer() with the times of N calls of work() or work(WHAT)."""
+
+    def run(count, *what):
         times = []
-        for _ in range(int(words[1])):
+        for _ in range(count):
             begin = time.perf_counter()
-            work(*words[2:])
+            work(*what)
             times.append(1e3 * (time.perf_counter() - begin))
-        print(json.dumps(dict(milliseconds=times)), flush=True)
+        return times
+
+    answer(about, run, values)

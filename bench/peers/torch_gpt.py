@@ -38,11 +38,12 @@ class Gpt(nn.Module):
 
 def main():
     parser = argparse.ArgumentParser()
-    peer.add_integers(parser, dict(d_model=768, heads=12, layers=12, vocab=50257, context=1024, batch=4, length=64))
+    peer.add_integers(parser, peer.GPT)
     c = torch_training.parse(parser)
     model = Gpt(c)
     torch_training.load(model, c.weights, {"layers.layers": "layers", "layers.norm": "norm"})
-    tokens, labels = (ids(c.batch, c.length, c.vocab, seed) for seed in (1, 2))
+    tokens = ids(c.batch, c.length, c.vocab, 1)
+    labels = tokens.flatten().roll(-1).view_as(tokens)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     torch_training.take_turns(c, model, optimizer, (tokens,), labels, warm_up=3)
 

@@ -134,5 +134,5 @@ class Comparison(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("HEED_NUM_THREADS", "1")
+    os.environ["HEED_NUM_THREADS"] = "1"
     unittest.main()
