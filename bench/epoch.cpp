@@ -16,6 +16,7 @@
 #include "apps/common/seq2seq.h"
 #include "bench/pair_batches.h"
 #include "bench/peer.h"
+#include "bench/step_profile.h"
 
 namespace {
 
@@ -23,6 +24,7 @@ using namespace heed;
 
 struct Settings : bench::ModelSettings {
   int64_t pairs = 5000, batch = 32, min_length = 3, max_length = 10;
+  bool profile = false;
 };
 
 class Training {
@@ -90,6 +92,7 @@ void run(const Settings& settings) {
                          {"parameters", training.parameters()},
                          {"loss", training.loss_without_dropout()}};
   training.epoch();
+  if (settings.profile) return bench::print_profile([&] { training.epoch(); }, DType::f32);
   bench::take_turns(about, [&] { training.epoch(); });
 }
 
@@ -106,6 +109,8 @@ int main(int argc, char** argv) {
     options.integer("batch", settings.batch, "Pairs in a batch", positive);
     options.integer("min-length", settings.min_length, "Symbols of the shortest source", positive);
     options.integer("max-length", settings.max_length, "Symbols of the longest source", positive);
+    options.flag("profile", settings.profile,
+                 "Print where the time goes, kernel by kernel, instead of taking turns");
     line.run(arguments);
   });
 }

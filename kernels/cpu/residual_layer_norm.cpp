@@ -9,6 +9,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
+/// Elements whose random bits are drawn at a time: few, so that memory works meanwhile for what was asked for
+/// before.
+constexpr int64_t kChunk = 128;
+
 /// Writes residual + dropout(x) and sums it up as it was stored. `bits` is null where nothing is dropped.
 template <class T>
 struct AddColumns {
@@ -59,8 +63,8 @@ HWY_INLINE void forward_rows(const kernels::ResidualLayerNormForward<T>& args, i
       const int64_t first = at + i * args.cols;
       AddColumns<T> columns{
           args.residual + first, args.x + first, kept + i * args.cols, &args.dropout, nullptr, 0, {}};
-      for (int64_t c = 0; c < args.cols; c += kDropoutChunk) {
-        const int64_t n = std::min(kDropoutChunk, args.cols - c);
+      for (int64_t c = 0; c < args.cols; c += kChunk) {
+        const int64_t n = std::min(kChunk, args.cols - c);
         columns.first = c;
         if (args.dropout.active()) columns.bits = fill_dropout_bits(args.dropout.rng, first + c, n, buffer);
         for_columns<T>(c, c + n, columns);
@@ -137,8 +141,8 @@ HWY_INLINE void backward_rows(const kernels::ResidualLayerNormBackward<T>& args,
                              0};
       BackwardColumns<T, StoreGradients<T>> columns(args.gy + first, args.sum + first, args.weight, gradient,
                                                     i, gweight, gbias, emit);
-      for (int64_t c = 0; c < args.cols; c += kDropoutChunk) {
-        const int64_t n = std::min(kDropoutChunk, args.cols - c);
+      for (int64_t c = 0; c < args.cols; c += kChunk) {
+        const int64_t n = std::min(kChunk, args.cols - c);
         emit.first = c;
         if (args.dropout.active() && args.gx != nullptr)
           emit.bits = fill_dropout_bits(args.dropout.rng, first + c, n, buffer);
