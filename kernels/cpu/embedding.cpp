@@ -78,6 +78,7 @@ void sum_table_row(const kernels::EmbeddingBackward<T>& args, const TableGradien
   using A = accumulator_t<T>;
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (table.accumulate && table.first[entry] == table.first[entry + 1]) return;
   alignas(64) A sums[kColumnBlock + hn::MaxLanes(d)];
   DropoutBuffer buffer;
   for (int64_t c = 0; c < count; c += lanes) hn::Store(hn::Zero(d), d, sums + c);
