@@ -136,12 +136,6 @@ Tensor Parameters::slot(const Tensor& arena, int64_t i) const {
 }
 
 void Parameters::zero_grad() const {
-  if (size() == 0) return;
-  fill_bytes(gradients().raw_data(), device(), 0, gradients().storage()->bytes());
-  mark_gradients_zeroed();
-}
-
-void Parameters::mark_gradients_zeroed() const {
   for (const Parameter& parameter : *this) leaf_node(parameter.tensor)->forget();
 }
 

@@ -18,8 +18,8 @@ struct Parameter {
 };
 
 /// An ordered list of parameters whose values lie in one arena and whose gradients in another, each parameter
-/// in a slot aligned to 128 bytes with zeroed gaps between. Zeroing, norms and optimizer steps are single
-/// passes over the arenas. Building it moves the values and points the given handles at their slots: whoever
+/// in a slot aligned to 128 bytes with zeroed gaps between. Norms and optimizer steps are single passes over
+/// the arenas. Building it moves the values and points the given handles at their slots: whoever
 /// holds a handle sees the same parameter. Gradients are f32 for bf16 parameters, else of the parameters'
 /// dtype. Copies share.
 class Parameters {
@@ -45,7 +45,8 @@ class Parameters {
   int64_t offset(int64_t i) const;
   bool has_gradient(int64_t i) const;
 
-  /// The arenas, one axis, gaps included. The gradient arena is zero where no gradient has been written.
+  /// The arenas, one axis, gaps included. Where no gradient was written since zero_grad(), that of gradients
+  /// holds what was left there, until settle_gradients().
   const Tensor& values() const;
   const Tensor& gradients() const;
   /// A further arena of the same layout, zeroed: moments, masters.
@@ -53,10 +54,8 @@ class Parameters {
   /// The part of an arena that belongs to parameter i, in its shape.
   Tensor slot(const Tensor& arena, int64_t i) const;
 
-  /// Sets all gradients to zero and forgets that they were written.
+  /// Forgets all gradients: the next one of each parameter is written, not added.
   void zero_grad() const;
-  /// Only forgets: for an optimizer whose step has zeroed the arena already.
-  void mark_gradients_zeroed() const;
   /// Prepares for reading gradients(): slots that got no gradient are made zero.
   void settle_gradients() const;
   /// Euclidean norm of all gradients.

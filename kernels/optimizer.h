@@ -36,22 +36,17 @@ struct AdvanceStep {
 template <class T>
 struct StepSlice {
   using A = accumulator_t<T>;
-  T* value;     // [count]
-  A* master;    // [count]; null: value itself is stepped
-  A* gradient;  // [count]
+  T* value;           // [count]
+  A* master;          // [count]; null: value itself is stepped
+  const A* gradient;  // [count]
   int64_t count;
   const double* rate;  // [1]
   double rate_factor;  // of this slice
   double weight_decay;
-  const double*
-      gradient_norm;   // [1], of the whole gradient. Not finite: only zero_gradient is done. Null: unknown
-  double clip;         // gradients are scaled by min(1, clip / (norm + 1e-6)); 0 or no norm: they are not
-  bool zero_gradient;  // sets the gradient to zero in the same pass
+  const double* gradient_norm;  // [1], of the whole gradient. Not finite: nothing is done. Null: unknown
+  double clip;  // gradients are scaled by min(1, clip / (norm + 1e-6)); 0 or no norm: they are not
 
-  Work work() const {
-    return moves<T>((master ? 1 : 2) * count) +
-           moves<A>(((master ? 2 : 0) + (zero_gradient ? 2 : 1)) * count);
-  }
+  Work work() const { return moves<T>((master ? 1 : 2) * count) + moves<A>((master ? 3 : 1) * count); }
 };
 
 /// Adam (Kingma and Ba, arXiv 1412.6980); decoupled: AdamW (Loshchilov and Hutter, arXiv 1711.05101).

@@ -101,7 +101,7 @@ StepResult Optimizer::step(const StepOptions& options) {
                 kernels::AdvanceStep{.step = step_tensor_.data<int64_t>(), .gradient_norm = norm});
   for_each_slice(options.clip, norm);
   for (const Parameter& parameter : parameters_) parameter.tensor.bump_version();
-  parameters_.mark_gradients_zeroed();
+  parameters_.zero_grad();
   return result;
 }
 

@@ -20,8 +20,7 @@ kernels::StepSlice<T> step_slice_of(const Parameters& parameters, const Tensor& 
           .rate_factor = rate_factor,
           .weight_decay = weight_decay,
           .gradient_norm = norm,
-          .clip = clip,
-          .zero_gradient = true};
+          .clip = clip};
 }
 
 }  // namespace heed::optim

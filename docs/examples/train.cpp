@@ -31,7 +31,7 @@ int main() {
     const Tensor logits = model.forward(nn::Tokens::dense(source), nn::Tokens::dense(target));
     const Tensor loss = cross_entropy(logits, labels.flatten());
     loss.backward();
-    adam.step({.clip = 1});  // and the gradients are zero again
+    adam.step({.clip = 1});  // and forgets the gradients
     if (step % 100 == 0) std::printf("step %d  loss %.4f\n", step, loss.item<double>());
   }
 

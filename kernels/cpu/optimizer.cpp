@@ -53,7 +53,6 @@ HWY_INLINE Vec<Tag<A>> take_gradient(const kernels::StepSlice<T>& slice, const S
   const Tag<A> d;
   auto g = hn::Mul(io.load(slice.gradient + i), hn::Set(d, f.clip));
   if (f.has_decay) g = hn::Add(g, hn::Mul(value, hn::Set(d, f.decay)));
-  if (slice.zero_gradient) io.store(hn::Zero(d), slice.gradient + i);
   return g;
 }
 
@@ -211,12 +210,6 @@ StepFactors<A> step_factors(const kernels::StepSlice<T>& slice, bool decoupled) 
           !decoupled && slice.weight_decay != 0};
 }
 
-/// All that is done where the norm is not finite.
-template <class T>
-void skip(const kernels::StepSlice<T>& slice) {
-  if (slice.zero_gradient) std::fill_n(slice.gradient, slice.count, 0);
-}
-
 template <class Args, class Factors>
 void step_all(const Args& args, const Factors& factors) {
   const auto step = step_for(args);
@@ -251,7 +244,7 @@ void advance_step(const kernels::AdvanceStep& args) {
 template <class T>
 void adam_step(const kernels::AdamStep<T>& args) {
   using A = accumulator_t<T>;
-  if (is_skipped(args.slice.gradient_norm)) return skip(args.slice);
+  if (is_skipped(args.slice.gradient_norm)) return;
   HEED_ASSERT(*args.step >= 1, "adam_step: step is ", *args.step, ", counted from 1");
   const double step = static_cast<double>(*args.step);
   const double correction1 = 1 - std::pow(args.beta1, step), correction2 = 1 - std::pow(args.beta2, step);
@@ -263,7 +256,7 @@ void adam_step(const kernels::AdamStep<T>& args) {
 template <class T>
 void sgd_step(const kernels::SgdStep<T>& args) {
   using A = accumulator_t<T>;
-  if (is_skipped(args.slice.gradient_norm)) return skip(args.slice);
+  if (is_skipped(args.slice.gradient_norm)) return;
   step_all(args, SgdFactors<A>{step_factors(args.slice, false), A(args.momentum), A(1 - args.dampening),
                                A(rate_of(args.slice)), *args.step == 1});
 }

@@ -136,8 +136,6 @@ __device__ __forceinline__ void take_gradient(const StepSlice<T>& slice, const F
     g[j] = times(g[j], f.clip);
     if (f.has_decay) g[j] = plus(g[j], times(value[j], f.decay));
   }
-  const float zeros[kWidth] = {};
-  if (slice.zero_gradient) store(slice.gradient + i, zeros);
 }
 
 template <int kWidth, class T>
@@ -181,12 +179,7 @@ template <template <class> class Args, class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) step_kernel(Args<T> args, int64_t items) {
   const StepSlice<T>& slice = args.slice;
   const int64_t first = int64_t{blockIdx.x} * kThreads + threadIdx.x, stride = int64_t{gridDim.x} * kThreads;
-  if (is_skipped(slice.gradient_norm)) {
-    const float zeros[kWidth] = {};
-    for (int64_t item = first; item < items && slice.zero_gradient; item += stride)
-      store(slice.gradient + item * kWidth, zeros);
-    return;
-  }
+  if (is_skipped(slice.gradient_norm)) return;
   auto& factors = simt::shared<Factors>();
   if (threadIdx.x == 0) {
     factors = Factors{};

@@ -153,10 +153,8 @@ TYPED_TEST(RowSchedules, OptimizerSteps) {
                                   1,
                                   0.1,
                                   norm.data(),
-                                  1.0,
-                                  false};
+                                  1.0};
       cuda::adam_step(kernels::AdamStep<T>{slice, m.data(), v.data(), 0.9, 0.98, 1e-9, true, step.data()});
-      slice.zero_gradient = true;
       cuda::sgd_step(kernels::SgdStep<T>{slice, buffer.data(), 0.9, 0.0, true, first.data()});
       return bytes(value, master, gradient, m, v, buffer, norm, rate, step);
     });
