@@ -104,7 +104,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
   shape[x.rank() - 1] = out;
   const Tensor y = empty(shape, x.options());
   const bool recorded = needs_grad({x, weight, bias}), relu = options.activation == Activation::relu;
-  const bool keep_packed = options.keep_packed && !recorded;
+  constexpr int64_t kFewRows = 256;  // packing takes a fiftieth of a product of more
+  const bool keep_packed = options.keep_packed && !recorded && rows <= kFewRows;
   const bool keep = recorded && options.activation != Activation::none && !relu;
   const Tensor pre_activation = keep ? empty_like(y) : Tensor();
   visit_floating(x.dtype(), "linear", [&]<class T>() {

@@ -206,6 +206,14 @@ TEST(LinearKeepPacked, TheCopyGoesWithTheNextWriteAndWithTheWeight) {
   EXPECT_EQ(cpu_allocator().stats().in_use, before);
 }
 
+TEST(LinearKeepPacked, NothingIsKeptForManyRows) {
+  const NoGrad no_grad;
+  const Tensor weight = zeros({64, 64}), x = zeros({257, 64});
+  const int64_t before = cpu_allocator().stats().in_use;
+  linear(x, weight, {}, {.keep_packed = true});
+  EXPECT_EQ(cpu_allocator().stats().in_use, before);
+}
+
 TEST(LinearKeepPacked, NothingIsKeptWhileRecording) {
   const Tensor weight = zeros({64, 64}).set_requires_grad(), x = zeros({2, 64});
   const int64_t before = cpu_allocator().stats().in_use;
