@@ -159,7 +159,7 @@ class Program:
         return program
 
     def passes(self, program, seconds):
-        environment = dict(os.environ, HEED_ALLOCATOR="plain", HEED_SIMT_SCHEDULES="two", HEED_NUM_THREADS="1")
+        environment = dict(os.environ, HEED_ALLOCATOR="plain", HEED_NUM_THREADS="1")
         command = [program, f"--gtest_filter={self.filter}", "--gtest_fail_fast"]
         try:
             return subprocess.run(command, capture_output=True, timeout=seconds, env=environment, check=False).returncode == 0

@@ -59,8 +59,8 @@ struct Stats {
 };
 Stats& stats();
 
-/// Calls `run` under every schedule: eager and deferred copies × forward, reverse and `randoms` random
-/// orders; then puts the settings back. The argument names the schedule, for messages.
-void each_schedule(const std::function<void(const std::string& schedule)>& run, int randoms = 2);
+/// Calls `run` under four schedules: forward and a random order with deferred copies, reverse and another
+/// random order with eager ones; then puts the settings back. The argument names the schedule, for messages.
+void each_schedule(const std::function<void(const std::string& schedule)>& run);
 
 }  // namespace heed::emulator

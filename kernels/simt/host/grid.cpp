@@ -145,33 +145,26 @@ Stats& stats() {
   return counts;
 }
 
-void each_schedule(const std::function<void(const std::string&)>& run, int randoms) {
+void each_schedule(const std::function<void(const std::string&)>& run) {
   struct Restore {
     Config saved = config();
     ~Restore() { config() = saved; }
   } restore;
-  constexpr const char* kSchedules[] = {"all", "two"};
-  if (choice("HEED_SIMT_SCHEDULES", kSchedules, 0) == 1) {
-    config().order = Order::forward;
-    config().async = Async::deferred;
-    run("forward, deferred copies");
-    config().order = Order::random;
-    config().async = Async::eager;
-    run("random, eager copies");
-    return;
-  }
-  for (Async async : {Async::deferred, Async::eager}) {
-    const std::string suffix = async == Async::eager ? ", eager copies" : ", deferred copies";
-    config().async = async;
-    config().order = Order::forward;
-    run("forward" + suffix);
-    config().order = Order::reverse;
-    run("reverse" + suffix);
-    config().order = Order::random;
-    for (int i = 1; i <= randoms; ++i) {
-      config().seed = static_cast<uint64_t>(i);
-      run("random " + std::to_string(i) + suffix);
-    }
+  struct Schedule {
+    const char* name;
+    Order order;
+    Async async;
+    uint64_t seed;
+  };
+  constexpr Schedule kSchedules[] = {{"forward, deferred copies", Order::forward, Async::deferred, 1},
+                                     {"reverse, eager copies", Order::reverse, Async::eager, 1},
+                                     {"random 1, deferred copies", Order::random, Async::deferred, 1},
+                                     {"random 2, eager copies", Order::random, Async::eager, 2}};
+  for (const Schedule& schedule : kSchedules) {
+    config().order = schedule.order;
+    config().async = schedule.async;
+    config().seed = schedule.seed;
+    run(schedule.name);
   }
 }
 
