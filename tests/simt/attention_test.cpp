@@ -1,6 +1,5 @@
 // The attention kernels that hold tiles of bf16 rows, against plain loops in double.
 #include <limits>
-#include <memory>
 
 #include <gtest/gtest.h>
 
@@ -9,9 +8,7 @@
 #include <heed/kernels/runtime.h>
 #include <heed/kernels/simt/host/emulator.h>
 
-#include "../kernels/attention_problem.h"
-#include "device_buffer.h"
-#include "device_test.h"
+#include "attention_check.h"
 
 namespace heed::test {
 namespace {
@@ -21,84 +18,6 @@ using heed::testing::bytes_of;
 using heed::testing::DeviceBuffer;
 using Problem = AttentionProblem<bfloat16>;
 using Result = AttentionResult<bfloat16, float>;
-
-/// A problem copied to the device.
-class Attention {
- public:
-  explicit Attention(const Problem& problem)
-      : p(problem),
-        q_(p.q),
-        kv_(p.kv),
-        gout_(p.gout),
-        bias_(p.bias),
-        relative_(p.relative),
-        slopes_(p.slopes),
-        mask_(std::vector<unsigned char>(p.mask.get(),
-                                         p.mask.get() + p.segments.count * p.max_query * p.max_key)),
-        query_first_(p.query_first),
-        key_first_(p.key_first),
-        query_length_(p.query_length),
-        key_length_(p.key_length),
-        out_(p.q.size()),
-        lse_(static_cast<size_t>(p.c.heads * p.query_rows)) {}
-
-  kernels::AttentionForward<bfloat16> forward_args() const {
-    return p.forward_args(operands(), out_.data(), lse_.data());
-  }
-
-  void forward(Result& r) const {
-    cuda::attention_forward(forward_args());
-    cuda::synchronize(0);
-    r.out = out_.get();
-    r.lse = lse_.get();
-  }
-
-  kernels::AttentionBackward<bfloat16> backward_args(const Problem::Wanted& wanted,
-                                                     const Problem::Gradients& to = {}) const {
-    return p.backward_args(operands(), out_.data(), lse_.data(), wanted, to);
-  }
-
-  /// After `forward`; the gradients begin as `start` if they are added.
-  void backward(const Problem::Wanted& wanted, Result& r, float start = 0) const {
-    const auto buffer = [&](size_t size) {
-      return wanted.accumulate ? std::make_unique<DeviceBuffer<bfloat16>>(std::vector<bfloat16>(size, start))
-                               : std::make_unique<DeviceBuffer<bfloat16>>(size);
-    };
-    const auto gq = buffer(p.q.size()), gk = buffer(p.kv.size()), gv = buffer(p.kv.size());
-    const DeviceBuffer<float> gbias(std::vector<float>(p.bias.size())),
-        grelative(std::vector<float>(p.relative.size()));
-    cuda::attention_backward(
-        backward_args(wanted, {gq->data(), gk->data(), gv->data(), gbias.data(), grelative.data()}));
-    cuda::synchronize(0);
-    r.gq = gq->get();
-    r.gk = gk->get();
-    r.gv = gv->get();
-    r.gbias = gbias.get();
-    r.grelative = grelative.get();
-  }
-
- private:
-  Problem::Operands operands() const {
-    SegmentsView s = p.segments;
-    s.query_first = query_first_.data();
-    s.key_first = key_first_.data();
-    s.query_length = query_length_.data();
-    s.key_length = key_length_.data();
-    return {q_.data(),        kv_.data(),
-            gout_.data(),     bias_.data(),
-            relative_.data(), reinterpret_cast<const bool*>(mask_.data()),
-            slopes_.data(),   s};
-  }
-
-  const Problem& p;
-  DeviceBuffer<bfloat16> q_, kv_, gout_, bias_, relative_;
-  DeviceBuffer<float> slopes_;
-  DeviceBuffer<unsigned char> mask_;
-  DeviceBuffer<int64_t> query_first_, key_first_;
-  DeviceBuffer<int32_t> query_length_, key_length_;
-  DeviceBuffer<bfloat16> out_;
-  DeviceBuffer<float> lse_;
-};
 
 constexpr auto kShort = AttentionPath::short_sequences, kFlash = AttentionPath::flash,
                kGeneric = AttentionPath::generic;
@@ -110,19 +29,7 @@ AttentionCase aligned(AttentionCase c) {
   return c;
 }
 
-void check(const AttentionCase& c, AttentionPath path) {
-  const Problem p(aligned(c));
-  const Attention attention(p);
-  ASSERT_EQ(cuda::attention_path(attention.forward_args()), path);
-  ASSERT_EQ(cuda::attention_path(attention.backward_args({.bias = false})), path);
-  Result got, biases;
-  attention.forward(got);
-  attention.backward({.bias = false}, got);
-  attention.backward({.q = false, .k = false, .v = false}, biases);
-  got.gbias = biases.gbias;
-  got.grelative = biases.grelative;
-  expect_exact(p, got);
-}
+void check(const AttentionCase& c, AttentionPath path) { check_problem(Problem(aligned(c)), path); }
 
 // Rows at addresses that can be read 16 bytes at a time; nothing is read.
 kernels::AttentionForward<bfloat16> some_forward(int64_t width, int32_t queries, int32_t keys) {
@@ -246,22 +153,13 @@ TEST(CudaAttention, Widths) {
 }
 
 TEST(CudaAttention, RulesAndGaps) {
-  const Visibility rules[] = {
-      {.causal = Causal::top_left},
-      {.causal = Causal::bottom_right, .window_left = 4},
-      {.window_left = 20, .window_right = 2},
-      {.window_left = 9, .window_right = 9, .dilation = 3},
-      {.window_left = 3, .window_right = 3, .global_tokens = 2},
-      {.causal = Causal::top_left, .window_left = 6, .global_tokens = 3},
-      {.causal = Causal::bottom_right, .window_left = 40, .dilation = 4, .global_tokens = 1},
-  };
-  for (size_t i = 0; i < std::size(rules); ++i) {
+  for (size_t i = 0; i < std::size(kRules); ++i) {
     SCOPED_TRACE(i);
     AttentionCase c{.sequences = {{20, 20}, {13, 29}, {0, 5}, {31, 7}, {5, 0}, {1, 1}, {50, 90}},
                     .heads = 1,
                     .key_heads = 1,
                     .width = 16,
-                    .visibility = rules[i],
+                    .visibility = kRules[i],
                     .gaps = true};
     check(c, kShort);
     c.sequences.push_back({150, 140});
@@ -326,6 +224,32 @@ TEST(CudaAttention, Biases) {
            .dropout = parts % 3 == 0 ? 0.25 : 0},
           parts % 4 == 0 ? kFlash : kShort);
   }
+}
+
+// Everything at once: keys' heads that are shared, gaps, sequences of one token and of none, rows that see no
+// key.
+TEST(CudaAttention, MixedOptions) {
+  struct Size {
+    int64_t width;
+    int32_t longest;
+    AttentionPath path;
+  };
+  for (const Size& size :
+       {Size{32, 33, kShort}, Size{64, 33, kShort}, Size{64, 131, kFlash}, Size{128, 67, kFlash}})
+    for (const Causal causal : {Causal::none, Causal::top_left, Causal::bottom_right})
+      check({.sequences = {{1, 1}, {size.longest, 17}, {0, 3}, {7, 0}, {1, size.longest}},
+             .heads = 2,
+             .key_heads = 1,
+             .width = size.width,
+             .visibility = {.causal = causal, .window_left = causal == Causal::none ? 5 : -1},
+             .gaps = true,
+             .bias = causal == Causal::none,
+             .shared_bias = causal == Causal::none,
+             .mask = true,
+             .alibi = causal == Causal::top_left,
+             .relative_limit = causal == Causal::bottom_right ? 4 : -1,
+             .dropout = 0.2},
+            size.path);
 }
 
 TEST(CudaAttention, EverySubsetOfGradientsAndAccumulation) {

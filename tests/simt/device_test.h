@@ -3,9 +3,20 @@
 
 #include <string>
 
+#include <gtest/gtest.h>
+
+#include <heed/core/base/dtype.h>
 #include <heed/kernels/runtime.h>
 
+#include "../support/tally.h"
+
 namespace heed::testing {
+
+using KernelTypes = ::testing::Types<float, bfloat16>;
+
+/// Counts kernel operations, each with one shape, set of options and dtype, that were compared with loops in
+/// double or run under every schedule. Other alignments of the same operands are no cases of their own.
+inline test::Tally kernel_cases{"kernel_cases"};
 
 /// The text of the E that f throws.
 template <class E, class F>

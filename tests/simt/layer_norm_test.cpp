@@ -13,6 +13,7 @@
 #include <heed/kernels/simt/host/emulator.h>
 
 #include "device_buffer.h"
+#include "device_test.h"
 
 namespace heed {
 namespace {
@@ -162,6 +163,7 @@ void check_case(const Case& c) {
   const double f32 = std::numeric_limits<float>::epsilon();
   const double t = sizeof(T) == 2 ? 0x1p-8 : f32;
 
+  testing::kernel_cases.count += 2;  // forward and backward
   std::vector<unsigned char> first;
   emulator::each_schedule([&](const std::string& schedule) {
     SCOPED_TRACE(schedule);

@@ -14,11 +14,11 @@
 #include <heed/kernels/simt/host/emulator.h>
 
 #include "device_buffer.h"
+#include "device_test.h"
 
 namespace heed::testing {
 
 using Bytes = std::vector<unsigned char>;
-using KernelTypes = ::testing::Types<float, bfloat16>;
 
 /// Which of a run's buffers begins one element past a 16-byte boundary: a number, or
 inline constexpr int kNone = -1, kAll = -2;
@@ -29,7 +29,7 @@ inline int buffers_made = 0;
 template <class T>
 class Buffer : public DeviceBuffer<T> {
  public:
-  explicit Buffer(size_t count) : DeviceBuffer<T>(count, offset()) {}
+  explicit Buffer(int64_t count) : DeviceBuffer<T>(static_cast<size_t>(count), offset()) {}
   explicit Buffer(const std::vector<T>& values) : DeviceBuffer<T>(values, offset()) {}
 
  private:
@@ -72,11 +72,20 @@ Bytes bytes(const Buffers&... buffers) {
   return all;
 }
 
-/// `run` launches kernels on Buffers that it makes, and returns the bytes of the results. They must be the
-/// same under every schedule. With any one buffer shifted they must be those of either all or none shifted:
-/// kernels have two ways, with vectors and without, of which one mistake would take the wrong one.
+/// One kernel operation, with one shape, set of options and dtype: `run` launches it on Buffers that it
+/// makes, and returns the bytes of the results. They must be the same under every schedule. With any one
+/// buffer shifted they must be those of either all or none shifted: kernels have two ways, with vectors and
+/// without, of which one mistake would take the wrong one.
 inline void check_schedules(const std::string& name, const std::function<Bytes()>& run) {
   SCOPED_TRACE(name);
+  ++kernel_cases.count;
+  Bytes aligned;
+  emulator::each_schedule([&](const std::string& schedule) {
+    const Bytes now = run();
+    if (aligned.empty()) aligned = now;
+    EXPECT_EQ(now, aligned) << "the results depend on the schedule: " << schedule;
+  });
+  EXPECT_FALSE(aligned.empty());
   const auto run_shifted = [&](int which) {
     shifted_buffer = which;
     buffers_made = 0;
@@ -84,12 +93,8 @@ inline void check_schedules(const std::string& name, const std::function<Bytes()
     shifted_buffer = kNone;
     return result;
   };
-  const Bytes aligned = run_shifted(kNone), shifted = run_shifted(kAll);
+  const Bytes shifted = run_shifted(kAll);
   const int count = buffers_made;
-  EXPECT_FALSE(aligned.empty());
-  emulator::each_schedule([&](const std::string& schedule) {
-    EXPECT_EQ(run(), aligned) << "the results depend on the schedule: " << schedule;
-  });
   for (int which = 0; which < count; ++which) {
     const Bytes now = run_shifted(which);
     EXPECT_TRUE(now == aligned || now == shifted) << "buffer " << which << " is shifted";

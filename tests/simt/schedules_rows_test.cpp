@@ -1,6 +1,9 @@
 // CUDA kernels that sum over rows, but for the layer norm alone, under every schedule of the emulator: the
 // bits must not depend on it, and the builds with checks look for races and wrong addresses. What the results
 // should be is tested with the operations, in tests/core/ops.
+#include <algorithm>
+#include <limits>
+
 #include <heed/kernels/attention.h>
 #include <heed/kernels/cross_entropy.h>
 #include <heed/kernels/linear.h>
@@ -20,145 +23,236 @@ TYPED_TEST_SUITE(RowSchedules, KernelTypes);
 
 TYPED_TEST(RowSchedules, Reductions) {
   using T = TypeParam;
+  using kernels::ReduceOp;
   struct Shape {
     int64_t kept, kept_stride, reduced, reduced_stride;
   };
-  for (const Shape& s : {Shape{3, 72, 72, 1}, Shape{5, 33, 33, 1}, Shape{40, 1, 21, 40},
-                         Shape{40, 1, 800, 40}, Shape{3, 12001, 12001, 1}})
-    check_schedules("reductions", [&] {
-      const size_t kept = static_cast<size_t>(s.kept);
-      Buffer<T> x(numbers<T>(s.kept * s.reduced, 1));
-      Buffer<float> sum(kept), most(kept), norm(kept);
-      Buffer<int64_t> place(kept);
-      Strided<2> outer = line<2>(s.kept);
-      outer.strides[1][0] = s.kept_stride;
-      const Strided<1> inner = line<1>(s.reduced, s.reduced_stride);
-      using kernels::ReduceOp;
-      cuda::reduce(kernels::Reduce<T>{ReduceOp::sum, sum.data(), x.data(), nullptr, 0.5, outer, inner});
-      cuda::reduce(kernels::Reduce<T>{ReduceOp::norm, norm.data(), x.data(), nullptr, 1, outer, inner});
-      cuda::reduce(kernels::Reduce<T>{ReduceOp::maximum, most.data(), x.data(), nullptr, 1, outer, inner});
+  for (const Shape& s : {Shape{1, 1, 1, 1}, Shape{3, 72, 72, 1}, Shape{5, 33, 33, 1}, Shape{40, 1, 21, 40},
+                         Shape{40, 1, 800, 40}, Shape{2, 12001, 12001, 1}}) {
+    Strided<2> outer = line<2>(s.kept);
+    outer.strides[1][0] = s.kept_stride;
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::norm, ReduceOp::sum_exponential, ReduceOp::maximum})
+      check_schedules("reduce", [&] {
+        const Buffer<T> x(numbers<T>(s.kept * s.reduced, 1));
+        const Buffer<float> centre(numbers<float>(s.kept, 2)), y(s.kept);
+        cuda::reduce(kernels::Reduce<T>{
+            op, y.data(), x.data(), op == ReduceOp::sum_exponential ? centre.data() : nullptr,
+            op == ReduceOp::sum ? 0.5 : 1, outer, line<1>(s.reduced, s.reduced_stride)});
+        return bytes(y);
+      });
+    check_schedules("arg_reduce", [&] {
+      const Buffer<T> x(numbers<T>(s.kept * s.reduced, 1));
+      const Buffer<int64_t> place(s.kept);
       cuda::arg_reduce(
           kernels::ArgReduce<T>{false, place.data(), x.data(), outer, s.reduced, s.reduced_stride});
-      return bytes(sum, norm, most, place);
+      return bytes(place);
     });
-  check_schedules("cumulative sum", [&] {
-    Buffer<T> x(numbers<T>(6 * 45, 1)), y(6 * 45);
-    Strided<2> lines = line<2>(6, 45);
-    cuda::cumulative_sum(kernels::CumulativeSum<T>{y.data(), x.data(), lines, 45, 1, 1, true, false});
-    return bytes(y);
-  });
+  }
 }
+
+TYPED_TEST(RowSchedules, CumulativeSums) {
+  using T = TypeParam;
+  for (const int64_t n : {1, 33, 45, 257})
+    for (const bool reverse : {true, false})
+      check_schedules("cumulative sum", [&] {
+        const Buffer<T> x(numbers<T>(6 * n, 1)), y(numbers<T>(6 * n, 2));
+        cuda::cumulative_sum(
+            kernels::CumulativeSum<T>{y.data(), x.data(), line<2>(6, n), n, 1, 1, reverse, !reverse});
+        return bytes(y);
+      });
+}
+
+// Rows of one element, of a warp, of a block, and too long to be kept in registers.
+int64_t few_rows(int64_t cols) { return cols > 8000 ? 1 : 5; }
 
 TYPED_TEST(RowSchedules, Softmax) {
   using T = TypeParam;
-  for (const int64_t cols : {33, 64, 1032, 8201}) {
-    const int64_t rows = cols > 8000 ? 1 : 5, count = rows * cols;
-    const size_t n = static_cast<size_t>(count);
-    check_schedules("softmax forward", [&] {
-      Buffer<T> x(numbers<T>(count, 1)), y(n);
-      cuda::softmax_forward(kernels::SoftmaxForward<T>{x.data(), y.data(), rows, cols, false});
-      return bytes(y);
-    });
-    check_schedules("softmax backward", [&] {
-      Buffer<T> y(numbers<T>(count, 1)), gy(numbers<T>(count, 2)), gx(numbers<T>(count, 3));
-      cuda::softmax_backward(
-          kernels::SoftmaxBackward<T>{y.data(), gy.data(), gx.data(), rows, cols, false, true});
-      return bytes(gx);
-    });
-    check_schedules("cross-entropy forward", [&] {
-      Buffer<T> x(numbers<T>(count, 1)), glogits(n);
-      Buffer<float> loss(1);
-      Buffer<int64_t> counted(1), targets(ids(rows, cols, 3));
-      cuda::cross_entropy_forward(kernels::CrossEntropyForward<T>{x.data(), targets.data(), kNoToken, 0.1,
-                                                                  true, loss.data(), counted.data(),
-                                                                  glogits.data(), rows, cols});
-      return bytes(loss, counted, glogits);
-    });
-    check_schedules("cross-entropy backward", [&] {
-      Buffer<T> glogits(numbers<T>(count, 1)), gx(numbers<T>(count, 2));
-      Buffer<float> gloss(std::vector<float>{0.7f});
-      cuda::cross_entropy_backward(
-          kernels::CrossEntropyBackward<T>{glogits.data(), gloss.data(), gx.data(), count, true});
-      return bytes(gx);
-    });
-  }
+  for (const int64_t cols : {1, 33, 64, 1032, 8201})
+    for (const bool log : {false, true}) {
+      const int64_t rows = few_rows(cols), count = rows * cols;
+      check_schedules("softmax forward", [&] {
+        std::vector<T> values = numbers<T>(count, 1);  // of which a row is hidden
+        std::fill_n(values.begin(), rows > 1 ? cols : 0, T(-std::numeric_limits<float>::infinity()));
+        const Buffer<T> x(values), y(count);
+        cuda::softmax_forward(kernels::SoftmaxForward<T>{x.data(), y.data(), rows, cols, log});
+        return bytes(y);
+      });
+      check_schedules("softmax backward", [&] {
+        const Buffer<T> y(numbers<T>(count, 1)), gy(numbers<T>(count, 2)), gx(numbers<T>(count, 3));
+        cuda::softmax_backward(
+            kernels::SoftmaxBackward<T>{y.data(), gy.data(), gx.data(), rows, cols, log, !log});
+        return bytes(gx);
+      });
+    }
 }
+
+TYPED_TEST(RowSchedules, CrossEntropy) {
+  using T = TypeParam;
+  struct Options {
+    bool mean, gradient;
+    double smoothing;
+    bool all_ignored;
+  };
+  for (const int64_t cols : {1, 33, 64, 1032, 8201})
+    for (const Options& o :
+         {Options{true, true, 0.1, false}, Options{false, false, 0, false}, Options{true, true, 0, true}}) {
+      const int64_t rows = few_rows(cols), count = rows * cols;
+      check_schedules("cross-entropy forward", [&] {
+        const std::vector<int64_t> none(static_cast<size_t>(rows), kNoToken);
+        const Buffer<T> x(numbers<T>(count, 1)), glogits(count);
+        const Buffer<float> loss(1);
+        const Buffer<int64_t> counted(1), targets(o.all_ignored ? none : ids(rows, cols, 3));
+        cuda::cross_entropy_forward(kernels::CrossEntropyForward<T>{
+            x.data(), targets.data(), kNoToken, o.smoothing, o.mean, loss.data(), counted.data(),
+            o.gradient ? glogits.data() : nullptr, rows, cols});
+        return o.gradient ? bytes(loss, counted, glogits) : bytes(loss, counted);
+      });
+    }
+  for (const int64_t count : {1, 83, 1025})
+    check_schedules("cross-entropy backward", [&] {
+      const Buffer<T> glogits(numbers<T>(count, 1)), gx(numbers<T>(count, 2));
+      const Buffer<float> gloss(std::vector<float>{0.7f});
+      cuda::cross_entropy_backward(
+          kernels::CrossEntropyBackward<T>{glogits.data(), gloss.data(), gx.data(), count, count != 83});
+      return bytes(gx);
+    });
+}
+
+// What is given to residual_layer_norm beside x, what is wanted of it, and whether that is added.
+struct NormOptions {
+  bool weight, bias, dropout, gsum, gresidual, gx, sums, accumulate;
+};
+
+constexpr NormOptions kNormOptions[] = {{true, false, true, true, true, true, true, false},
+                                        {false, true, false, false, true, true, true, true},
+                                        {true, true, true, false, false, true, false, true},
+                                        {false, false, true, true, true, false, true, false}};
 
 TYPED_TEST(RowSchedules, ResidualLayerNorm) {
   using T = TypeParam;
-  for (const int64_t cols : {40, 33, 1032, 8201}) {
-    const int64_t rows = cols > 8000 ? 2 : 6, count = rows * cols;
-    const size_t n = static_cast<size_t>(count), height = static_cast<size_t>(rows);
-    check_schedules("residual_layer_norm forward", [&] {
-      Buffer<T> residual(numbers<T>(count, 1)), x(numbers<T>(count, 2)), weight(numbers<T>(cols, 3)), sum(n),
-          y(n);
-      Buffer<float> mean(height), rstd(height);
-      cuda::residual_layer_norm_forward(kernels::ResidualLayerNormForward<T>{
-          residual.data(), x.data(), weight.data(), nullptr, some_dropout(), sum.data(), y.data(),
-          mean.data(), rstd.data(), rows, cols, 1e-5});
-      return bytes(sum, y, mean, rstd);
-    });
-    check_schedules("residual_layer_norm backward", [&] {
-      Buffer<T> gy(numbers<T>(count, 1)), gsum(numbers<T>(count, 2)), sum(numbers<T>(count, 3)),
-          weight(numbers<T>(cols, 4)), gresidual(n), gx(n);
-      Buffer<float> mean(numbers<float>(rows, 5)), rstd(numbers<float>(rows, 6)),
-          gweight(static_cast<size_t>(cols)), gbias(static_cast<size_t>(cols));
-      cuda::residual_layer_norm_backward(kernels::ResidualLayerNormBackward<T>{
-          gy.data(), gsum.data(), sum.data(), weight.data(), mean.data(), rstd.data(), some_dropout(),
-          gresidual.data(), gx.data(), gweight.data(), gbias.data(), false, false, false, false, rows, cols});
-      return bytes(gresidual, gx, gweight, gbias);
-    });
-  }
+  for (const int64_t cols : {1, 33, 40, 1032, 8201})
+    for (const NormOptions& o : kNormOptions) {
+      if (cols > 8000 && &o != kNormOptions) continue;
+      const int64_t rows = few_rows(cols), count = rows * cols;
+      const Dropout dropout = o.dropout ? some_dropout() : Dropout{};
+      check_schedules("residual_layer_norm forward", [&] {
+        const Buffer<T> residual(numbers<T>(count, 1)), x(numbers<T>(count, 2)), weight(numbers<T>(cols, 3)),
+            bias(numbers<T>(cols, 4)), sum(count), y(count);
+        const Buffer<float> mean(rows), rstd(rows);
+        cuda::residual_layer_norm_forward(kernels::ResidualLayerNormForward<T>{
+            residual.data(), x.data(), o.weight ? weight.data() : nullptr, o.bias ? bias.data() : nullptr,
+            dropout, sum.data(), y.data(), mean.data(), rstd.data(), rows, cols, 1e-5});
+        return bytes(sum, y, mean, rstd);
+      });
+      check_schedules("residual_layer_norm backward", [&] {
+        const Buffer<T> gy(numbers<T>(count, 1)), gsum(numbers<T>(count, 2)), sum(numbers<T>(count, 3)),
+            weight(numbers<T>(cols, 4)), gresidual(numbers<T>(count, 7)), gx(numbers<T>(count, 8));
+        const Buffer<float> mean(numbers<float>(rows, 5)), rstd(numbers<float>(rows, 6)),
+            gweight(numbers<float>(cols, 9)), gbias(numbers<float>(cols, 10));
+        cuda::residual_layer_norm_backward(kernels::ResidualLayerNormBackward<T>{
+            gy.data(), o.gsum ? gsum.data() : nullptr, sum.data(), o.weight ? weight.data() : nullptr,
+            mean.data(), rstd.data(), dropout, o.gresidual ? gresidual.data() : nullptr,
+            o.gx ? gx.data() : nullptr, o.sums ? gweight.data() : nullptr,
+            o.sums && o.bias ? gbias.data() : nullptr, o.accumulate, o.accumulate, o.accumulate, o.accumulate,
+            rows, cols});
+        return bytes(gresidual, gx, gweight, gbias);
+      });
+    }
 }
 
 TYPED_TEST(RowSchedules, Linear) {
   using T = TypeParam;
-  for (const int64_t out : {40, 33})
-    check_schedules("linear", [&] {
-      const int64_t rows = 37, in = 6, count = rows * out;
-      const size_t n = static_cast<size_t>(count);
-      Buffer<T> x(numbers<T>(rows * in, 1)), weight(numbers<T>(out * in, 2)), bias(numbers<T>(out, 3)), y(n),
-          pre(n), gy(numbers<T>(count, 4)), gpre(n);
-      Buffer<float> gbias(static_cast<size_t>(out));
-      const bool relu = out == 40;
-      const Activation activation = relu ? Activation::relu : Activation::gelu;
-      cuda::linear_forward(kernels::LinearForward<T>{x.data(), weight.data(), nullptr, bias.data(),
-                                                     activation, some_dropout(), y.data(), pre.data(), rows,
-                                                     in, out});
-      cuda::linear_backward(kernels::LinearBackward<T>{gy.data(), relu ? y.data() : pre.data(), activation,
-                                                       some_dropout(), gpre.data(), gbias.data(), false, rows,
-                                                       out});
-      return bytes(y, pre, gpre, gbias);
-    });
+  const int64_t rows = 37, in = 6;
+  for (const Activation activation : {Activation::none, Activation::relu, Activation::gelu})
+    for (const int64_t out : {1, 33, 40}) {
+      const int64_t count = rows * out;
+      const bool biased = out != 33, plain = activation == Activation::none;
+      check_schedules("linear forward", [&] {
+        const Buffer<T> x(numbers<T>(rows * in, 1)), weight(numbers<T>(out * in, 2)),
+            bias(numbers<T>(out, 3)), y(count), pre(numbers<T>(count, 5));
+        cuda::linear_forward(
+            kernels::LinearForward<T>{x.data(), weight.data(), nullptr, biased ? bias.data() : nullptr,
+                                      activation, plain ? Dropout{} : some_dropout(), y.data(),
+                                      activation == Activation::gelu ? pre.data() : nullptr, rows, in, out});
+        return bytes(y, pre);
+      });
+      check_schedules("linear backward", [&] {
+        const Buffer<T> gy(numbers<T>(count, 4)), kept(numbers<T>(count, 5)), gpre(numbers<T>(count, 6));
+        const Buffer<float> gbias(numbers<float>(out, 7));
+        cuda::linear_backward(kernels::LinearBackward<T>{
+            gy.data(), plain ? nullptr : kept.data(), activation, plain ? Dropout{} : some_dropout(),
+            plain ? nullptr : gpre.data(), plain || biased ? gbias.data() : nullptr, out == 1, rows, out});
+        return bytes(gpre, gbias);
+      });
+    }
 }
+
+// What changes from step to step, for `count` gradients.
+struct StepState {
+  explicit StepState(int64_t count)
+      : gradient(numbers<float>(count, 2)), norm(std::vector<double>{3}), rate(std::vector<double>{0.01}) {}
+  const Buffer<float> gradient;
+  const Buffer<double> norm, rate;
+};
 
 TYPED_TEST(RowSchedules, OptimizerSteps) {
   using T = TypeParam;
-  for (const int64_t count : {1000, 333})
-    check_schedules("optimizer", [&] {
-      Buffer<T> value(numbers<T>(count, 1));
-      Buffer<float> master(numbers<float>(count, 1)), gradient(numbers<float>(count, 2)),
-          m(numbers<float>(count, 3)), v(std::vector<float>(static_cast<size_t>(count), 0.5f)),
-          buffer(static_cast<size_t>(count));
-      Buffer<double> norm(1), rate(1);
-      Buffer<int64_t> step(std::vector<int64_t>{2}), first(std::vector<int64_t>{1});
-      cuda::gradient_norm(kernels::GradientNorm<float>{gradient.data(), count, norm.data()});
-      cuda::set_rate(kernels::SetRate{rate.data(), 0.01});
-      cuda::advance_step(kernels::AdvanceStep{step.data(), norm.data()});
-      kernels::StepSlice<T> slice{value.data(),
-                                  sizeof(T) == 2 ? master.data() : nullptr,
-                                  gradient.data(),
-                                  count,
-                                  rate.data(),
-                                  1,
-                                  0.1,
-                                  norm.data(),
-                                  1.0};
-      cuda::adam_step(kernels::AdamStep<T>{slice, m.data(), v.data(), 0.9, 0.98, 1e-9, true, step.data()});
-      cuda::sgd_step(kernels::SgdStep<T>{slice, buffer.data(), 0.9, 0.0, true, first.data()});
-      return bytes(value, master, gradient, m, v, buffer, norm, rate, step);
-    });
+  for (const int64_t count : {1, 333, 1000})
+    for (const bool plain : {true, false}) {
+      const auto slice = [&](const Buffer<T>& value, const Buffer<float>& master, const StepState& state) {
+        return kernels::StepSlice<T>{value.data(),
+                                     sizeof(T) == 2 ? master.data() : nullptr,
+                                     state.gradient.data(),
+                                     count,
+                                     state.rate.data(),
+                                     1,
+                                     plain ? 0 : 0.1,
+                                     plain ? nullptr : state.norm.data(),
+                                     1.0};
+      };
+      check_schedules("adam_step", [&] {
+        const Buffer<T> value(numbers<T>(count, 1));
+        const Buffer<float> master(numbers<float>(count, 1)), m(numbers<float>(count, 3)),
+            v(std::vector<float>(static_cast<size_t>(count), 0.5f));
+        const StepState state(count);
+        const Buffer<int64_t> step(std::vector<int64_t>{2});
+        cuda::adam_step(kernels::AdamStep<T>{slice(value, master, state), m.data(), v.data(), 0.9, 0.98, 1e-9,
+                                             !plain, step.data()});
+        return bytes(value, master, m, v);
+      });
+      check_schedules("sgd_step", [&] {
+        const Buffer<T> value(numbers<T>(count, 1));
+        const Buffer<float> master(numbers<float>(count, 1)), buffer(count);
+        const StepState state(count);
+        const Buffer<int64_t> first(std::vector<int64_t>{1});
+        cuda::sgd_step(kernels::SgdStep<T>{slice(value, master, state), plain ? nullptr : buffer.data(),
+                                           plain ? 0 : 0.9, 0.0, !plain, first.data()});
+        return plain ? bytes(value, master) : bytes(value, master, buffer);
+      });
+    }
 }
+
+TEST(StepSchedules, NormRateAndStep) {
+  for (const int64_t count : {1, 333, 1000, 70001})
+    check_schedules("gradient_norm", [&] {
+      const Buffer<float> gradient(numbers<float>(count, 2));
+      const Buffer<double> norm(1);
+      cuda::gradient_norm(kernels::GradientNorm<float>{gradient.data(), count, norm.data()});
+      return bytes(norm);
+    });
+  check_schedules("set_rate and advance_step", [&] {
+    const Buffer<double> rate(1), norm(std::vector<double>{3});
+    const Buffer<int64_t> step(std::vector<int64_t>{2});
+    cuda::set_rate(kernels::SetRate{rate.data(), 0.01});
+    cuda::advance_step(kernels::AdvanceStep{step.data(), norm.data()});
+    return bytes(rate, step);
+  });
+}
+
+struct AttentionShape {
+  int64_t width;
+  int32_t first, second;  // lengths
+};
 
 /// Two sequences, and a row of no sequence behind them. A table of biases at width 5, for the generic
 /// kernels.
@@ -167,24 +261,25 @@ class SomeAttention {
  public:
   static constexpr int64_t kHeads = 2, kLimit = 3, kEntries = kHeads * (2 * kLimit + 1);
 
-  SomeAttention(int64_t width, int32_t length)
-      : rows(length + 10),
-        count(rows * kHeads * width),
+  SomeAttention(const AttentionShape& shape)
+      : rows(shape.first + shape.second + 1),
+        count(rows * kHeads * shape.width),
         q(numbers<T>(count, 1)),
         k(numbers<T>(count, 2)),
         v(numbers<T>(count, 3)),
         relative(numbers<T>(kEntries, 5)),
-        first(std::vector<int64_t>{0, length}),
-        length_of(std::vector<int32_t>{length, 9}),
-        scores{.q = read(q, width),
-               .k = read(k, width),
-               .segments = {2, first.data(), first.data(), length_of.data(), length_of.data(), length, length,
+        first(std::vector<int64_t>{0, shape.first}),
+        length_of(std::vector<int32_t>{shape.first, shape.second}),
+        scores{.q = read(q, shape.width),
+               .k = read(k, shape.width),
+               .segments = {2, first.data(), first.data(), length_of.data(), length_of.data(),
+                            std::max(shape.first, shape.second), std::max(shape.first, shape.second),
                             rows - 1, rows - 1},
                .query_rows = rows,
                .key_rows = rows,
                .heads = kHeads,
                .key_heads = kHeads,
-               .width = width,
+               .width = shape.width,
                .scale = 0.4,
                .visibility = {.causal = Causal::top_left},
                .bias = {.bias = nullptr,
@@ -192,7 +287,7 @@ class SomeAttention {
                         .mask = nullptr,
                         .mask_stride = {},
                         .alibi_slopes = nullptr,
-                        .relative = width == 5 ? relative.data() : nullptr,
+                        .relative = shape.width == 5 ? relative.data() : nullptr,
                         .relative_limit = kLimit}} {}
 
   static kernels::HeadsView<const T> read(const Buffer<T>& x, int64_t width) {
@@ -212,30 +307,29 @@ class SomeAttention {
 
 TYPED_TEST(RowSchedules, Attention) {
   using T = TypeParam;
-  struct Shape {
-    int64_t width;
-    int32_t length;
-  };
-  for (const Shape& shape : {Shape{5, 40}, Shape{16, 40}, Shape{16, 130}}) {
+  constexpr int32_t kLong = sizeof(T) == 2 ? 129 : 33;  // floats have but one kernel
+  for (const AttentionShape& shape :
+       {AttentionShape{5, 40, 9}, AttentionShape{16, 40, 9}, AttentionShape{16, kLong, 9},
+        AttentionShape{16, 1, 0}, AttentionShape{5, 1, 0}, AttentionShape{64, 17, 16},
+        AttentionShape{128, 3, 1}}) {
     check_schedules("attention forward", [&] {
-      const SomeAttention<T> a(shape.width, shape.length);
-      const Buffer<T> out(static_cast<size_t>(a.count));
-      const Buffer<float> lse(static_cast<size_t>(a.kHeads * a.rows));
+      const SomeAttention<T> a(shape);
+      const Buffer<T> out(a.count);
+      const Buffer<float> lse(a.kHeads * a.rows);
       cuda::attention_forward(
           kernels::AttentionForward<T>{a.scores, a.read(a.v), some_dropout(), a.heads(out), lse.data()});
       return bytes(out, lse);
     });
     check_schedules("attention weights", [&] {
-      const SomeAttention<T> a(shape.width, shape.length);
-      const Buffer<float> lse(numbers<float>(a.kHeads * a.rows, 8)),
-          weights(static_cast<size_t>(shape.length * shape.length));
+      const SomeAttention<T> a(shape);
+      const Buffer<float> lse(numbers<float>(a.kHeads * a.rows, 8)), weights(shape.first * shape.first);
       cuda::attention_weights(kernels::AttentionWeights<T>{a.scores, lse.data(), weights.data(), 0, 1});
       return bytes(weights);
     });
     check_schedules("attention backward", [&] {
-      const SomeAttention<T> a(shape.width, shape.length);
-      const size_t n = static_cast<size_t>(a.count);
-      const Buffer<T> out(numbers<T>(a.count, 6)), gout(numbers<T>(a.count, 7)), gq(n), gk(n), gv(n);
+      const SomeAttention<T> a(shape);
+      const Buffer<T> out(numbers<T>(a.count, 6)), gout(numbers<T>(a.count, 7)), gq(a.count), gk(a.count),
+          gv(a.count);
       const Buffer<float> lse(numbers<float>(a.kHeads * a.rows, 8)), grelative(numbers<float>(a.kEntries, 9));
       cuda::attention_backward(kernels::AttentionBackward<T>{
           a.scores, a.read(a.v), some_dropout(), a.read(out), a.read(gout), lse.data(), a.heads(gq),

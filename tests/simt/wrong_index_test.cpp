@@ -43,6 +43,7 @@ std::string wrong_row(const std::string& operation, const std::string& message) 
 
 // Runs `launch` under every schedule; its wrong indices are reported once, and the bits are the same.
 void check(const std::string& operation, const std::function<std::vector<unsigned char>()>& launch) {
+  ++heed::testing::kernel_cases.count;
   std::vector<unsigned char> first;
   emulator::each_schedule([&](const std::string& schedule) {
     SCOPED_TRACE(operation + ", " + schedule);

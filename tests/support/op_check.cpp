@@ -1,13 +1,12 @@
 #include "op_check.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstdlib>
-#include <fstream>
 #include <limits>
 
 #include <gtest/gtest.h>
+
+#include "tally.h"
 
 namespace heed::test {
 namespace {
@@ -24,16 +23,8 @@ double uniform_at(uint64_t seed, uint64_t i) {
   return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
-// Left for tests/support/check_count.cmake, which adds up what the programs have checked.
-struct Tally {
-  int gradients = 0, on_device = 0;
-  ~Tally() {
-    const char* folder = std::getenv("HEED_CHECK_COUNTS");
-    if (folder)
-      std::ofstream(std::string(folder) + "/" + program_invocation_short_name) << gradients << "\n"
-                                                                               << on_device << "\n";
-  }
-} tally;
+Tally gradients_checked{"gradients"};  // against central differences in f64
+Tally on_device_checked{"on_device"};  // operations on a CUDA device against f64
 
 bool is_float(const Tensor& x) { return is_floating(x.dtype()); }
 
@@ -185,7 +176,7 @@ void check_double(const OpCheck& check) {
   check_central_differences(check, once);
   if (std::any_of(check.inputs.begin(), check.inputs.end(),
                   [](const Tensor& x) { return x.defined() && is_float(x) && x.numel() > 0; }))
-    ++tally.gradients;
+    ++gradients_checked.count;
 
   backward_all(check.function(inputs));
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -314,7 +305,7 @@ void check_op(const OpCheck& check) {
       for (Device device : devices()) {
         if (!device.is_cpu() && std::count(check.cuda.begin(), check.cuda.end(), dtype) == 0) continue;
         check_dtype(check, expected, device);
-        tally.on_device += !device.is_cpu();
+        on_device_checked.count += !device.is_cpu();
       }
     }
     if (::testing::Test::HasFatalFailure()) return;
@@ -346,7 +337,7 @@ void check_gradients(const std::string& name, const Tensors& leaves, const std::
     }
     leaf.bump_version();
   }
-  if (any) ++tally.gradients;
+  if (any) ++gradients_checked.count;
 }
 
 Tensor uniform(const Shape& shape, double low, double high, uint64_t seed) {

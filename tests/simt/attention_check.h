@@ -1,0 +1,124 @@
+// Attention problems on the device, against plain loops in double.
+#pragma once
+
+#include <memory>
+
+#include <heed/kernels/cuda/attention_path.h>
+#include <heed/kernels/runtime.h>
+
+#include "../kernels/attention_problem.h"
+#include "device_buffer.h"
+#include "device_test.h"
+
+namespace heed::test {
+
+/// A problem copied to the device.
+template <class T>
+class Attention {
+ public:
+  using Problem = AttentionProblem<T>;
+  using Result = AttentionResult<T, float>;
+
+  explicit Attention(const Problem& problem)
+      : p(problem),
+        q_(p.q),
+        kv_(p.kv),
+        gout_(p.gout),
+        bias_(p.bias),
+        relative_(p.relative),
+        slopes_(p.slopes),
+        mask_(std::vector<unsigned char>(p.mask.get(),
+                                         p.mask.get() + p.segments.count * p.max_query * p.max_key)),
+        query_first_(p.query_first),
+        key_first_(p.key_first),
+        query_length_(p.query_length),
+        key_length_(p.key_length),
+        out_(p.q.size()),
+        lse_(static_cast<size_t>(p.c.heads * p.query_rows)) {}
+
+  kernels::AttentionForward<T> forward_args() const {
+    return p.forward_args(operands(), out_.data(), lse_.data());
+  }
+
+  void forward(Result& r) const {
+    cuda::attention_forward(forward_args());
+    cuda::synchronize(0);
+    r.out = out_.get();
+    r.lse = lse_.get();
+  }
+
+  kernels::AttentionBackward<T> backward_args(const typename Problem::Wanted& wanted,
+                                              const typename Problem::Gradients& to = {}) const {
+    return p.backward_args(operands(), out_.data(), lse_.data(), wanted, to);
+  }
+
+  /// After `forward`; the gradients begin as `start` if they are added.
+  void backward(const typename Problem::Wanted& wanted, Result& r, float start = 0) const {
+    const auto buffer = [&](size_t size) {
+      return wanted.accumulate ? std::make_unique<testing::DeviceBuffer<T>>(std::vector<T>(size, start))
+                               : std::make_unique<testing::DeviceBuffer<T>>(size);
+    };
+    const auto gq = buffer(p.q.size()), gk = buffer(p.kv.size()), gv = buffer(p.kv.size());
+    const testing::DeviceBuffer<float> gbias(std::vector<float>(p.bias.size())),
+        grelative(std::vector<float>(p.relative.size()));
+    cuda::attention_backward(
+        backward_args(wanted, {gq->data(), gk->data(), gv->data(), gbias.data(), grelative.data()}));
+    cuda::synchronize(0);
+    r.gq = gq->get();
+    r.gk = gk->get();
+    r.gv = gv->get();
+    r.gbias = gbias.get();
+    r.grelative = grelative.get();
+  }
+
+ private:
+  typename Problem::Operands operands() const {
+    SegmentsView s = p.segments;
+    s.query_first = query_first_.data();
+    s.key_first = key_first_.data();
+    s.query_length = query_length_.data();
+    s.key_length = key_length_.data();
+    return {q_.data(),        kv_.data(),
+            gout_.data(),     bias_.data(),
+            relative_.data(), reinterpret_cast<const bool*>(mask_.data()),
+            slopes_.data(),   s};
+  }
+
+  const Problem& p;
+  testing::DeviceBuffer<T> q_, kv_, gout_, bias_, relative_;
+  testing::DeviceBuffer<float> slopes_;
+  testing::DeviceBuffer<unsigned char> mask_;
+  testing::DeviceBuffer<int64_t> query_first_, key_first_;
+  testing::DeviceBuffer<int32_t> query_length_, key_length_;
+  testing::DeviceBuffer<T> out_;
+  testing::DeviceBuffer<float> lse_;
+};
+
+/// Forward and all gradients, those of biases alone since only the generic kernels have them.
+template <class T>
+void check_problem(const AttentionProblem<T>& p, cuda::AttentionPath path) {
+  testing::kernel_cases.count += 2;  // forward and backward
+  const Attention attention(p);
+  ASSERT_EQ(cuda::attention_path(attention.forward_args()), path);
+  ASSERT_EQ(cuda::attention_path(attention.backward_args({.bias = false})), path);
+  AttentionResult<T, float> got, biases;
+  attention.forward(got);
+  attention.backward({.bias = false}, got);
+  attention.backward({.q = false, .k = false, .v = false}, biases);
+  got.gbias = biases.gbias;
+  got.grelative = biases.grelative;
+  expect_exact(p, got);
+}
+
+/// Visibility that every path is tried with.
+inline const Visibility kRules[] = {
+    {.causal = Causal::top_left},
+    {.causal = Causal::bottom_right, .window_left = 4},
+    {.window_left = 20, .window_right = 2},
+    {.window_left = 9, .window_right = 9, .dilation = 3},
+    {.window_left = 3, .window_right = 3, .global_tokens = 2},
+    {.causal = Causal::top_left, .window_left = 6, .global_tokens = 3},
+    {.causal = Causal::bottom_right, .window_left = 40, .dilation = 4, .global_tokens = 1},
+};
+
+}  // namespace heed::test
