@@ -11,8 +11,11 @@ else()
 endif()
 
 if(HEED_CUDA_MODE STREQUAL "ON")
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real 90-virtual)
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    # One translation to PTX for all, as kernels do not depend on the architecture; CMake would make one for each.
+    set(CMAKE_CUDA_ARCHITECTURES OFF)
+    target_compile_options(heed_build_flags INTERFACE
+      "$<$<COMPILE_LANGUAGE:CUDA>:--generate-code=arch=compute_80,code=[sm_80,sm_90a,compute_80]>")
   endif()
   enable_language(CUDA)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc 13 has it

@@ -2,7 +2,7 @@
 option(BUILD_SHARED_LIBS "Build shared libraries" OFF)
 option(HEED_APPS "Build the programs under apps/" ${PROJECT_IS_TOP_LEVEL})
 option(HEED_TESTS "Build the tests" OFF)
-option(HEED_CHECKED_KERNELS "Build the tests of CUDA kernels for AddressSanitizer and the race checker too; hold what nvcc compiles to its budgets" OFF)
+option(HEED_CHECKED_KERNELS "Build the tests of CUDA kernels for AddressSanitizer and the race checker too; hold those that nvcc compiles to their budgets" OFF)
 option(HEED_BENCH "Build the benchmarks" OFF)
 option(HEED_FUZZ "Build the libFuzzer targets (clang only)" OFF)
 option(HEED_ONEDNN "Use oneDNN for matrix products where it is faster" ON)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Compiles a kernel source with nvcc and fails where a kernel spills, keeps arrays in local memory, or exceeds its budget.
 
-    resources.py NVCC OPTIONS… SOURCE          -Xptxas -v is added; so CMake can compile kernels by it
-    resources.py --list NVCC …                prints what each kernel takes
-    resources.py --write NVCC …               writes the missing budgets, from what the compiler says
+    resources.py NVCC OPTIONS… SOURCE -o OBJECT     -Xptxas -v is added; so CMake can compile kernels by it
+
+What each kernel takes is written to OBJECT.txt. With HEED_BUDGETS=write in the environment, missing budgets are
+written into the sources, from what the compiler says.
 
 The budget of a kernel stands in a comment right above it:
 
@@ -14,6 +15,7 @@ Registers are a thread's; shared memory is a block's, without what the launch ad
 Kernels of the .cuh files that a source includes count where it instantiates them.
 """
 import collections
+import os
 import pathlib
 import re
 import subprocess
@@ -127,32 +129,38 @@ def with_budgets(text, found):
     return "\n".join(lines)
 
 
+def write_budgets(files, found):
+    for path in files:
+        before = path.read_text()
+        after = with_budgets(before, found)
+        if after != before:
+            path.write_text(after)
+
+
 def main():
     arguments = sys.argv[1:]
-    mode = arguments.pop(0) if arguments and arguments[0] in ("--list", "--write") else None
     source = next((pathlib.Path(argument) for argument in arguments if argument.endswith(".cu")), None)
-    if source is None:
+    if source is None or "-o" not in arguments[:-1]:
         sys.exit(__doc__)
+    budgets = os.environ.get("HEED_BUDGETS", "check")
+    if budgets not in ("check", "write"):
+        sys.exit(f"HEED_BUDGETS is '{budgets}'; expected check or write")
     result = subprocess.run([*arguments, "-Xptxas", "-v"], check=False, text=True, capture_output=True)
     output = result.stdout + result.stderr
     if result.returncode != 0:
         sys.exit(output)
     found = usages(output)
+    target = pathlib.Path(arguments[arguments.index("-o") + 1])
+    target.with_name(target.name + ".txt").write_text("".join(
+        f"{usage.registers:4d} registers {usage.shared:6d} bytes shared {usage.stack:4d} stack  "
+        f"{usage.architecture}  {usage.function}\n" for usage in found))
+    if budgets == "write":
+        write_budgets((source, *(ROOT / header for header in headers_of(source.read_text()))), found)
     text = source.read_text()
-    headers = headers_of(text)
-    if mode == "--write":
-        for path in (source, *(ROOT / header for header in headers)):
-            before = path.read_text()
-            after = with_budgets(before, found)
-            if after != before:
-                path.write_text(after)
-        return
-    if mode == "--list":
-        for usage in found:
-            print(f"{usage.registers:4d} registers {usage.shared:6d} bytes shared {usage.stack:4d} stack  "
-                  f"{usage.architecture}  {usage.function}")
-    wrong = check(source.name, text, found, headers)
-    sys.exit("\n".join(wrong) if wrong else 0)
+    wrong = check(source.name, text, found, headers_of(text))
+    if wrong:
+        target.unlink()
+        sys.exit("\n".join(wrong))
 
 
 if __name__ == "__main__":

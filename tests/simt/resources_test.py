@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """What resources.py says of compiler reports and sources, right and wrong."""
+import os
 import pathlib
+import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -98,6 +101,24 @@ class Resources(unittest.TestCase):
         self.assertIn("// Budget: 16 registers, 0 bytes shared, 8 bytes stack.\n__global__ void copy", text)
         self.assertEqual(complaints(reports, source=text), [])
         self.assertEqual(resources.with_budgets(text, resources.usages(reports)), text)
+
+    def test_a_compiler_that_reports_too_much_fails(self):
+        script = pathlib.Path(resources.__file__)
+        for spilled, budgets, wrong in ((0, "check", ""), (8, "check", "copy spills 8 bytes for sm_90a"),
+                                        (0, "keep", "HEED_BUDGETS is 'keep'; expected check or write")):
+            with tempfile.TemporaryDirectory() as folder:
+                source, output = pathlib.Path(folder) / "copy.cu", pathlib.Path(folder) / "copy.o"
+                source.write_text(SOURCE[SOURCE.index("// Budget: 16"):])
+                text = report(COPY, 16, stack=8, stores=spilled)
+                compiler = ["sh", "-c", 'echo "$0" >&2; echo code >"$3"', text, source, "-o", output]
+                run = subprocess.run([sys.executable, script, *compiler], check=False, text=True, capture_output=True,
+                                         env={**os.environ, "HEED_BUDGETS": budgets})
+                self.assertIn(wrong, run.stderr)
+                self.assertEqual(run.returncode != 0, bool(wrong), run.stderr)
+                self.assertEqual(output.exists(), not wrong)
+                if not wrong:
+                    self.assertIn("16 registers      0 bytes shared    8 stack  sm_90a  _ZN4heed4copyEPi",
+                                  output.with_name("copy.o.txt").read_text())
 
 
 if __name__ == "__main__":
