@@ -8,7 +8,10 @@
 namespace heed::nn {
 namespace {
 
-double norm_of(const Tensor& x) { return x.defined() ? norm(x.detach().to(DType::f64)).item<double>() : 0; }
+// On the CPU, as CUDA has no f64.
+Tensor in_f64(const Tensor& x) { return x.detach().to(kCpu).to(DType::f64); }
+
+double norm_of(const Tensor& x) { return x.defined() ? norm(in_f64(x)).item<double>() : 0; }
 
 bool is_stacked(const Parameter& parameter) {
   const std::string& name = parameter.name;
@@ -35,7 +38,7 @@ std::string shortest(double value) {
 Statistics statistics(const Tensor& x) {
   HEED_CHECK(x.numel() > 0, ShapeError, "statistics: the tensor of shape ", x.shape(), " has no elements");
   const NoGrad no_grad;
-  const Tensor values = x.detach().to(DType::f64);
+  const Tensor values = in_f64(x);
   return {mean(values).item<double>(), sqrt(variance(values, {}, 0)).item<double>(),
           min(values).item<double>(), max(values).item<double>()};
 }

@@ -14,7 +14,7 @@ struct Statistics {
   double minimum = 0, maximum = 0;
 };
 
-/// Computed in f64. ShapeError for a tensor without elements.
+/// Computed in f64, on the CPU. ShapeError for a tensor without elements.
 Statistics statistics(const Tensor& x);
 
 struct GradientNorm {

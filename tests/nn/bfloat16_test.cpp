@@ -5,10 +5,13 @@
 #include <heed/nn/transformer.h>
 #include <heed/optim/adam.h>
 
+#include "on_device.h"
 #include "op_check.h"
 
 namespace heed::nn {
 namespace {
+
+using test::on;
 
 const Tokens kSource = Tokens::packed({{1, 3, 4, 2}, {1, 5, 2}, {1, 8, 3, 6, 2}});
 const Tokens kTarget = Tokens::packed({{1, 4, 3}, {1, 5}, {1, 6, 3, 8}});
@@ -26,8 +29,6 @@ TransformerConfig config(NormPlacement norm) {
   return config;
 }
 
-Tokens on(Device device, const Tokens& tokens) { return {tokens.ids.to(device), tokens.segments}; }
-
 Tensor loss_of(const Transformer& model) {
   const Device device = model.tgt_embedding.weight.device();
   return cross_entropy(model.forward(on(device, kSource), on(device, kTarget)), kLabels.to(device));
@@ -37,8 +38,7 @@ Tensor loss_of(const Transformer& model) {
 std::vector<double> losses(NormPlacement norm, DType dtype, int steps, Device device) {
   Generator generator(3);
   Transformer model(config(norm), generator);
-  model.to(dtype);
-  model.to(device);
+  test::move(model, dtype, device);
   optim::Adam adam(model.parameters(), {.rate = 2e-3});
   std::vector<double> result;
   for (int step = 0; step < steps; ++step) {
@@ -52,8 +52,7 @@ std::vector<double> losses(NormPlacement norm, DType dtype, int steps, Device de
 
 void check_precisions(NormPlacement norm, Device device) {
   Transformer model(config(norm));
-  model.to(DType::bf16);
-  model.to(device);
+  test::move(model, DType::bf16, device);
   const Tensor memory = model.encode(on(device, kSource));
   EXPECT_EQ(memory.dtype(), DType::bf16);
   EXPECT_EQ(model.decode(on(device, kTarget), memory, kSource.segments).dtype(), DType::bf16);

@@ -13,6 +13,7 @@
 #include <heed/nn/weights.h>
 #include <heed/optim/adam.h>
 
+#include "on_device.h"
 #include "op_check.h"
 
 namespace heed::nn {
@@ -39,32 +40,46 @@ std::unique_ptr<Transformer> small_model(NormPlacement norm, PositionKind positi
 
 const std::vector<std::vector<int64_t>> kSources{{1, 3, 4, 2}, {1, 5, 2}, {1, 3, 3, 4, 5, 2}};
 
+// The logits of steps with a cache, and those of the last rows of full forwards.
+test::Tensors cached_and_full(const Transformer& model, Device device) {
+  const NoGrad no_grad;
+  const Tokens source = Tokens::packed(kSources, device);
+  const Tensor memory = model.encode(source);
+  DecoderCache cache(model, memory, source.segments);
+  std::vector<std::vector<int64_t>> targets(3);
+  test::Tensors all_cached, all_full;
+  for (int64_t step = 0; step < 40; ++step) {  // past the cache's first capacity
+    std::vector<int64_t> ids;
+    for (size_t i = 0; i < 3; ++i) {
+      ids.push_back(step == 0 ? 1 : 3 + (step * 5 + static_cast<int64_t>(i) * 2) % 4);
+      targets[i].push_back(ids.back());
+    }
+    const Tensor cached = cache.step(tensor(ids, {3}).to(device));
+    if (step % 13 != 0 && step != 1 && step != 32) continue;
+    all_cached.push_back(cached);
+    const Tensor full = model.logits(model.decode(Tokens::packed(targets, device), memory, source.segments));
+    for (int64_t i = 0; i < 3; ++i) {
+      const int64_t last = (i + 1) * (step + 1) - 1;
+      all_full.push_back(full.slice(0, last, last + 1));
+    }
+  }
+  return {cat(all_cached, 0), cat(all_full, 0)};
+}
+
 TEST(DecoderCache, AStepEqualsTheLastRowOfAFullForward) {
   for (NormPlacement norm : {NormPlacement::pre, NormPlacement::post})
     for (PositionKind position : {PositionKind::sinusoidal, PositionKind::learned, PositionKind::relative,
                                   PositionKind::alibi, PositionKind::none}) {
+      SCOPED_TRACE(concat(name(norm), ' ', name(position)));
       const auto model = small_model(norm, position, 7);
       model->eval();
-      const NoGrad no_grad;
-      const Tokens source = Tokens::packed(kSources);
-      const Tensor memory = model->encode(source);
-      DecoderCache cache(*model, memory, source.segments);
-      std::vector<std::vector<int64_t>> targets(3);
-      for (int64_t step = 0; step < 40; ++step) {  // past the cache's first capacity
-        std::vector<int64_t> ids;
-        for (size_t i = 0; i < 3; ++i) {
-          ids.push_back(step == 0 ? 1 : 3 + (step * 5 + static_cast<int64_t>(i) * 2) % 4);
-          targets[i].push_back(ids.back());
-        }
-        const Tensor cached = cache.step(tensor(ids, {3}));
-        if (step % 13 != 0 && step != 1 && step != 32) continue;
-        const Tensor full = model->logits(model->decode(Tokens::packed(targets), memory, source.segments));
-        for (int64_t i = 0; i < 3; ++i) {
-          const Tensor last = full.select(0, (i + 1) * (step + 1) - 1);
-          EXPECT_LE(max(abs(cached.select(0, i) - last)).item<double>(), 1e-12)
-              << name(norm) << ' ' << name(position) << " step " << step;
-        }
-      }
+      const test::Tensors got = cached_and_full(*model, kCpu);
+      EXPECT_LE(test::max_difference(got[0], got[1]), 1e-12);
+      if (norm == NormPlacement::post) continue;  // one of them is enough for an emulated device
+      test::check_f32([&](DType dtype, Device device) {
+        test::move(*model, dtype, device);
+        return cached_and_full(*model, device);
+      });
     }
 }
 

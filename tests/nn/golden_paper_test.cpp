@@ -1,5 +1,5 @@
 // The models of two more tutorials, on the paper and on attention, against numbers that PyTorch and NumPy
-// computed.
+// computed; on every device the same in f32, against f64.
 #include <gtest/gtest.h>
 
 #include <heed/core/attention.h>
@@ -7,6 +7,8 @@
 #include <heed/optim/adam.h>
 
 #include "golden.h"
+#include "on_device.h"
+#include "op_check.h"
 
 namespace heed::test {
 namespace {
@@ -26,13 +28,13 @@ struct CopyModel {
     c.encoder_layers = c.decoder_layers = 2;
     return c;
   }
-  CopyModel() : model(config()) {
-    model.to(DType::f64);
+  explicit CopyModel(DType dtype = DType::f64, Device device = kCpu) : model(config()) {
+    move(model, dtype, device);
     GoldenFill().transformer(model);
     source = nn::Tokens::packed(
-        {{3, 14, 15, 92, 65, 35, 89, 79, 32, 38}, {46, 26, 43, 38, 32, 79, 50, 28, 84, 19}});
-    target =
-        nn::Tokens::packed({{1, 3, 14, 15, 92, 65, 35, 89, 79, 32}, {1, 46, 26, 43, 38, 32, 79, 50, 28, 84}});
+        {{3, 14, 15, 92, 65, 35, 89, 79, 32, 38}, {46, 26, 43, 38, 32, 79, 50, 28, 84, 19}}, device);
+    target = nn::Tokens::packed(
+        {{1, 3, 14, 15, 92, 65, 35, 89, 79, 32}, {1, 46, 26, 43, 38, 32, 79, 50, 28, 84}}, device);
   }
   Tensor loss() { return cross_entropy(model.forward(source, target), source.ids); }
 };
@@ -52,6 +54,13 @@ TEST(GoldenPaper, CopyModelForwardAndGradients) {
   expect_golden(loss.item<double>(), 4.75566284369, "loss");
   loss.backward();
   expect_golden(m.model.parameters().gradient_norm(), 4.37606950077, "gradient norm");
+  check_f32([](DType dtype, Device device) {
+    CopyModel each(dtype, device);
+    Tensors results{each.model.forward(each.source, each.target)};
+    each.loss().backward();
+    for (const Parameter& p : each.model.parameters()) results.push_back(p.tensor.grad());
+    return results;
+  });
 }
 
 TEST(GoldenPaper, CopyModelTenAdamSteps) {
@@ -96,32 +105,39 @@ TEST(GoldenPaper, ScaledDotProductAttention) {
                                 -0.4815844f,   -1.04946613f,  0.603898823f,  -1.72229505f,  -0.827768862f,
                                 1.33470297f,   0.483539283f},
              {4, 8});
-  const AttentionRecord record;
-  const Tensor out = attention(q, k, v, Segments::dense(1, 4), {.name = "a"});
   const auto expect_near = [](const Tensor& got, const std::vector<double>& want) {
     const std::vector<float> values = got.reshape({got.numel()}).to_vector<float>();
     for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(values[i], want[i], 5e-7) << i;
   };
-  expect_near(record.weights("a", 0, 0),
-              {0.194240048528, 0.410234689713, 0.324157476425, 0.0713677033782, 0.0407520644367,
-               0.655548155308, 0.0863853991032, 0.217314332724, 0.104051508009, 0.205739200115,
-               0.182417914271, 0.507791399956, 0.1926368922, 0.180323064327, 0.195475667715, 0.431564360857});
-  expect_near(out, {0.26668164134, 0.237050369382, -0.0554219037294, 0.129847809672, 0.354112833738,
-                    -0.190602779388, -0.644800901413, -0.00851778313518});
+  for (const Device device : devices()) {
+    SCOPED_TRACE(concat("on ", device));
+    const AttentionRecord record;
+    const Tensor out =
+        attention(q.to(device), k.to(device), v.to(device), Segments::dense(1, 4), {.name = "a"});
+    expect_near(record.weights("a", 0, 0), {0.194240048528, 0.410234689713, 0.324157476425, 0.0713677033782,
+                                            0.0407520644367, 0.655548155308, 0.0863853991032, 0.217314332724,
+                                            0.104051508009, 0.205739200115, 0.182417914271, 0.507791399956,
+                                            0.1926368922, 0.180323064327, 0.195475667715, 0.431564360857});
+    expect_near(out, {0.26668164134, 0.237050369382, -0.0554219037294, 0.129847809672, 0.354112833738,
+                      -0.190602779388, -0.644800901413, -0.00851778313518});
+  }
 }
 
 // ---- the block and the model of the tutorial on attention
 
 TEST(GoldenAttention, Block) {
   nn::EncoderLayer layer(plain_layer(64, 8, 256));
-  layer.to(DType::f64);
-  GoldenFill fill;
-  fill.packed_layer(layer);
   EXPECT_EQ(layer.parameters().numel(), 49'984);
-  const Tensor y = layer(golden_input(1000, {20, 64}), Segments::dense(2, 10));
+  const auto output = [&](DType dtype, Device device) {
+    move(layer, dtype, device);
+    GoldenFill().packed_layer(layer);
+    return Tensors{layer(golden_input(1000, {20, 64}).to(dtype).to(device), Segments::dense(2, 10))};
+  };
+  const Tensor y = output(DType::f64, kCpu)[0];
   expect_sums(y, -0.743888963074, 1288.87652136);
   expect_first(y, {1.69170685399, -0.614366376707, 1.11654150337, 0.0737093072963}, "y");
   expect_first(y.select(0, 19).slice(0, 62, 64), {-1.08157935113, 0.668617750365}, "last of y");
+  check_f32(output);
 }
 
 // Embeddings with sinusoidal positions, encoder layers, and a linear layer: assembled as a user would.
@@ -131,9 +147,9 @@ struct TokenModel {
   nn::Linear output{64, 1000};
   Tensor ids = empty({2, 20}, {.dtype = DType::i64});
 
-  TokenModel() {
+  explicit TokenModel(DType dtype = DType::f64, Device device = kCpu) {
     for (nn::Module* part : std::initializer_list<nn::Module*>{&embedding, &encoder, &output})
-      part->to(DType::f64);
+      move(*part, dtype, device);
     GoldenFill fill;
     fill.embedding(embedding);
     for (const auto& layer : encoder.layers) fill.packed_layer(*layer);
@@ -144,10 +160,12 @@ struct TokenModel {
     }
   }
   Tensor logits(const nn::AttentionCall& call) const {
-    const nn::Tokens tokens = nn::Tokens::dense(ids);
-    const Tensor x = embedding(tokens.ids, {.scale = 8,
-                                            .position = nn::sinusoidal_table(20, 64),
-                                            .position_ids = nn::position_ids(tokens.segments, 40, kCpu)});
+    const Device device = embedding.weight.device();
+    const nn::Tokens tokens = on(device, nn::Tokens::dense(ids));
+    const Tensor position = nn::sinusoidal_table(20, 64).to(embedding.weight.dtype()).to(device);
+    const Tensor x = embedding(
+        tokens.ids,
+        {.scale = 8, .position = position, .position_ids = nn::position_ids(tokens.segments, 40, device)});
     return output(encoder(x, tokens.segments, call));
   }
 };
@@ -160,6 +178,7 @@ TEST(GoldenAttention, Model) {
   expect_sums(y, 938.375548345, 13677.5907039);
   expect_first(y, {1.17066010661, 0.859922572405, -0.626738936173, 0.0909911786257}, "y");
   expect_first(y.select(0, 39).slice(0, 998, 1000), {0.222173937436, -1.06769828138}, "last of y");
+  check_f32([](DType dtype, Device device) { return Tensors{TokenModel(dtype, device).logits({})}; });
 }
 
 TEST(GoldenAttention, ModelWithPyTorchsKindOfMask) {
@@ -172,6 +191,11 @@ TEST(GoldenAttention, ModelWithPyTorchsKindOfMask) {
     expect_first(y, {0.866749983905, 0.690871048059, -1.06746978624, -0.307577581923}, "y");
     expect_first(y.select(0, 39).slice(0, 998, 1000), {0.219438757407, -1.06669210531}, "last of y");
   }
+  check_f32([&](DType dtype, Device device) {
+    const TokenModel each(dtype, device);
+    return Tensors{each.logits({.mask = Mask::blocked(hidden.to(device))}),
+                   each.logits({.visibility = {Causal::top_left}})};
+  });
 }
 
 // "The cat sat": NumPy's normal numbers of seed 42.
@@ -196,17 +220,22 @@ struct TheCatSat {
                     -0.8392175232226385, -0.3092123758512146, 0.33126343140356396, 0.9755451271223592});
 
   Tensor times(const std::vector<double>& weight) const { return matmul(embeddings, tensor(weight, {4, 4})); }
-  // Weights, then outputs.
-  void expect(const AttentionOptions& options, const std::vector<double>& weights,
-              const std::vector<double>& outputs, double tolerance = 1e-14) const {
+  Tensors weights_and_outputs(const AttentionOptions& options, DType dtype, Device device) const {
     const AttentionRecord record;
     AttentionOptions named = options;
     named.name = "a";
-    const Tensor out = attention(q, k, v, Segments::dense(1, 3), named);
-    const std::vector<double> w = record.weights("a", 0, 0).reshape({9}).to_vector<double>();
+    const auto there = [&](const Tensor& x) { return x.to(dtype).to(device); };
+    const Tensor out = attention(there(q), there(k), there(v), Segments::dense(1, 3), named);
+    return {record.weights("a", 0, 0), out};
+  }
+  void expect(const AttentionOptions& options, const std::vector<double>& weights,
+              const std::vector<double>& outputs, double tolerance = 1e-14) const {
+    const Tensors got = weights_and_outputs(options, DType::f64, kCpu);
+    const std::vector<double> w = got[0].reshape({9}).to_vector<double>();
     for (size_t i = 0; i < weights.size(); ++i) EXPECT_NEAR(w[i], weights[i], tolerance) << i;
-    const std::vector<double> o = out.reshape({12}).to_vector<double>();
+    const std::vector<double> o = got[1].reshape({12}).to_vector<double>();
     for (size_t i = 0; i < outputs.size(); ++i) EXPECT_NEAR(o[i], outputs[i], tolerance) << i;
+    check_f32([&](DType dtype, Device device) { return weights_and_outputs(options, dtype, device); });
   }
 };
 

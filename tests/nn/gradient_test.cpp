@@ -6,12 +6,14 @@
 #include <heed/nn/dropout.h>
 #include <heed/nn/transformer.h>
 
+#include "on_device.h"
 #include "op_check.h"
 
 namespace heed::nn {
 namespace {
 
 using test::normal;
+using test::on;
 using test::Tensors;
 
 constexpr int64_t kModel = 8, kHeads = 2;
@@ -35,17 +37,14 @@ Tensors leaves_of(Module& module, std::vector<Tensor> inputs = {}) {
 
 Tensor input(const Shape& shape, uint64_t seed) { return normal(shape, seed).set_requires_grad(); }
 
-Tokens on(Device device, const Tokens& tokens) { return {tokens.ids.to(device), tokens.segments}; }
-
 Tensor weights_for(const Tensor& output) {
   return normal(output.shape(), 1).to(output.dtype()).to(output.device());
 }
 
-// The gradients of inputs and parameters, in f64, of a module that is moved for it.
+// The gradients of inputs and parameters of a module that is moved for it.
 template <class Module, class Call>
 Tensors gradients(Module& module, const Tensors& inputs, DType dtype, Device device, Call& call) {
-  module.to(dtype);
-  module.to(device);
+  test::move(module, dtype, device);
   Tensors leaves;
   for (const Tensor& x : inputs)
     leaves.push_back(x.detach().to(dtype).to(device).clone().set_requires_grad());
@@ -55,7 +54,7 @@ Tensors gradients(Module& module, const Tensors& inputs, DType dtype, Device dev
   Tensors result;
   for (const Tensor& leaf : leaves) {
     EXPECT_TRUE(leaf.grad().defined());
-    result.push_back(leaf.grad().to(kCpu).to(DType::f64).clone());
+    result.push_back(leaf.grad().clone());
     leaf.zero_grad();
   }
   return result;
@@ -72,17 +71,7 @@ void check(const std::string& name, Module& module, const std::vector<Shape>& sh
 
   SCOPED_TRACE(name);
   module.parameters().zero_grad();
-  const Tensors exact = gradients(module, inputs, DType::f64, kCpu, call),
-                plain = gradients(module, inputs, DType::f32, kCpu, call);
-  for (const Device device : test::devices()) {
-    const Tensors got = gradients(module, inputs, DType::f32, device, call);
-    for (size_t i = 0; i < exact.size(); ++i) {
-      const double ulp = test::epsilon(DType::f32) * std::max(1.0, test::max_abs(exact[i]));
-      EXPECT_LE(test::max_difference(got[i], exact[i]),
-                3 * test::max_difference(plain[i], exact[i]) + 2 * ulp)
-          << "gradient " << i << " on " << device;
-    }
-  }
+  test::check_f32([&](DType dtype, Device device) { return gradients(module, inputs, dtype, device, call); });
   module.to(kCpu);
 }
 

@@ -9,6 +9,7 @@
 #include <heed/nn/multi_head_attention.h>
 
 #include "expect_error.h"
+#include "op_check.h"
 
 namespace heed::nn {
 namespace {
@@ -24,9 +25,9 @@ void expect_uniform(const Tensor& x, double bound) {
   EXPECT_NEAR(s.deviation, bound / std::sqrt(3.0), 0.02 * bound);
 }
 
-TEST(Initialization, BoundsAndDeviations) {
+void check_initializers(Device device) {
   Generator generator(1);
-  const Tensor w = empty({96, 160});
+  const Tensor w = empty({96, 160}, {.device = device});
   initialize(w, Initializer::xavier_uniform, generator);
   expect_uniform(w, std::sqrt(6.0 / (96 + 160)));
   initialize(w, Initializer::kaiming_uniform, generator);
@@ -36,6 +37,13 @@ TEST(Initialization, BoundsAndDeviations) {
         std::pair(Initializer::kaiming_normal, std::sqrt(2.0 / 160)), std::pair(Initializer::normal, 0.02)}) {
     initialize(w, initializer, generator);
     EXPECT_NEAR(statistics(w).deviation, deviation, 0.03 * deviation);
+  }
+}
+
+TEST(Initialization, BoundsAndDeviations) {
+  for (const Device device : test::devices()) {
+    SCOPED_TRACE(concat("on ", device));
+    check_initializers(device);
   }
 }
 

@@ -1,11 +1,13 @@
 // Layers and whole models against PyTorch: forward, every gradient, and training, in f64 and f32, packed and
-// padded.
+// padded, on every device.
 #include <tuple>
 
 #include <heed/kernels/embedding.h>
 #include <heed/nn/transformer.h>
 
 #include "fixture.h"
+#include "on_device.h"
+#include "op_check.h"
 
 namespace heed::test {
 namespace {
@@ -25,6 +27,15 @@ std::string test_name(const ::testing::TestParamInfo<Parameter3>& info) {
 }
 
 bool has(const std::string& label, const char* word) { return label.find(word) != std::string::npos; }
+
+template <class Check>
+void on_devices(const Parameter3& parameter, Check&& check) {
+  const auto [label, layout, dtype] = parameter;
+  for (const Device device : devices(dtype)) {
+    SCOPED_TRACE(concat("on ", device));
+    check(label, layout, dtype, device);
+  }
+}
 
 // ---- rows of a batch
 
@@ -50,10 +61,10 @@ struct Batch {
     return layout == Layout::padded_keys ? arange(0, static_cast<double>(count() * width)) : valid();
   }
   Tensor shared_dense() const { return layout == Layout::padded_keys ? shared() : valid_dense(); }
-  Tensor input(uint64_t key, DType dtype) const {
+  Tensor input(uint64_t key, DType dtype, Device device) const {
     const Tensor padded = golden_input(key, {count() * width, kWidth});
     const Tensor x = layout == Layout::packed ? index_select(padded, valid_dense()) : padded;
-    return x.to(dtype).set_requires_grad();
+    return x.to(dtype).to(device).set_requires_grad();
   }
   Segments segments() const {
     if (layout == Layout::packed) return Segments::packed(lengths);
@@ -83,40 +94,39 @@ nn::LayerConfig layer_config(bool post_norm) {
 }
 
 // Mean square distance of the tokens' rows from a fixed answer.
-std::function<Tensor(const Tensor&)> distance_loss(const Batch& batch, DType dtype) {
-  const Tensor rows = batch.valid();
+std::function<Tensor(const Tensor&)> distance_loss(const Batch& batch, DType dtype, Device device) {
+  const Tensor rows = batch.valid().to(device);
   const Tensor padded = golden_input(1001, {batch.count() * batch.width, kWidth});
-  const Tensor answer = index_select(padded, batch.valid_dense()).to(dtype);
+  const Tensor answer = index_select(padded, batch.valid_dense()).to(dtype).to(device);
   return [rows, answer](const Tensor& output) { return mean(square(index_select(output, rows) - answer)); };
 }
 
-Problem layer_problem(nn::Module& module, const Batch& batch, const std::string& label, DType dtype) {
+Problem layer_problem(nn::Module& module, const Batch& batch, const std::string& label, DType dtype,
+                      Device device) {
   Problem p;
   p.module = &module;
   p.post_norm = has(label, "post");
-  p.inputs.push_back({"x", batch.input(1000, dtype), batch.shared(), batch.shared_dense()});
+  p.inputs.push_back({"x", batch.input(1000, dtype, device), batch.shared(), batch.shared_dense()});
   p.rows = batch.shared();
   p.dense_rows = batch.shared_dense();
-  p.loss = distance_loss(batch, dtype);
+  p.loss = distance_loss(batch, dtype, device);
   return p;
 }
 
 // ---- one layer
 
-class EncoderLayerParity : public ::testing::TestWithParam<Parameter3> {};
-
-TEST_P(EncoderLayerParity, WithPyTorch) {
-  const auto [label, layout, dtype] = GetParam();
+void check_encoder_layer(const std::string& label, Layout layout, DType dtype, Device device) {
   const Fixture fixture("encoder_layer", label);
   const Batch batch{kSourceLengths, 10, layout};
   nn::EncoderLayer layer(layer_config(has(label, "post")));
-  layer.to(dtype);
+  move(layer, dtype, device);
   fill_parameters(layer.parameters(), fixture);
-  Problem p = layer_problem(layer, batch, label, dtype);
+  Problem p = layer_problem(layer, batch, label, dtype, device);
   nn::AttentionCall call;
-  if (has(label, "bool")) call.mask = Mask::blocked(blocked(10, 10));
+  if (has(label, "bool")) call.mask = Mask::blocked(blocked(10, 10).to(device));
   if (has(label, "float")) {
-    const Tensor bias = golden_input(1003, {batch.count(), kHeads, 10, 10}).to(dtype).set_requires_grad();
+    const Tensor bias =
+        golden_input(1003, {batch.count(), kHeads, 10, 10}).to(dtype).to(device).set_requires_grad();
     call.mask = Mask::added(bias);
     p.inputs.push_back({"mask", bias, {}, {}});
   }
@@ -124,6 +134,10 @@ TEST_P(EncoderLayerParity, WithPyTorch) {
   p.output = [&layer, &call, x, segments = batch.segments()] { return layer(x, segments, call); };
   expect_parity(p, fixture, dtype);
 }
+
+class EncoderLayerParity : public ::testing::TestWithParam<Parameter3> {};
+
+TEST_P(EncoderLayerParity, WithPyTorch) { on_devices(GetParam(), check_encoder_layer); }
 
 INSTANTIATE_TEST_SUITE_P(All, EncoderLayerParity,
                          ::testing::Combine(::testing::Values("post_none", "post_bool", "post_float",
@@ -133,20 +147,17 @@ INSTANTIATE_TEST_SUITE_P(All, EncoderLayerParity,
                                             ::testing::Values(DType::f64, DType::f32)),
                          test_name);
 
-class DecoderLayerParity : public ::testing::TestWithParam<Parameter3> {};
-
-TEST_P(DecoderLayerParity, WithPyTorch) {
-  const auto [label, layout, dtype] = GetParam();
+void check_decoder_layer(const std::string& label, Layout layout, DType dtype, Device device) {
   const Fixture fixture("decoder_layer", label);
   const Batch target{kTargetLengths, 8, layout}, source{kSourceLengths, 10, layout};
   nn::DecoderLayer layer(layer_config(has(label, "post")));
-  layer.to(dtype);
+  move(layer, dtype, device);
   fill_parameters(layer.parameters(), fixture);
-  Problem p = layer_problem(layer, target, label, dtype);
-  const Tensor x = p.inputs[0].value, memory = source.input(1004, dtype);
+  Problem p = layer_problem(layer, target, label, dtype, device);
+  const Tensor x = p.inputs[0].value, memory = source.input(1004, dtype, device);
   p.inputs.push_back({"memory", memory, source.shared(), source.shared_dense()});
   nn::AttentionCall causal{.visibility = {Causal::top_left}}, cross;
-  if (has(label, "bool")) cross.mask = Mask::blocked(blocked(8, 10));
+  if (has(label, "bool")) cross.mask = Mask::blocked(blocked(8, 10).to(device));
   // What follows a target's end is no key for what stands before it: the lengths matter to padding only.
   const Segments self = layout == Layout::padded_keys ? Segments::dense(3, 8) : target.segments();
   p.output = [&, x, memory, self, both = Segments::cross(self, source.segments())] {
@@ -154,6 +165,10 @@ TEST_P(DecoderLayerParity, WithPyTorch) {
   };
   expect_parity(p, fixture, dtype);
 }
+
+class DecoderLayerParity : public ::testing::TestWithParam<Parameter3> {};
+
+TEST_P(DecoderLayerParity, WithPyTorch) { on_devices(GetParam(), check_decoder_layer); }
 
 INSTANTIATE_TEST_SUITE_P(
     All, DecoderLayerParity,
@@ -170,17 +185,18 @@ struct Seq2Seq {
   Tensor labels;
   Problem problem;
 
-  Seq2Seq(const nn::TransformerConfig& config, const Fixture& fixture, Layout layout, DType dtype)
+  Seq2Seq(const nn::TransformerConfig& config, const Fixture& fixture, Layout layout, DType dtype,
+          Device device = kCpu)
       : model(config) {
-    model.to(dtype);
+    move(model, dtype, device);
     fill_parameters(model.parameters(), fixture);
     const int64_t symbols = std::min(config.source_vocabulary, config.target_vocabulary) - 1;
     const Batch source_batch{kSourceLengths, 10, layout}, target_batch{kTargetLengths, 8, layout};
-    source =
-        tokens(source_batch, [&](int64_t i, int64_t j) { return (7 * i * i + 3 * j + 1) % symbols + 1; });
-    target = tokens(target_batch, [&](int64_t i, int64_t j) { return (5 * j * j + i + 2) % symbols + 1; });
+    const auto made = [&](const Batch& batch, auto&& rule) { return on(device, tokens(batch, rule)); };
+    source = made(source_batch, [&](int64_t i, int64_t j) { return (7 * i * i + 3 * j + 1) % symbols + 1; });
+    target = made(target_batch, [&](int64_t i, int64_t j) { return (5 * j * j + i + 2) % symbols + 1; });
     labels =
-        tokens(target_batch, [&](int64_t i, int64_t j) { return (3 * j * j + 2 * i + 4) % symbols + 1; }).ids;
+        made(target_batch, [&](int64_t i, int64_t j) { return (3 * j * j + 2 * i + 4) % symbols + 1; }).ids;
     problem.module = &model;
     problem.rows = target_batch.valid();
     problem.dense_rows = target_batch.valid_dense();
@@ -213,14 +229,15 @@ nn::TransformerConfig model_config(bool post_norm) {
   return c;
 }
 
-class Seq2SeqParity : public ::testing::TestWithParam<Parameter3> {};
-
-TEST_P(Seq2SeqParity, WithPyTorch) {
-  const auto [label, layout, dtype] = GetParam();
+void check_seq2seq(const std::string& label, Layout layout, DType dtype, Device device) {
   const Fixture fixture("seq2seq", label);
-  const Seq2Seq m(model_config(has(label, "post")), fixture, layout, dtype);
+  const Seq2Seq m(model_config(has(label, "post")), fixture, layout, dtype, device);
   expect_parity(m.problem, fixture, dtype);
 }
+
+class Seq2SeqParity : public ::testing::TestWithParam<Parameter3> {};
+
+TEST_P(Seq2SeqParity, WithPyTorch) { on_devices(GetParam(), check_seq2seq); }
 
 INSTANTIATE_TEST_SUITE_P(All, Seq2SeqParity,
                          ::testing::Combine(::testing::Values("post", "pre"),
@@ -229,35 +246,41 @@ INSTANTIATE_TEST_SUITE_P(All, Seq2SeqParity,
                          test_name);
 
 // Many f32 steps amplify rounding; one from the same parameters and moments does not.
-TEST(AdamParity, OneStepFromTheSameStateInF32) {
-  for (const bool post : {true, false}) {
-    const Fixture fixture("seq2seq", post ? "post" : "pre");
-    const Seq2Seq m(model_config(post), fixture, Layout::packed, DType::f32);
-    const Parameters parameters = m.problem.module->parameters();
-    const optim::AdamOptions options{.rate = 1e-2, .weight_decay = 0.01};
-    std::unique_ptr<optim::Optimizer> adam;
-    if (post)
-      adam = std::make_unique<optim::Adam>(parameters, options);
-    else
-      adam = std::make_unique<optim::AdamW>(parameters, options);
-    auto state = adam->state();
-    std::map<std::string, uint64_t> number;
-    for (const int64_t i : sorted_by_name(parameters)) number.emplace(parameters[i].name, number.size());
-    for (auto& [name, value] : state) {
-      if (name == "step") {
-        value = tensor(std::vector<int64_t>{10}, value.shape());
-      } else if (name[0] == 'm') {
-        value = (golden_input(2000 + number.at(name.substr(2)), value.shape()) * 1e-3).to(DType::f32);
-      } else {
-        value = ((golden_input(3000 + number.at(name.substr(2)), value.shape()) + 1.5) * 1e-6).to(DType::f32);
-      }
+void check_adam_step(bool post, Device device) {
+  const Fixture fixture("seq2seq", post ? "post" : "pre");
+  const Seq2Seq m(model_config(post), fixture, Layout::packed, DType::f32, device);
+  const Parameters parameters = m.problem.module->parameters();
+  const optim::AdamOptions options{.rate = 1e-2, .weight_decay = 0.01};
+  std::unique_ptr<optim::Optimizer> adam;
+  if (post)
+    adam = std::make_unique<optim::Adam>(parameters, options);
+  else
+    adam = std::make_unique<optim::AdamW>(parameters, options);
+  auto state = adam->state();
+  std::map<std::string, uint64_t> number;
+  for (const int64_t i : sorted_by_name(parameters)) number.emplace(parameters[i].name, number.size());
+  for (auto& [name, value] : state) {
+    if (name == "step") {
+      value = tensor(std::vector<int64_t>{10}, value.shape());
+    } else if (name[0] == 'm') {
+      value = (golden_input(2000 + number.at(name.substr(2)), value.shape()) * 1e-3).to(DType::f32);
+    } else {
+      value = ((golden_input(3000 + number.at(name.substr(2)), value.shape()) + 1.5) * 1e-6).to(DType::f32);
     }
-    adam->load_state(state);
-    m.problem.loss_now().backward();
-    adam->step();
-    for (const Parameter& p : parameters)
-      EXPECT_LE(difference(p.tensor, fixture["step/" + p.name]), 1e-6) << p.name;
   }
+  adam->load_state(state);
+  m.problem.loss_now().backward();
+  adam->step();
+  for (const Parameter& p : parameters)
+    EXPECT_LE(difference(p.tensor, fixture["step/" + p.name]), 1e-6) << p.name;
+}
+
+TEST(AdamParity, OneStepFromTheSameStateInF32) {
+  for (const Device device : devices())
+    for (const bool post : {true, false}) {
+      SCOPED_TRACE(concat(post ? "post" : "pre", " on ", device));
+      check_adam_step(post, device);
+    }
 }
 
 // ---- the other activations, positions and options
@@ -298,6 +321,10 @@ TEST_P(VariantParity, WithPyTorch) {
   const std::vector<double> losses = train(m.problem, fixture);
   for (size_t i = 0; i < losses.size(); ++i)
     EXPECT_NEAR(losses[i], fixture.number("losses", static_cast<int64_t>(i)), 1e-10) << "step " << i;
+  check_f32([&](DType dtype, Device device) {
+    const Seq2Seq each(variant(GetParam()), fixture, Layout::packed, dtype, device);
+    return Tensors{each.problem.output()};
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(All, VariantParity,

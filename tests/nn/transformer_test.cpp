@@ -9,6 +9,9 @@
 #include <heed/nn/transformer.h>
 #include <heed/nn/weights.h>
 
+#include "on_device.h"
+#include "op_check.h"
+
 namespace heed::nn {
 namespace {
 
@@ -80,6 +83,17 @@ TEST(Transformer, NamesAreThoseOfTorch) {
                                              "generator.bias"}));
 }
 
+void expect_gradients(const TransformerConfig& config, Device device) {
+  Transformer model(config);
+  model.to(device);
+  const Tensor labels = tensor<int64_t>({4, 3, 2, 5, 6, 3, 2}).to(device);
+  cross_entropy(model.forward(test::on(device, kSource), test::on(device, kTarget)), labels).backward();
+  for (const Parameter& p : model.parameters()) {
+    ASSERT_TRUE(p.tensor.grad().defined()) << p.name;
+    EXPECT_GT(heed::norm(p.tensor.grad()).item<double>(), 0) << p.name;
+  }
+}
+
 TEST(Transformer, EveryParameterGetsAGradient) {
   for (NormPlacement norm : {NormPlacement::pre, NormPlacement::post})
     for (FeedForwardKind kind : {FeedForwardKind::relu, FeedForwardKind::gelu, FeedForwardKind::gelu_tanh,
@@ -89,14 +103,9 @@ TEST(Transformer, EveryParameterGetsAGradient) {
         config.norm = norm;
         config.activation = kind;
         config.position = position;
-        Transformer model(config);
-        const Tensor loss =
-            cross_entropy(model.forward(kSource, kTarget), tensor<int64_t>({4, 3, 2, 5, 6, 3, 2}));
-        loss.backward();
-        for (const Parameter& p : model.parameters()) {
-          ASSERT_TRUE(p.tensor.grad().defined()) << p.name;
-          EXPECT_GT(heed::norm(p.tensor.grad()).item<double>(), 0)
-              << p.name << ' ' << name(norm) << ' ' << name(kind);
+        for (const Device device : test::devices()) {
+          SCOPED_TRACE(concat(name(norm), ' ', name(kind), ' ', name(position), " on ", device));
+          expect_gradients(config, device);
         }
       }
 }
@@ -105,13 +114,19 @@ TEST(Transformer, FusedPreNormStackEqualsItsLayersOneByOne) {
   TransformerConfig config = config_of(16, 2, 3, 32, 9);
   config.norm = NormPlacement::pre;
   Transformer model(config);
-  model.to(DType::f64);
   model.eval();
   const NoGrad no_grad;
-  const Tensor x = randn({7, 16}, {.dtype = DType::f64});
-  Tensor one = x;
-  for (const auto& layer : model.encoder.layers) one = (*layer)(one, kSource.segments);
-  EXPECT_LE(max(abs(model.encoder(x, kSource.segments) - (*model.encoder.norm)(one))).item<double>(), 1e-13);
+  const Tensor rows = randn({7, 16}, {.dtype = DType::f64});
+  const auto both = [&](DType dtype, Device device) {
+    test::move(model, dtype, device);
+    const Tensor x = rows.to(dtype).to(device);
+    Tensor one = x;
+    for (const auto& layer : model.encoder.layers) one = (*layer)(one, kSource.segments);
+    return test::Tensors{model.encoder(x, kSource.segments), (*model.encoder.norm)(one)};
+  };
+  const test::Tensors got = both(DType::f64, kCpu);
+  EXPECT_LE(test::max_difference(got[0], got[1]), 1e-13);
+  test::check_f32(both);
 }
 
 TEST(Transformer, TiedWeightsAreOneParameter) {
@@ -148,13 +163,19 @@ class Weights : public ::testing::Test {
 TEST_F(Weights, RoundTripGivesTheSameBits) {
   TransformerConfig config = config_of(16, 2, 1, 32, 9);
   config.tie_generator = true;
-  Transformer a(config), b(config);
-  a.eval();
-  b.eval();
-  save_weights(a, file_);
-  EXPECT_FALSE(equal_all(a.forward(kSource, kTarget).detach(), b.forward(kSource, kTarget).detach()));
-  load_weights(b, file_);
-  EXPECT_TRUE(equal_all(a.forward(kSource, kTarget).detach(), b.forward(kSource, kTarget).detach()));
+  for (const Device device : test::devices()) {
+    SCOPED_TRACE(concat("on ", device));
+    Transformer a(config), b(config);
+    for (Transformer* model : {&a, &b}) {
+      model->to(device);
+      model->eval();
+    }
+    const Tokens source = test::on(device, kSource), target = test::on(device, kTarget);
+    save_weights(a, file_);
+    EXPECT_FALSE(equal_all(a.forward(source, target).detach(), b.forward(source, target).detach()));
+    load_weights(b, file_);
+    EXPECT_TRUE(equal_all(a.forward(source, target).detach(), b.forward(source, target).detach()));
+  }
 }
 
 TEST_F(Weights, WhatDoesNotFitChangesNothing) {

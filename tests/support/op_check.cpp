@@ -312,6 +312,25 @@ void check_op(const OpCheck& check) {
   }
 }
 
+void check_f32(const std::function<Tensors(DType, Device)>& results) {
+  const auto run = [&](DType dtype, Device device) {
+    Tensors values;
+    for (const Tensor& x : results(dtype, device))
+      values.push_back(x.detach().to(kCpu).to(DType::f64).clone());
+    return values;
+  };
+  const Tensors exact = run(DType::f64, kCpu), plain = run(DType::f32, kCpu);
+  for (const Device device : devices()) {
+    const Tensors got = run(DType::f32, device);
+    ASSERT_EQ(got.size(), exact.size());
+    for (size_t i = 0; i < exact.size(); ++i) {
+      const double ulp = epsilon(DType::f32) * std::max(1.0, max_abs(exact[i]));
+      EXPECT_LE(max_difference(got[i], exact[i]), 3 * max_difference(plain[i], exact[i]) + 2 * ulp)
+          << "result " << i << " on " << device;
+    }
+  }
+}
+
 void check_gradients(const std::string& name, const Tensors& leaves, const std::function<Tensors()>& function,
                      int64_t most_elements) {
   SCOPED_TRACE(name);
@@ -402,9 +421,9 @@ Tensor strided_copy(const Tensor& x) {
   return view;
 }
 
-std::vector<Device> devices() {
+std::vector<Device> devices(DType dtype) {
   std::vector<Device> result = {kCpu};
-  if (cuda_device_count() > 0) result.push_back(cuda_device());
+  if (dtype != DType::f64 && cuda_device_count() > 0) result.push_back(cuda_device());
   return result;
 }
 

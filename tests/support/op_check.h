@@ -45,6 +45,11 @@ void check_op(const OpCheck& check);
 void check_gradients(const std::string& name, const Tensors& leaves, const std::function<Tensors()>& function,
                      int64_t most_elements = 8);
 
+/// For modules: what `results` gives in f32 on each device is as near to what it gives in f64 as f32 on the
+/// CPU is, within three times that error and two ulps. It is called for f64 first, so that it may convert a
+/// module.
+void check_f32(const std::function<Tensors(DType, Device)>& results);
+
 /// f64 tensors with fixed, well spread values: standard normal from (seed), or uniform in [low, high).
 Tensor normal(const Shape& shape, uint64_t seed);
 Tensor uniform(const Shape& shape, double low, double high, uint64_t seed);
@@ -59,7 +64,7 @@ double epsilon(DType dtype);
 /// A tensor with the same elements that is not contiguous: a view into a larger buffer filled with NaN.
 Tensor strided_copy(const Tensor& x);
 
-/// The devices of this build that can be used: the CPU, and CUDA where there is one.
-std::vector<Device> devices();
+/// The devices of this build that can be used: the CPU, and CUDA where there is one, which has no f64.
+std::vector<Device> devices(DType dtype = DType::f32);
 
 }  // namespace heed::test
