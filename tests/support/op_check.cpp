@@ -321,6 +321,7 @@ void check_f32(const std::function<Tensors(DType, Device)>& results) {
   };
   const Tensors exact = run(DType::f64, kCpu), plain = run(DType::f32, kCpu);
   for (const Device device : devices()) {
+    if (device.is_cpu()) continue;
     const Tensors got = run(DType::f32, device);
     ASSERT_EQ(got.size(), exact.size());
     for (size_t i = 0; i < exact.size(); ++i) {
