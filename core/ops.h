@@ -144,8 +144,8 @@ struct LinearOptions {
   double dropout = 0;              // of the activation's result
   Generator* generator = nullptr;  // null: default_generator()
   /// The weight is a parameter: where nothing is recorded and x has at most 256 rows, as in decoding, a copy
-  /// of it in the layout of the CPU's product is kept with its memory until the next write to it, and takes as
-  /// much room again.
+  /// of it in the layout of the CPU's product is kept with its memory until the next write to it, and takes
+  /// as much room again.
   bool keep_packed = false;
 };
 /// dropout(activation(x weightᵀ + bias)), fused. x [.., in], weight [out, in], bias [out] or undefined → [..,
