@@ -258,7 +258,7 @@ Work adam(int64_t rows, int64_t cols) {
           [=](const std::vector<void*>& at, bool on_device) {
             const kernels::AdamStep<T> args{
                 {to<T>(at[0]), kMaster ? to<float>(at[1]) : nullptr, to<float>(at[2]), count,
-                 to<double>(at[5]), 1.0, 0.01, nullptr, 0.0, false},
+                 to<double>(at[5]), 1.0, 0.01, nullptr, 0.0},
                 to<float>(at[3]),
                 to<float>(at[4]),
                 0.9,
