@@ -109,8 +109,7 @@ int main(int argc, char** argv) {
     options.integer("batch", settings.batch, "Pairs in a batch", positive);
     options.integer("min-length", settings.min_length, "Symbols of the shortest source", positive);
     options.integer("max-length", settings.max_length, "Symbols of the longest source", positive);
-    options.flag("profile", settings.profile,
-                 "Print where the time goes, kernel by kernel, instead of taking turns");
+    bench::declare_profile(options, settings.profile);
     line.run(arguments);
   });
 }

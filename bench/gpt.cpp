@@ -10,6 +10,7 @@
 #include "apps/common/command_line.h"
 #include "apps/common/program.h"
 #include "bench/peer.h"
+#include "bench/step_profile.h"
 #include "bench/training.h"
 
 namespace {
@@ -94,8 +95,7 @@ int main(int argc, char** argv) {
     options.integer("threads", settings.threads, "Threads", {1, 1024});
     options.choice("dtype", settings.dtype, "Element type", {{"f32", DType::f32}, {"bf16", DType::bf16}});
     options.text("weights", settings.weights, "Write the first weights to this file");
-    options.flag("profile", settings.profile,
-                 "Print where the time goes, kernel by kernel, instead of taking turns");
+    bench::declare_profile(options, settings.profile);
     line.run(arguments);
   });
 }

@@ -8,6 +8,7 @@
 #include "apps/common/command_line.h"
 #include "apps/common/program.h"
 #include "bench/peer.h"
+#include "bench/step_profile.h"
 #include "bench/training.h"
 
 namespace {
@@ -49,8 +50,7 @@ int main(int argc, char** argv) {
     options.integer("source", settings.source, "Tokens of each source", positive);
     options.integer("target", settings.target, "Tokens of each target", positive);
     options.choice("dtype", settings.dtype, "Element type", {{"f32", DType::f32}, {"bf16", DType::bf16}});
-    options.flag("profile", settings.profile,
-                 "Print where the time goes, kernel by kernel, instead of taking turns");
+    bench::declare_profile(options, settings.profile);
     line.run(arguments);
   });
 }

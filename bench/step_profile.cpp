@@ -74,6 +74,10 @@ void print_row(const std::string& name, const Row& row, double steps, double who
 
 }  // namespace
 
+void declare_profile(apps::OptionTable& options, bool& profile) {
+  options.flag("profile", profile, "Print where the time goes, kernel by kernel, instead of taking turns");
+}
+
 void print_profile(const std::function<void()>& step, DType dtype) {
   const auto begin = std::chrono::steady_clock::now();
   const auto elapsed = [&] {

@@ -5,7 +5,12 @@
 
 #include <heed/core/base/dtype.h>
 
+#include "apps/common/options.h"
+
 namespace heed::bench {
+
+/// The option --profile: print_profile() instead of take_turns().
+void declare_profile(apps::OptionTable& options, bool& profile);
 
 /// Runs `step` for a second, three times at least, and prints a line for each kernel that it calls: calls,
 /// milliseconds and their share of the step, GFLOP/s, GB/s, and its floor. The floor of a call is the longer

@@ -127,6 +127,16 @@ inline void expect_sums(const Tensor& y, double total, double squares) {
   expect_golden(sum(square(y)).item<double>(), squares, "sum of squares");
 }
 
+/// For check_f32: the logits of a sequence-to-sequence test model, then the gradients of its parameters.
+template <class Model>
+std::vector<Tensor> logits_and_gradients(DType dtype, Device device) {
+  Model m(dtype, device);
+  std::vector<Tensor> results{m.model.forward(m.source, m.target)};
+  m.loss().backward();
+  for (const Parameter& p : m.model.parameters()) results.push_back(p.tensor.grad());
+  return results;
+}
+
 /// Without dropout.
 inline nn::LayerConfig plain_layer(int64_t d_model, int64_t heads, int64_t d_ff) {
   nn::LayerConfig config;

@@ -54,13 +54,7 @@ TEST(GoldenPaper, CopyModelForwardAndGradients) {
   expect_golden(loss.item<double>(), 4.75566284369, "loss");
   loss.backward();
   expect_golden(m.model.parameters().gradient_norm(), 4.37606950077, "gradient norm");
-  check_f32([](DType dtype, Device device) {
-    CopyModel each(dtype, device);
-    Tensors results{each.model.forward(each.source, each.target)};
-    each.loss().backward();
-    for (const Parameter& p : each.model.parameters()) results.push_back(p.tensor.grad());
-    return results;
-  });
+  check_f32(logits_and_gradients<CopyModel>);
 }
 
 TEST(GoldenPaper, CopyModelTenAdamSteps) {

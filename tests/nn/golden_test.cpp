@@ -248,13 +248,7 @@ TEST(Golden, CopyReverseForwardAndGradients) {
   const Tensor bias = m.model.encoder.layers[0]->self_attn.in_proj_bias.grad();
   EXPECT_LE(norm_of(bias.slice(0, 128, 256)), 1e-14);
   EXPECT_GT(norm_of(bias.slice(0, 0, 128)), 1e-6);
-  check_f32([](DType dtype, Device device) {
-    CopyReverse each(dtype, device);
-    Tensors results{each.model.forward(each.source, each.target)};
-    each.loss().backward();
-    for (const Parameter& p : each.model.parameters()) results.push_back(p.tensor.grad());
-    return results;
-  });
+  check_f32(logits_and_gradients<CopyReverse>);
 }
 
 // The rows of the tokens: packed, and of a padded batch.
