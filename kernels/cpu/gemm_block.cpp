@@ -10,6 +10,7 @@
 #include <heed/kernels/cpu/gemm_micro-inl.h>
 #include <heed/kernels/cpu/gemm_onednn.h>
 #include <heed/kernels/cpu/gemm_pack-inl.h>
+#include <heed/kernels/cpu/gemm_tiling.h>
 #include <heed/kernels/cpu/workspace.h>
 
 #ifndef HEED_KERNELS_CPU_GEMM_BLOCK_ONCE_
@@ -39,21 +40,6 @@ bool copies_a(const MatrixView<T>& a, int64_t rows) {
   return a.column_stride != 1 || !std::is_same_v<T, accumulator_t<T>> ||
          (rows > 1 && a.row_stride * int64_t{sizeof(T)} >= kFarRows);
 }
-
-/// Sizes that the instruction set decides.
-struct GemmGeometry {
-  int64_t rows;         // of a full panel of A
-  int64_t packed_rows;  // what it takes when packed
-  int64_t panel;        // columns of a packed panel of B; the last one has half as many where they suffice
-  int64_t step;         // values of K in an element of a packed panel
-  int64_t most_k;       // the longest piece of K that is summed at a time, in elements
-
-  int64_t panel_width(int64_t cols) const { return cols > panel / 2 ? panel : panel / 2; }
-  int64_t steps(int64_t k) const { return (k + step - 1) / step; }
-  int64_t a_buffer(int64_t tile_rows, int64_t k) const {
-    return (tile_rows + rows - 1) / rows * packed_rows * std::min(steps(k), most_k) + panel;
-  }
-};
 
 }  // namespace heed::cpu
 #endif
@@ -169,50 +155,19 @@ auto dots_of(float) { return HEED_SIMD(gemm_dots_f32); }
 auto dots_of(double) { return HEED_SIMD(gemm_dots_f64); }
 auto dots_of(bfloat16) { return HEED_SIMD(gemm_dots_bf16); }
 
-constexpr int64_t kMaxTileCols = 256, kMinTileRows = 24;
-constexpr int64_t kOnednnRows = 16;
-constexpr int64_t kFewTiles = 12;
-constexpr int64_t kStripRows = 3 * kMaxTileRows, kStripCols = 128;
+constexpr int64_t kStripRows = 3 * kMaxTileRows, kStripCols = 128, kLeastStrips = 12;
+constexpr int64_t kSharedRows = 192;          // tokens from which on threads are worth operands of their own
+constexpr int64_t kSharedElements = 1 << 17;  // of a weight, up to which they are
+constexpr int64_t kAddedElements = 1 << 14;   // a task
 constexpr int64_t kFewRows = 8;               // of A, too few to be worth packing B
 constexpr int64_t kDotElements = 1 << 15;     // of B a task
 constexpr int64_t kPackedElements = 1 << 22;  // of B at once
 constexpr int64_t kPackElements = 1 << 14;    // of B a task
 
-int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-/// [0, count) in `parts` even parts, each a whole number of units but the last.
-struct Cut {
-  int64_t count, unit, parts;
-
-  Cut(int64_t count, int64_t unit, int64_t most)
-      : count(count),
-        unit(unit),
-        parts(ceil_divide(ceil_divide(count, unit), std::max<int64_t>(most / unit, 1))) {}
-
-  int64_t begin(int64_t part) const {
-    return std::min(part * ceil_divide(count, unit) / parts * unit, count);
-  }
-};
-
-/// The tiles of C. Large ones use the caches best; smaller ones keep more cores busy, and so does an even
-/// number of them. oneDNN packs B for each tile, so its tiles are larger; its rows go by vectors.
-struct Tiling {
-  Cut rows, cols;
-
-  Tiling(int64_t m, int64_t n, const GemmGeometry& geometry, bool onednn)
-      : rows(m, onednn ? kOnednnRows : geometry.rows, kMaxTileRows << onednn),
-        cols(n, geometry.panel, kMaxTileCols << onednn) {
-    if (rows.parts * cols.parts < kFewTiles) cols = Cut(n, geometry.panel, (kMaxTileCols / 2) << onednn);
-    for (int64_t most = kMaxTileRows / 2; rows.parts * cols.parts < kFewTiles && most >= kMinTileRows;
-         most /= 2) {
-      rows = Cut(m, rows.unit, most << onednn);
-    }
-    const int64_t tiles = rows.parts * cols.parts;
-    if (tiles > 1 && tiles % 2 == 1 && rows.parts < ceil_divide(m, rows.unit)) ++rows.parts;
-  }
-};
-
-/// A product and the part of its columns that is packed at a time.
+/// A product and the part of its columns that is packed at a time. Where a core reads a line that another
+/// wrote, both wait, and the other does again when it next writes there. So tokens, the rows of a training
+/// step's tensors, stay with the thread that has them: products by a small weight have a packed copy of it
+/// for each half of the rows, and those that make its gradient sum over each half apart.
 template <class T>
 struct Product {
   int64_t m, n, k;
@@ -222,25 +177,60 @@ struct Product {
   GemmFunctions<T> functions = functions_of(T());
   const GemmGeometry& geometry = functions.geometry;
   int64_t steps = geometry.steps(k);
+  int64_t copies = 1;  // of packed columns, each for as many tiles
+
+  int64_t packed_size(int64_t count) const {
+    return ceil_divide(count, geometry.panel) * geometry.panel * steps;
+  }
 
   void pack(int64_t first, int64_t count, accumulator_t<T>* packed) const {
-    const int64_t width = geometry.panel, per_task = std::max<int64_t>(kPackElements / (k * width), 1);
-    parallel_for(ceil_divide(count, width), per_task, [&](int64_t begin, int64_t end) {
-      for (int64_t j = begin * width; j < std::min(end * width, count); j += width) {
-        const int64_t cols = std::min(width, count - j);
-        functions.pack_b(b.at(0, first + j), k, cols, geometry.panel_width(cols), packed + j * steps);
+    const int64_t width = geometry.panel, panels = ceil_divide(count, width);
+    const int64_t per_task = std::max<int64_t>(kPackElements / (k * width), 1);
+    parallel_for(copies * panels, per_task, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t j = i % panels * width, cols = std::min(width, count - j);
+        functions.pack_b(b.at(0, first + j), k, cols, geometry.panel_width(cols), packed + i * width * steps);
       }
     });
   }
 
   void multiply(int64_t first, int64_t count, const accumulator_t<T>* packed) const {
     const Tiling tiling(m, count, geometry, onednn);
-    const Cut &rows = tiling.rows, &cols = tiling.cols;
-    parallel_for(rows.parts * cols.parts, 1, [&](int64_t begin, int64_t end) {
+    const int64_t tiles = tiling.tiles();
+    parallel_for(tiles, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
-        const int64_t i = t / cols.parts, j = t % cols.parts;
-        const int64_t row = rows.begin(i), col = cols.begin(j);
-        compute(row, rows.begin(i + 1) - row, first + col, cols.begin(j + 1) - col, packed + col * steps);
+        const Tiling::Tile at = tiling.tile(t);
+        const accumulator_t<T>* const copy = packed + t * copies / tiles * packed_size(count);
+        compute(at.row, at.rows, first + at.col, at.cols, copy + at.col * steps);
+      }
+    });
+  }
+
+  bool sums_halves() const {
+    return onednn && a.column_stride != 1 && output.c && !output.finish && k >= kSharedRows &&
+           m * n <= kSharedElements;
+  }
+
+  /// C over each half of K, and their sum.
+  void multiply_halves() const {
+    const Tiling tiling(m, n, geometry, onednn);
+    const int64_t tiles = tiling.tiles(), half = ceil_divide(k, 2 * kOnednnRows) * kOnednnRows;
+    Workspace<accumulator_t<T>> second(m * n);
+    parallel_for(2 * tiles, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const Tiling::Tile at = tiling.tile(t % tiles);
+        if (t < tiles) {
+          onednn_tile<T>({a.at(at.row, 0), b.at(0, at.col), output.c + at.row * output.ldc + at.col, at.rows,
+                          at.cols, half, output.ldc, output.accumulate});
+        } else {
+          onednn_tile<T>({a.at(at.row, half), b.at(half, at.col), second.data() + at.row * n + at.col,
+                          at.rows, at.cols, k - half, n, false});
+        }
+      }
+    });
+    parallel_for(m, std::max<int64_t>(kAddedElements / n, 1), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        for (int64_t j = 0; j < n; ++j) output.c[i * output.ldc + j] += second.data()[i * n + j];
       }
     });
   }
@@ -250,7 +240,7 @@ struct Product {
   void multiply_strips() const {
     const Cut cols(n, geometry.panel, kStripCols);
     parallel_for(cols.parts, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) multiply_strip(cols.begin(i), cols.begin(i + 1) - cols.begin(i));
+      for (int64_t i = begin; i < end; ++i) multiply_strip(cols.begin(i), cols.size(i));
     });
   }
 
@@ -270,7 +260,7 @@ struct Product {
                          packed.data() + j * (last - first));
       }
       for (int64_t i = 0; i < rows.parts; ++i) {
-        const int64_t row = rows.begin(i), height = rows.begin(i + 1) - row;
+        const int64_t row = rows.begin(i), height = rows.size(i);
         const MatrixView<T> part = a.at(row, p);
         Workspace<accumulator_t<T>> a_buffer(copies_a(part, height) ? geometry.a_buffer(height, depth) : 0);
         functions.tile({part, m - row, packed.data(), c + row * ldc, ldc, height, cols, depth, output.alpha,
@@ -315,15 +305,17 @@ template <class T>
 void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b,
                   const GemmOutput<T>& output) {
   const bool onednn = use_onednn<T>(m, n, k, b.column_stride != 1, output.alpha);
-  const Product<T> product{m, n, k, a, b, output, onednn};
+  Product<T> product{m, n, k, a, b, output, onednn};
   if (m <= kFewRows && a.column_stride == 1 && b.row_stride == 1) return product.multiply_few();
+  if (product.sums_halves()) return product.multiply_halves();
   if (product.onednn) return product.multiply(0, n, nullptr);
-  if (m <= kStripRows && n >= kFewTiles * kStripCols) return product.multiply_strips();
+  if (m <= kStripRows && n >= kLeastStrips * kStripCols) return product.multiply_strips();
   const int64_t width = product.geometry.panel, steps = product.steps,
                 panels = std::max<int64_t>(kPackedElements / (steps * width), 1);
+  if (a.column_stride == 1 && m >= kSharedRows && n * k <= kSharedElements) product.copies = 2;
   for (int64_t first = 0; first < n; first += panels * width) {
     const int64_t count = std::min(panels * width, n - first);
-    Workspace<accumulator_t<T>> packed(ceil_divide(count, width) * width * steps);
+    Workspace<accumulator_t<T>> packed(product.copies * product.packed_size(count));
     product.pack(first, count, packed.data());
     product.multiply(first, count, packed.data());
   }

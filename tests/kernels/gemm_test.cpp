@@ -278,6 +278,7 @@ class Backends : public testing::TestWithParam<cpu::GemmBackend> {
           for (const Case& c : {Case{1, 1, 1, ta, tb, 0, 0, 0, 1.0f, accumulate},
                                 Case{33, 31, 127, ta, tb, 3, 5, 7, 1.0f, accumulate},
                                 Case{230, 150, 70, ta, tb, 0, 0, 0, 1.0f, accumulate},
+                                Case{70, 53, 401, ta, tb, 1, 2, 3, 1.0f, accumulate},
                                 Case{20, 20, 40, ta, tb, 2100, 2100, 1, -1.7f, accumulate}}) {
             std::vector<C> expected;
             for (int threads : {1, 2, 4}) {

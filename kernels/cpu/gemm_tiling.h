@@ -1,0 +1,76 @@
+// How the blocked matrix product cuts C into tiles, which are its tasks: by its shape alone.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <heed/kernels/cpu/gemm_block.h>
+
+namespace heed::cpu {
+
+inline int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Sizes that the instruction set decides.
+struct GemmGeometry {
+  int64_t rows;         // of a full panel of A
+  int64_t packed_rows;  // what it takes when packed
+  int64_t panel;        // columns of a packed panel of B; the last one has half as many where they suffice
+  int64_t step;         // values of K in an element of a packed panel
+  int64_t most_k;       // the longest piece of K that is summed at a time, in elements
+
+  int64_t panel_width(int64_t cols) const { return cols > panel / 2 ? panel : panel / 2; }
+  int64_t steps(int64_t k) const { return ceil_divide(k, step); }
+  int64_t a_buffer(int64_t tile_rows, int64_t k) const {
+    return ceil_divide(tile_rows, rows) * packed_rows * std::min(steps(k), most_k) + panel;
+  }
+};
+
+/// [0, count) in `parts` even parts, each a whole number of units but the last.
+struct Cut {
+  int64_t count, unit, parts;
+
+  Cut(int64_t count, int64_t unit, int64_t most)
+      : count(count),
+        unit(unit),
+        parts(ceil_divide(ceil_divide(count, unit), std::max<int64_t>(most / unit, 1))) {}
+
+  int64_t begin(int64_t part) const {
+    return std::min(part * ceil_divide(count, unit) / parts * unit, count);
+  }
+  int64_t size(int64_t part) const { return begin(part + 1) - begin(part); }
+};
+
+constexpr int64_t kOnednnRows = 16;  // its rows go by vectors
+
+/// The tiles of C. Large ones use the caches best; smaller ones keep more cores busy. An even number of rows
+/// of tiles, or else of tiles, lets two threads share them evenly, and C's rows as they do in other
+/// operations. oneDNN packs B for each tile, so its tiles are larger.
+class Tiling {
+ public:
+  Tiling(int64_t m, int64_t n, const GemmGeometry& geometry, bool onednn)
+      : rows_(m, onednn ? kOnednnRows : geometry.rows, kMaxTileRows << onednn),
+        cols_(n, geometry.panel, kMaxTileCols << onednn) {
+    if (tiles() < kFewTiles) cols_ = Cut(n, geometry.panel, (kMaxTileCols / 2) << onednn);
+    for (int64_t most = kMaxTileRows / 2; tiles() < kFewTiles && most >= kMinTileRows; most /= 2) {
+      rows_ = Cut(m, rows_.unit, most << onednn);
+    }
+    const bool odd = (rows_.parts > 1 ? rows_.parts : cols_.parts) % 2 == 1;
+    if (odd && tiles() > 1 && rows_.parts < ceil_divide(m, rows_.unit)) ++rows_.parts;
+  }
+
+  int64_t tiles() const { return rows_.parts * cols_.parts; }
+
+  struct Tile {
+    int64_t row, rows, col, cols;  // the first of each, how many
+  };
+  Tile tile(int64_t t) const {  // by rows
+    const int64_t i = t / cols_.parts, j = t % cols_.parts;
+    return {rows_.begin(i), rows_.size(i), cols_.begin(j), cols_.size(j)};
+  }
+
+ private:
+  static constexpr int64_t kMaxTileCols = 256, kMinTileRows = 24, kFewTiles = 12;
+  Cut rows_, cols_;
+};
+
+}  // namespace heed::cpu
