@@ -18,4 +18,12 @@ inline int64_t rows_per_task(int64_t rows, int64_t cols) {
   return std::max<int64_t>(1, elements_per_task(rows * cols) / std::max<int64_t>(1, cols));
 }
 
+/// Rows of a task that sums its columns, whose sums others add: few sums, since they go from core to core,
+/// and an even number of them.
+inline int64_t rows_per_partial_sum(int64_t rows) {
+  constexpr int64_t kRows = 64;
+  const int64_t pairs = std::clamp<int64_t>((rows + 2 * kRows - 1) / (2 * kRows), 1, 32);
+  return std::max<int64_t>(1, (rows + 2 * pairs - 1) / (2 * pairs));
+}
+
 }  // namespace heed::cpu

@@ -10,6 +10,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/grain.h>
 #include <heed/kernels/cpu/workspace.h>
 
 namespace heed::cpu {
@@ -19,7 +20,7 @@ template <class A>
 class ColumnSums {
  public:
   ColumnSums(int64_t rows, int64_t cols, bool wanted)
-      : rows_per_chunk(std::max<int64_t>(32, (rows + 63) / 64)),
+      : rows_per_chunk(rows_per_partial_sum(rows)),
         stride((cols + 31) / 16 * 16),
         cols_(cols),
         chunks_((rows + rows_per_chunk - 1) / rows_per_chunk),

@@ -7,6 +7,7 @@
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/activation_simd.h>
 #include <heed/kernels/cpu/gemm_block.h>
+#include <heed/kernels/cpu/grain.h>
 #include <heed/kernels/cpu/simd.h>
 #include <heed/kernels/cpu/workspace.h>
 #include <heed/kernels/linear.h>
@@ -182,7 +183,7 @@ HEED_EXPORT(bfloat16, bf16)
 template <class T>
 constexpr bool kTakesPacked = std::is_same_v<T, accumulator_t<T>>;
 
-constexpr int64_t kRowsPerTask = 32;  // also the rows of one partial sum of the bias gradient
+constexpr int64_t kRowsPerTask = 32;
 constexpr int64_t kColsPerTask = 1024;
 
 /// Bias, activation and dropout on a tile of the product, while it is in the cache.
@@ -262,12 +263,12 @@ void linear_backward(const kernels::LinearBackward<T>& args) {
   if (args.out <= 0) return;
   kernels::LinearBackward<T> task = args;
   if (plain && args.gpre == args.gy) task.gpre = nullptr;  // they are the same
-  const int64_t blocks = (args.rows + kRowsPerTask - 1) / kRowsPerTask;
+  const int64_t per_task = rows_per_partial_sum(args.rows), blocks = (args.rows + per_task - 1) / per_task;
   Workspace<A> partial(args.gbias ? blocks * args.out : 0);
   if (task.gpre || args.gbias) {
     const auto backward = backward_of(T());
-    parallel_for(args.rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
-      A* sums = args.gbias ? partial.data() + begin / kRowsPerTask * args.out : nullptr;
+    parallel_for(args.rows, per_task, [&](int64_t begin, int64_t end) {
+      A* sums = args.gbias ? partial.data() + begin / per_task * args.out : nullptr;
       if (sums) std::fill_n(sums, args.out, A(0));
       backward(task, begin, end, sums);
     });
