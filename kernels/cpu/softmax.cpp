@@ -91,6 +91,11 @@ void softmax_rows(const kernels::SoftmaxForward<T>& args, int64_t begin, int64_t
 }
 HEED_TYPED(softmax_rows, kernels::SoftmaxForward)
 
+template <class D>
+HWY_INLINE Vec<D> add_gradient(D, Vec<D> y, Vec<D> gy, Vec<D> sum, bool log) {
+  return log ? hn::Add(sum, gy) : hn::MulAdd(gy, y, sum);
+}
+
 /// Σ gy * y (softmax) or Σ gy (log-softmax).
 template <class T>
 HWY_INLINE accumulator_t<T> gradient_sum(const T* y, const T* gy, int64_t n, bool log) {
@@ -100,12 +105,15 @@ HWY_INLINE accumulator_t<T> gradient_sum(const T* y, const T* gy, int64_t n, boo
   double sum = 0;
   for (int64_t begin = 0; begin < n; begin += most) {
     const int64_t end = std::min(begin + most, n);
-    auto block = hn::Zero(d);
-    for (int64_t i = begin; i < end; i += lanes) {
-      const auto g = load_up_to(d, gy + i, end - i);
-      block = log ? hn::Add(block, g) : hn::MulAdd(g, load_up_to(d, y + i, end - i), block);
+    auto even = hn::Zero(d), odd = even;
+    int64_t i = begin;
+    for (; i + 2 * lanes <= end; i += 2 * lanes) {
+      even = add_gradient(d, load(d, y + i), load(d, gy + i), even, log);
+      odd = add_gradient(d, load(d, y + i + lanes), load(d, gy + i + lanes), odd, log);
     }
-    sum += static_cast<double>(reduce_sum(d, block));
+    for (; i < end; i += lanes)
+      even = add_gradient(d, load_up_to(d, y + i, end - i), load_up_to(d, gy + i, end - i), even, log);
+    sum += static_cast<double>(reduce_sum(d, hn::Add(even, odd)));
   }
   return static_cast<accumulator_t<T>>(sum);
 }
