@@ -13,11 +13,12 @@ namespace heed::cpu::HWY_NAMESPACE {
 /// before.
 constexpr int64_t kChunk = 128;
 
-/// Writes residual + dropout(x) and sums it up as it was stored. `bits` is null where nothing is dropped.
+/// Writes residual + dropout(x), also to `streamed` if it is not null, and sums it up as it was stored.
+/// `bits` is null where nothing is dropped.
 template <class T>
 struct AddColumns {
   const T *residual, *x;
-  T* out;
+  T *out, *streamed;
   const Dropout* dropout;
   const uint16_t* bits;  // of column `first`
   int64_t first;
@@ -31,20 +32,9 @@ struct AddColumns {
     if (bits != nullptr) v = apply_dropout(Tag<T>(), v, bits + (c - first), *dropout);
     v = hn::Add(io.load(residual + c), v);
     io.store(v, out + c);
+    if (streamed != nullptr) Streaming<T>().store(v, streamed + c);
     if constexpr (std::is_same_v<T, bfloat16>) v = io.load(out + c);
     sums.template add<I>(v);
-  }
-};
-
-/// Copies whole vectors.
-template <class T>
-struct CopyColumns {
-  const T* from;
-  T* to;
-
-  template <int, class Io>
-  HWY_INLINE void step(int64_t c, Io io) const {
-    io.store(io.load(from + c), to + c);
   }
 };
 
@@ -61,8 +51,15 @@ HWY_INLINE void forward_rows(const kernels::ResidualLayerNormForward<T>& args, i
     T* const kept = sums == nullptr ? args.sum + at : sums;
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t first = at + i * args.cols;
-      AddColumns<T> columns{
-          args.residual + first, args.x + first, kept + i * args.cols, &args.dropout, nullptr, 0, {}};
+      T* const streamed = sums == nullptr ? nullptr : args.sum + first;
+      AddColumns<T> columns{args.residual + first,
+                            args.x + first,
+                            kept + i * args.cols,
+                            streamed,
+                            &args.dropout,
+                            nullptr,
+                            0,
+                            {}};
       for (int64_t c = 0; c < args.cols; c += kChunk) {
         const int64_t n = std::min(kChunk, args.cols - c);
         columns.first = c;
@@ -74,12 +71,9 @@ HWY_INLINE void forward_rows(const kernels::ResidualLayerNormForward<T>& args, i
     }
     find_statistics(kept, sum, magnitude, rows, group, args.cols, args.eps, args.mean + row, args.rstd + row,
                     statistics);
-    for (int64_t i = 0; i < rows; ++i) {
-      const int64_t first = at + i * args.cols;
-      CopyColumns<T> copy{kept + i * args.cols, args.sum + first};
-      if (sums != nullptr) for_columns<T, Io>(0, args.cols, copy);
-      normalize_row<Io>(copy.from, statistics, i, args.weight, args.bias, args.y + first, args.cols);
-    }
+    for (int64_t i = 0; i < rows; ++i)
+      normalize_row<Io>(kept + i * args.cols, statistics, i, args.weight, args.bias,
+                        args.y + at + i * args.cols, args.cols);
   }
 }
 
