@@ -179,10 +179,6 @@ struct Product {
   int64_t steps = geometry.steps(k);
   int64_t copies = 1;  // of packed columns, each for as many tiles
 
-  int64_t packed_size(int64_t count) const {
-    return ceil_divide(count, geometry.panel) * geometry.panel * steps;
-  }
-
   void pack(int64_t first, int64_t count, accumulator_t<T>* packed) const {
     const int64_t width = geometry.panel, panels = ceil_divide(count, width);
     const int64_t per_task = std::max<int64_t>(kPackElements / (k * width), 1);
@@ -200,7 +196,7 @@ struct Product {
     parallel_for(tiles, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         const Tiling::Tile at = tiling.tile(t);
-        const accumulator_t<T>* const copy = packed + t * copies / tiles * packed_size(count);
+        const accumulator_t<T>* const copy = packed + t * copies / tiles * geometry.packed_size(count, k);
         compute(at.row, at.rows, first + at.col, at.cols, copy + at.col * steps);
       }
     });
@@ -315,7 +311,7 @@ void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T
   if (a.column_stride == 1 && m >= kSharedRows && n * k <= kSharedElements) product.copies = 2;
   for (int64_t first = 0; first < n; first += panels * width) {
     const int64_t count = std::min(panels * width, n - first);
-    Workspace<accumulator_t<T>> packed(product.copies * product.packed_size(count));
+    Workspace<accumulator_t<T>> packed(product.copies * product.geometry.packed_size(count, k));
     product.pack(first, count, packed.data());
     product.multiply(first, count, packed.data());
   }
@@ -323,8 +319,7 @@ void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T
 
 template <class T>
 int64_t gemm_packed_size(int64_t n, int64_t k) {
-  const GemmGeometry geometry = functions_of(T()).geometry;
-  return ceil_divide(n, geometry.panel) * geometry.panel * geometry.steps(k);
+  return functions_of(T()).geometry.packed_size(n, k);
 }
 
 template <class T>

@@ -20,6 +20,8 @@ struct GemmGeometry {
 
   int64_t panel_width(int64_t cols) const { return cols > panel / 2 ? panel : panel / 2; }
   int64_t steps(int64_t k) const { return ceil_divide(k, step); }
+  /// Elements of n columns of B when packed.
+  int64_t packed_size(int64_t n, int64_t k) const { return ceil_divide(n, panel) * panel * steps(k); }
   int64_t a_buffer(int64_t tile_rows, int64_t k) const {
     return ceil_divide(tile_rows, rows) * packed_rows * std::min(steps(k), most_k) + panel;
   }
