@@ -21,24 +21,28 @@ namespace heed::cpu {
 template <class T>
 struct GemmTile {
   using A = accumulator_t<T>;
-  MatrixView<T> a;  // op(A) from the tile's first row
-  int64_t a_rows;   // rows of op(A) from there to its end
-  const A* b;       // packed panels from the tile's first column
+  MatrixView<T> a;   // op(A) from the tile's first row
+  int64_t a_rows;    // rows of op(A) from there to its end
+  const A* b;        // from the tile's first column: packed panels, or elements as they lie
+  int64_t b_stride;  // between rows that lie so, and then A is read as it lies too; 0 if B is packed
   A* c;
   int64_t ldc, rows, cols, k;
   A alpha;
   bool accumulate;
-  A* a_buffer;  // room for GemmGeometry::a_buffer(rows) elements if copies_a(a, rows)
+  A* a_buffer;  // room for GemmGeometry::a_buffer(rows) elements if copies_a(a, rows, k, step)
 };
 
 /// From this row stride on, rows of A compete for the same cache sets, and are copied.
 constexpr int64_t kFarRows = 4096;
 
-/// Whether a tile's rows of A are read from a copy: packed, converted or just moved together.
+/// Whether a tile's rows of A are read from a copy: packed, converted or just moved together. Whole pairs of
+/// bf16 are elements as they lie.
 template <class T>
-bool copies_a(const MatrixView<T>& a, int64_t rows) {
-  return a.column_stride != 1 || !std::is_same_v<T, accumulator_t<T>> ||
-         (rows > 1 && a.row_stride * int64_t{sizeof(T)} >= kFarRows);
+bool copies_a(const MatrixView<T>& a, int64_t rows, int64_t k, int64_t step) {
+  using A = accumulator_t<T>;
+  const bool elements = int64_t{sizeof(T)} * step == sizeof(A) && k % step == 0 && a.row_stride % step == 0 &&
+                        reinterpret_cast<uintptr_t>(a.data) % sizeof(A) == 0;
+  return a.column_stride != 1 || !elements || (rows > 1 && a.row_stride * int64_t{sizeof(T)} >= kFarRows);
 }
 
 }  // namespace heed::cpu
@@ -66,25 +70,31 @@ HWY_INLINE void gemm_piece(const GemmTile<T>& tile, const RowPanels& panels, int
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>())), width = kMicroVectors * lanes;
   const int64_t k = HWY_MIN(steps * Step, tile.k - first * Step), all_steps = step_count(tile.k, Step);
   const MatrixView<T> a = tile.a.at(0, first * Step);
-  const bool packed = a.column_stride != 1;
+  const bool transposed = a.column_stride != 1, in_place = tile.b_stride != 0;
   const A* rows = tile.a_buffer;
-  int64_t stride = steps;
-  if (packed) {
+  int64_t stride = steps, panel_stride = 0;  // between panels of kMicroRows, where they have a stride
+  if (in_place) {
+    rows = reinterpret_cast<const A*>(a.data);
+    stride = transposed ? a.column_stride : a.row_stride;
+  } else if (transposed) {
     pack_a<Step>(a, panels, tile.a_rows, k, tile.a_buffer);
-  } else if (copies_a(a, tile.rows)) {
+    stride = kPackedRows<A>;
+    panel_stride = steps * kPackedRows<A>;
+  } else if (copies_a(a, tile.rows, k, Step)) {
     copy_rows<Step>(a, tile.rows, k, tile.a_buffer);
-  } else if constexpr (std::is_same_v<T, A>) {
-    rows = a.data;
-    stride = a.row_stride;
+  } else {
+    rows = reinterpret_cast<const A*>(a.data);
+    stride = a.row_stride / Step;
   }
   for (int64_t j = 0; j < tile.cols; j += width) {
     const int64_t cols = HWY_MIN(width, tile.cols - j), vectors = cols > lanes ? 2 : 1;
-    const A* b = tile.b + j * all_steps + first * vectors * lanes;
+    const int64_t b_stride = in_place ? tile.b_stride : vectors * lanes;
+    const A* b = tile.b + (in_place ? j : j * all_steps) + first * b_stride;
     for (int64_t i = 0; i < panels.count; ++i) {
-      const A* panel = rows + (packed ? i * steps * kPackedRows<A> : panels.begin[i] * stride);
+      const A* panel = rows + (panel_stride ? i * panel_stride : panels.begin[i] * (transposed ? 1 : stride));
       A* c = tile.c + panels.begin[i] * tile.ldc + j;
-      choose_micro<A, Step == 2>(packed, vectors, panels.rows(i))(
-          {panel, stride, b, c, tile.ldc, steps, cols, tile.alpha, accumulate});
+      choose_micro<A, Step == 2>(transposed, vectors, panels.rows(i))(
+          {panel, stride, b, b_stride, c, tile.ldc, steps, cols, tile.alpha, accumulate});
     }
   }
 }
@@ -156,8 +166,8 @@ auto dots_of(double) { return HEED_SIMD(gemm_dots_f64); }
 auto dots_of(bfloat16) { return HEED_SIMD(gemm_dots_bf16); }
 
 constexpr int64_t kStripRows = 3 * kMaxTileRows, kStripCols = 128, kLeastStrips = 12;
-constexpr int64_t kSharedRows = 192;          // tokens from which on threads are worth operands of their own
-constexpr int64_t kSharedElements = 1 << 17;  // of a weight, up to which they are
+constexpr int64_t kSharedRows = 192;          // tokens from which on threads are worth sums of their own
+constexpr int64_t kCopiedRows = 512;          // and from which on packed weights of their own
 constexpr int64_t kAddedElements = 1 << 14;   // a task
 constexpr int64_t kFewRows = 8;               // of A, too few to be worth packing B
 constexpr int64_t kDotElements = 1 << 15;     // of B a task
@@ -170,6 +180,8 @@ constexpr int64_t kPackElements = 1 << 14;    // of B a task
 /// for each half of the rows, and those that make its gradient sum over each half apart.
 template <class T>
 struct Product {
+  using A = accumulator_t<T>;
+
   int64_t m, n, k;
   MatrixView<T> a, b;
   const GemmOutput<T>& output;
@@ -179,7 +191,7 @@ struct Product {
   int64_t steps = geometry.steps(k);
   int64_t copies = 1;  // of packed columns, each for as many tiles
 
-  void pack(int64_t first, int64_t count, accumulator_t<T>* packed) const {
+  void pack(int64_t first, int64_t count, A* packed) const {
     const int64_t width = geometry.panel, panels = ceil_divide(count, width);
     const int64_t per_task = std::max<int64_t>(kPackElements / (k * width), 1);
     parallel_for(copies * panels, per_task, [&](int64_t begin, int64_t end) {
@@ -190,37 +202,44 @@ struct Product {
     });
   }
 
-  void multiply(int64_t first, int64_t count, const accumulator_t<T>* packed) const {
+  void multiply(int64_t first, int64_t count, const A* packed) const {
     const Tiling tiling(m, count, geometry, onednn);
     const int64_t tiles = tiling.tiles();
     parallel_for(tiles, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         const Tiling::Tile at = tiling.tile(t);
-        const accumulator_t<T>* const copy = packed + t * copies / tiles * geometry.packed_size(count, k);
-        compute(at.row, at.rows, first + at.col, at.cols, copy + at.col * steps);
+        const int64_t copy = t * copies / tiles;
+        compute({at.row, at.rows, first + at.col, at.cols},
+                packed ? packed + copy * geometry.packed_size(count, k) + at.col * steps : nullptr);
       }
     });
   }
 
+  /// Whether A and B are read as they lie: so near that copies would not be nearer, and B in whole panels.
+  bool in_place() const {
+    const int64_t far = kFarRows / int64_t{sizeof(T)};
+    return !onednn && std::is_same_v<T, A> && b.column_stride == 1 && n % geometry.panel == 0 &&
+           std::min(m, k) * n <= kSmallWeight && b.row_stride < far &&
+           std::max(a.row_stride, a.column_stride) < far;
+  }
+
   bool sums_halves() const {
-    return onednn && a.column_stride != 1 && output.c && !output.finish && k >= kSharedRows &&
-           m * n <= kSharedElements;
+    return in_place() && a.column_stride != 1 && output.c && !output.finish && k >= kSharedRows;
   }
 
   /// C over each half of K, and their sum.
   void multiply_halves() const {
     const Tiling tiling(m, n, geometry, onednn);
-    const int64_t tiles = tiling.tiles(), half = ceil_divide(k, 2 * kOnednnRows) * kOnednnRows;
-    Workspace<accumulator_t<T>> second(m * n);
+    const int64_t tiles = tiling.tiles(), half = ceil_divide(k, 2);
+    Workspace<A> second(m * n);
     parallel_for(2 * tiles, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         const Tiling::Tile at = tiling.tile(t % tiles);
         if (t < tiles) {
-          onednn_tile<T>({a.at(at.row, 0), b.at(0, at.col), output.c + at.row * output.ldc + at.col, at.rows,
-                          at.cols, half, output.ldc, output.accumulate});
+          A* const c = output.c + at.row * output.ldc + at.col;
+          compute_in_place(at, 0, half, c, output.ldc, output.accumulate);
         } else {
-          onednn_tile<T>({a.at(at.row, half), b.at(half, at.col), second.data() + at.row * n + at.col,
-                          at.rows, at.cols, k - half, n, false});
+          compute_in_place(at, half, k, second.data() + at.row * n + at.col, n, false);
         }
       }
     });
@@ -243,9 +262,9 @@ struct Product {
   void multiply_strip(int64_t col, int64_t cols) const {
     const Cut rows(m, geometry.rows, kMaxTileRows);
     const int64_t width = geometry.panel, pieces = ceil_divide(steps, geometry.most_k);
-    Workspace<accumulator_t<T>> packed(ceil_divide(cols, width) * width * std::min(steps, geometry.most_k));
-    Workspace<accumulator_t<T>> c_buffer(output.c ? 0 : m * cols);
-    accumulator_t<T>* const c = output.c ? output.c + col : c_buffer.data();
+    Workspace<A> packed(ceil_divide(cols, width) * width * std::min(steps, geometry.most_k));
+    Workspace<A> c_buffer(output.c ? 0 : m * cols);
+    A* const c = output.c ? output.c + col : c_buffer.data();
     const int64_t ldc = output.c ? output.ldc : cols;
     for (int64_t piece = 0; piece < pieces; ++piece) {  // those that gemm_tile would make
       const int64_t first = piece * steps / pieces, last = (piece + 1) * steps / pieces;
@@ -258,9 +277,9 @@ struct Product {
       for (int64_t i = 0; i < rows.parts; ++i) {
         const int64_t row = rows.begin(i), height = rows.size(i);
         const MatrixView<T> part = a.at(row, p);
-        Workspace<accumulator_t<T>> a_buffer(copies_a(part, height) ? geometry.a_buffer(height, depth) : 0);
-        functions.tile({part, m - row, packed.data(), c + row * ldc, ldc, height, cols, depth, output.alpha,
-                        output.accumulate || piece > 0, a_buffer.data()});
+        Workspace<A> a_buffer(a_buffer_size(part, height, depth));
+        functions.tile({part, m - row, packed.data(), 0, c + row * ldc, ldc, height, cols, depth,
+                        output.alpha, output.accumulate || piece > 0, a_buffer.data()});
         if (output.finish && piece + 1 == pieces)
           output.finish(output.context, c + row * ldc, ldc, row, col, height, cols);
       }
@@ -272,26 +291,43 @@ struct Product {
     const auto dots = dots_of(T());
     parallel_for(n, std::max<int64_t>(kDotElements / k, 16), [&](int64_t first, int64_t end) {
       const int64_t count = end - first, ldc = output.c ? output.ldc : count;
-      Workspace<accumulator_t<T>> buffer(output.c ? 0 : m * count);
-      accumulator_t<T>* c = output.c ? output.c + first : buffer.data();
+      Workspace<A> buffer(output.c ? 0 : m * count);
+      A* c = output.c ? output.c + first : buffer.data();
       dots({a.data, b.at(0, first).data, c, a.row_stride, b.column_stride, ldc, m, count, k, output.alpha,
             output.accumulate});
       if (output.finish) output.finish(output.context, c, ldc, 0, first, m, count);
     });
   }
 
-  void compute(int64_t row, int64_t rows, int64_t col, int64_t cols, const accumulator_t<T>* packed) const {
-    Workspace<accumulator_t<T>> c_buffer(output.c ? 0 : rows * cols);
-    accumulator_t<T>* c = output.c ? output.c + row * output.ldc + col : c_buffer.data();
-    const int64_t ldc = output.c ? output.ldc : cols;
+  /// Without packed columns the operands are read as they lie.
+  void compute(const Tiling::Tile& at, const A* packed) const {
+    Workspace<A> c_buffer(output.c ? 0 : at.rows * at.cols);
+    A* const c = output.c ? output.c + at.row * output.ldc + at.col : c_buffer.data();
+    const int64_t ldc = output.c ? output.ldc : at.cols;
     if (onednn) {
-      onednn_tile<T>({a.at(row, 0), b.at(0, col), c, rows, cols, k, ldc, output.accumulate});
+      onednn_tile<T>({a.at(at.row, 0), b.at(0, at.col), c, at.rows, at.cols, k, ldc, output.accumulate});
+    } else if (in_place()) {
+      compute_in_place(at, 0, k, c, ldc, output.accumulate);
     } else {
-      Workspace<accumulator_t<T>> a_buffer(copies_a(a, rows) ? geometry.a_buffer(rows, k) : 0);
-      functions.tile({a.at(row, 0), m - row, packed, c, ldc, rows, cols, k, output.alpha, output.accumulate,
-                      a_buffer.data()});
+      Workspace<A> a_buffer(a_buffer_size(a.at(at.row, 0), at.rows, k));
+      functions.tile({a.at(at.row, 0), m - at.row, packed, 0, c, ldc, at.rows, at.cols, k, output.alpha,
+                      output.accumulate, a_buffer.data()});
     }
-    if (output.finish) output.finish(output.context, c, ldc, row, col, rows, cols);
+    if (output.finish) output.finish(output.context, c, ldc, at.row, at.col, at.rows, at.cols);
+  }
+
+  /// A tile of C from the part of K from `first` to `last`.
+  void compute_in_place(const Tiling::Tile& at, int64_t first, int64_t last, A* c, int64_t ldc,
+                        bool accumulate) const {
+    if constexpr (std::is_same_v<T, A>) {
+      const MatrixView<T> part = b.at(first, at.col);
+      functions.tile({a.at(at.row, first), m - at.row, part.data, part.row_stride, c, ldc, at.rows, at.cols,
+                      last - first, output.alpha, accumulate, nullptr});
+    }
+  }
+
+  int64_t a_buffer_size(const MatrixView<T>& part, int64_t rows, int64_t depth) const {
+    return copies_a(part, rows, depth, geometry.step) ? geometry.a_buffer(rows, depth) : 0;
   }
 };
 
@@ -304,11 +340,11 @@ void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T
   Product<T> product{m, n, k, a, b, output, onednn};
   if (m <= kFewRows && a.column_stride == 1 && b.row_stride == 1) return product.multiply_few();
   if (product.sums_halves()) return product.multiply_halves();
-  if (product.onednn) return product.multiply(0, n, nullptr);
+  if (product.onednn || product.in_place()) return product.multiply(0, n, nullptr);
   if (m <= kStripRows && n >= kLeastStrips * kStripCols) return product.multiply_strips();
   const int64_t width = product.geometry.panel, steps = product.steps,
                 panels = std::max<int64_t>(kPackedElements / (steps * width), 1);
-  if (a.column_stride == 1 && m >= kSharedRows && n * k <= kSharedElements) product.copies = 2;
+  if (a.column_stride == 1 && m >= kCopiedRows && n * k <= kSmallWeight) product.copies = 2;
   for (int64_t first = 0; first < n; first += panels * width) {
     const int64_t count = std::min(panels * width, n - first);
     Workspace<accumulator_t<T>> packed(product.copies * product.geometry.packed_size(count, k));

@@ -10,6 +10,9 @@ namespace heed::cpu {
 
 constexpr int64_t kMaxTileRows = 96;
 
+/// Elements of a weight that stays in a core's cache with the tokens of a step.
+constexpr int64_t kSmallWeight = 1 << 17;
+
 /// op(X): element (i, j) is data[i * row_stride + j * column_stride]. One of the strides is 1.
 template <class T>
 struct MatrixView {

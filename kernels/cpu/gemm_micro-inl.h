@@ -1,4 +1,5 @@
 // The innermost part of the matrix product: a few rows by one or two vectors of columns, all in registers.
+#include <cstring>
 #include <utility>
 
 #include <hwy/cache_control.h>
@@ -47,12 +48,21 @@ HWY_INLINE V multiply_add(V a, V b, V sum) {
   }
 }
 
-/// One block of C. A is read as a[r * stride + p], or, packed, as a[p * kPackedRows + r]; B is packed.
+/// All lanes an element of A, which may be a pair in the memory of bf16.
+template <class D>
+HWY_INLINE Vec<D> broadcast(D d, const hn::TFromD<D>* a) {
+  hn::TFromD<D> element;
+  std::memcpy(&element, a, sizeof element);
+  return hn::Set(d, element);
+}
+
+/// One block of C. A is read as a[r * a_stride + p], or, transposed, as a[p * a_stride + r].
 template <class A>
 struct MicroArgs {
   const A* a;
-  int64_t stride;  // between the rows of A; unused when packed
+  int64_t a_stride;
   const A* b;
+  int64_t b_stride;  // between the rows of B
   A* c;
   int64_t ldc, k, cols;
   A alpha;
@@ -68,13 +78,14 @@ HWY_INLINE void micro_store_n(D d, Vec<D> scaled, bool accumulate, A* c, int64_t
 }
 
 /// Folds over R instead of loops: the accumulators must become registers, and only unrolled code gets there.
-template <bool Packed, int64_t Vectors, bool Pairs, class A, size_t... R>
+template <bool Transposed, int64_t Vectors, bool Pairs, class A, size_t... R>
 HWY_INLINE void micro_block(const MicroArgs<A>& args, std::index_sequence<R...>) {
   const Tag<A> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const A* HWY_RESTRICT a = args.a;
   const A* HWY_RESTRICT b = args.b;
-  const int64_t row = Packed ? 1 : args.stride, step = Packed ? kPackedRows<A> : 1;
+  const int64_t row = Transposed ? 1 : args.a_stride, step = Transposed ? args.a_stride : 1;
+  const int64_t b_step = args.b_stride;
   // C is often new memory, which would be waited for at the end.
   ((hwy::Prefetch(args.c + static_cast<int64_t>(R) * args.ldc),
     hwy::Prefetch(args.c + static_cast<int64_t>(R) * args.ldc + (Vectors - 1) * lanes)),
@@ -84,11 +95,11 @@ HWY_INLINE void micro_block(const MicroArgs<A>& args, std::index_sequence<R...>)
   HEED_UNROLL_4 for (int64_t p = args.k; p > 0; --p) {
     const auto b0 = hn::LoadU(d, b);
     const auto b1 = Vectors == 2 ? hn::LoadU(d, b + lanes) : b0;
-    ((x = hn::Set(d, a[static_cast<int64_t>(R) * row]), left[R] = multiply_add<Pairs>(x, b0, left[R]),
+    ((x = broadcast(d, a + static_cast<int64_t>(R) * row), left[R] = multiply_add<Pairs>(x, b0, left[R]),
       right[R] = Vectors == 2 ? multiply_add<Pairs>(x, b1, right[R]) : right[R]),
      ...);
     a += step;
-    b += Vectors * lanes;
+    b += b_step;
   }
   A* HWY_RESTRICT c = args.c;
   const int64_t ldc = args.ldc, cols = args.cols;
@@ -117,14 +128,14 @@ template <int64_t Vectors, bool Pairs, class A, size_t... S>
 HWY_INLINE void micro_row(const MicroArgs<A>& args, std::index_sequence<S...>) {
   const Tag<A> d;
   constexpr int64_t kSums = sizeof...(S);
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), width = Vectors * lanes;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), width = args.b_stride;
   const A* HWY_RESTRICT a = args.a;
   const A* HWY_RESTRICT b = args.b;
   Vec<Tag<A>> left[kSums], right[kSums], x;
   ((left[S] = right[S] = hn::Zero(d)), ...);
   const auto add = [&](size_t s) HWY_ATTR {
     const A* const row = b + static_cast<int64_t>(s) * width;
-    x = hn::Set(d, a[s]);
+    x = broadcast(d, a + s);
     left[s] = multiply_add<Pairs>(x, hn::LoadU(d, row), left[s]);
     if (Vectors == 2) right[s] = multiply_add<Pairs>(x, hn::LoadU(d, row + lanes), right[s]);
   };
@@ -142,28 +153,28 @@ HWY_INLINE void micro_row(const MicroArgs<A>& args, std::index_sequence<S...>) {
   if (Vectors == 2) micro_store_n(d, total(right), args.accumulate, args.c + lanes, args.cols - lanes);
 }
 
-template <bool Packed, int64_t Vectors, bool Pairs, int64_t Rows, class A>
+template <bool Transposed, int64_t Vectors, bool Pairs, int64_t Rows, class A>
 void micro(const MicroArgs<A>& args) {
-  if constexpr (!Packed && Rows == 1)
+  if constexpr (!Transposed && Rows == 1)
     micro_row<Vectors, Pairs>(args, std::make_index_sequence<4>());
   else
-    micro_block<Packed, Vectors, Pairs>(args, std::make_index_sequence<Rows>());
+    micro_block<Transposed, Vectors, Pairs>(args, std::make_index_sequence<Rows>());
 }
 
 template <class A>
 using Micro = void (*)(const MicroArgs<A>&);
 
 /// micro with 1 … kMicroRows rows.
-template <class A, bool Packed, int64_t Vectors, bool Pairs, size_t... R>
+template <class A, bool Transposed, int64_t Vectors, bool Pairs, size_t... R>
 HWY_INLINE Micro<A> micro_of_rows(int64_t rows, std::index_sequence<R...>) {
-  static constexpr Micro<A> table[] = {micro<Packed, Vectors, Pairs, R + 1, A>...};
+  static constexpr Micro<A> table[] = {micro<Transposed, Vectors, Pairs, R + 1, A>...};
   return table[rows - 1];
 }
 
 template <class A, bool Pairs>
-HWY_INLINE Micro<A> choose_micro(bool packed, int64_t vectors, int64_t rows) {
+HWY_INLINE Micro<A> choose_micro(bool transposed, int64_t vectors, int64_t rows) {
   const std::make_index_sequence<kMicroRows> all;
-  if (packed) {
+  if (transposed) {
     return vectors == 2 ? micro_of_rows<A, true, 2, Pairs>(rows, all)
                         : micro_of_rows<A, true, 1, Pairs>(rows, all);
   }

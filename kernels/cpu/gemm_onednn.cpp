@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <type_traits>
 
@@ -150,12 +151,12 @@ bool supports(bool bf16) {
 }
 
 /// Where oneDNN is faster: in bf16 with AMX, or where the processor has no dot products of bf16; in f32 with
-/// AVX-512, unless the product is too small to pay for the call, or b is transposed: oneDNN copies it for
-/// each tile, we once. With AVX2 our own product is faster.
+/// AVX-512, unless the weight is small, or b is transposed: oneDNN copies what we read as it lies, or copy
+/// once for all tiles. With AVX2 our own product is faster.
 bool is_faster(bool bf16, int64_t m, int64_t n, int64_t k, bool transposed_b) {
   if (isa() != Isa::avx512) return false;
   if (bf16) return has_bf16_tiles() || !has_bf16_dot();
-  return !transposed_b && m >= 16 && n >= 16 && k >= 16;
+  return !transposed_b && m >= 16 && n >= 16 && k >= 16 && std::min(m, k) * n > kSmallWeight;
 }
 
 }  // namespace

@@ -51,8 +51,8 @@ class Tiling {
  public:
   Tiling(int64_t m, int64_t n, const GemmGeometry& geometry, bool onednn)
       : rows_(m, onednn ? kOnednnRows : geometry.rows, kMaxTileRows << onednn),
-        cols_(n, geometry.panel, kMaxTileCols << onednn) {
-    if (tiles() < kFewTiles) cols_ = Cut(n, geometry.panel, (kMaxTileCols / 2) << onednn);
+        cols_(n, geometry.panel, kMaxTileCols) {
+    if (tiles() < kFewTiles) cols_ = Cut(n, geometry.panel, kMaxTileCols / 2);
     for (int64_t most = kMaxTileRows / 2; tiles() < kFewTiles && most >= kMinTileRows; most /= 2) {
       rows_ = Cut(m, rows_.unit, most << onednn);
     }
@@ -71,7 +71,7 @@ class Tiling {
   }
 
  private:
-  static constexpr int64_t kMaxTileCols = 256, kMinTileRows = 24, kFewTiles = 12;
+  static constexpr int64_t kMaxTileCols = 512, kMinTileRows = 24, kFewTiles = 12;
   Cut rows_, cols_;
 };
 

@@ -171,6 +171,7 @@ TYPED_TEST(GemmOf, RowStridesAlphaAndAccumulate) {
         this->run({31, 47, 33, ta, tb, 1, 2, 3, -1.7f, accumulate});
         this->run({20, 20, 40, ta, tb, 2100, 2100, 1, 1.0f, accumulate});  // rows far apart
         this->run({97, 130, 1025, ta, tb, 0, 0, 0, 1.0f, accumulate});     // several pieces of K
+        this->run({50, 128, 1025, ta, tb, 1, 2, 3, 0.5f, accumulate});     // read as they lie, halves summed
         this->run({13, 1550, 530, ta, tb, 1, 2, 3, -1.7f, accumulate});    // in strips
       }
     }
@@ -204,9 +205,9 @@ TYPED_TEST(GemmOf, EmptySums) {
 TYPED_TEST(GemmOf, BitsDoNotDependOnTheThreads) {
   using T = typename TestFixture::T;
   using C = typename TestFixture::C;
-  for (const Case& c :
-       {Case{300, 200, 150, false, true}, Case{128, 128, 672, true, false}, Case{97, 500, 40},
-        Case{40, 1600, 600, false, true}, Case{17, 23, 90, false, true, 0, 0, 0, 1.0f, true, 40}}) {
+  for (const Case& c : {Case{300, 200, 150, false, true}, Case{128, 128, 672, true, false}, Case{97, 500, 40},
+                        Case{230, 128, 96}, Case{40, 1600, 600, false, true},
+                        Case{17, 23, 90, false, true, 0, 0, 0, 1.0f, true, 40}}) {
     std::vector<C> expected;
     for (int threads : {1, 2, 4}) {
       set_thread_count(threads);
