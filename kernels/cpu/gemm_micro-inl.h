@@ -26,7 +26,7 @@ namespace heed::cpu::HWY_NAMESPACE {
 constexpr int64_t kMicroRows = HWY_TARGET == HWY_AVX3 ? 12 : 6;
 constexpr int64_t kMicroVectors = 2;
 /// How far ahead of a row's product its panel of B is fetched.
-constexpr int64_t kAheadBytes = 1024;
+constexpr int64_t kAheadBytes = 2048;
 
 /// Elements between the columns of a packed panel of A: kMicroRows in whole vectors.
 template <class A>
