@@ -31,6 +31,20 @@ HWY_INLINE Vec<D> block_sums(D d, const Vec<D>* v, double) {
   return hn::Add(hn::InterleaveLower(d, v[0], v[1]), hn::InterleaveUpper(d, v[0], v[1]));
 }
 
+/// The least number of vectors whose sums are worth making together.
+template <class D>
+constexpr int64_t kBlockSums = 16 / sizeof(hn::TFromD<D>);
+
+/// Lane i is the sum of the lanes of v[i] for kBlockSums<D> vectors; the lanes behind repeat them.
+template <class D>
+HWY_INLINE Vec<D> few_lane_sums(D d, const Vec<D>* v) {
+  constexpr int64_t kBlocks = kLaneSums<D> / kBlockSums<D>;
+  auto sum = block_sums(d, v, hn::TFromD<D>());
+  if constexpr (kBlocks == 4) sum = hn::Add(sum, hn::ConcatLowerUpper(d, sum, sum));
+  if constexpr (kBlocks >= 2) sum = hn::Add(sum, hn::SwapAdjacentBlocks(sum));
+  return sum;
+}
+
 /// Lane i is the sum of the lanes of v[i], for kLaneSums<D> vectors; the order is the same for each.
 template <class D>
 HWY_INLINE Vec<D> lane_sums(D d, const Vec<D>* v) {

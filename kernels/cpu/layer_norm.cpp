@@ -9,9 +9,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
+/// Columns from which the first pivot of a row is taken, and up to which rows are taken a few at a time.
+constexpr int64_t kSampled = 32, kMiddle = 1024;
+
 template <class Io, class T>
 HWY_INLINE void forward_rows(const kernels::LayerNormForward<T>& args, int64_t begin, int64_t end) {
-  const int64_t group = rows_in_group<T>(args.cols);
+  const int64_t group = rows_in_group<T>(args.cols, kMiddle), sampled = std::min(args.cols, kSampled);
+  const int64_t ahead = std::max(kAhead, group * args.cols * static_cast<int64_t>(sizeof(T)));
   GroupStatistics<T> statistics;
   GroupSums<T> sum, magnitude;
   for (int64_t row = begin; row < end; row += group) {
@@ -19,15 +23,19 @@ HWY_INLINE void forward_rows(const kernels::LayerNormForward<T>& args, int64_t b
     const T* const x = args.x + row * args.cols;
     for (int64_t i = 0; i < rows; ++i) {
       SumColumns<T> columns{x + i * args.cols, {}};
-      for_columns<T>(0, args.cols, columns);
+      for_columns<T>(0, sampled, columns);
       sum[i] = columns.sums.sum.lanes();
       magnitude[i] = columns.sums.magnitude.lanes();
     }
-    find_statistics(x, sum, magnitude, rows, group, args.cols, args.eps, args.mean + row, args.rstd + row,
-                    statistics);
+    auto pivot = pivots_from<T>(sum, magnitude, rows, group, sampled);
+    bool found = false;
+    for (int looks = 0; looks < 2 && !found; ++looks)
+      found = find_statistics<!std::is_same_v<Io, Streaming<T>>>(x, args.y + row * args.cols, pivot, rows,
+                                                                 group, args.cols, args.eps, args.mean + row,
+                                                                 args.rstd + row, statistics);
     for (int64_t i = 0; i < rows; ++i)
       normalize_row<Io>(x + i * args.cols, statistics, i, args.weight, args.bias,
-                        args.y + (row + i) * args.cols, args.cols);
+                        args.y + (row + i) * args.cols, args.cols, ahead);
   }
 }
 

@@ -124,11 +124,12 @@ struct Sum {
 };
 
 /// Rows whose statistics are found together: short ones as many as a vector has lanes, whose sums are then
-/// made at once and whose square roots and quotients take turns no more.
+/// made at once and whose square roots and quotients take turns no more; of up to `middle` columns a few,
+/// which stay in the nearest cache.
 template <class T>
-HWY_INLINE int64_t rows_in_group(int64_t cols) {
+HWY_INLINE int64_t rows_in_group(int64_t cols, int64_t middle = 0) {
   constexpr int64_t kShort = 256;
-  return cols <= kShort ? kLaneSums<Tag<T>> : 1;
+  return cols <= kShort ? kLaneSums<Tag<T>> : cols <= middle ? kBlockSums<Tag<T>> : 1;
 }
 
 /// Sums of the rows of a group, whose lanes are still to be added.
@@ -141,6 +142,7 @@ HWY_INLINE Vec<Tag<T>> totals(GroupSums<T>& sums, int64_t rows, int64_t group) {
   const Tag<T> d;
   if (group == 1) return hn::Set(d, reduce_sum(d, sums[0]));
   for (int64_t i = rows; i < group; ++i) sums[i] = hn::Zero(d);
+  if (group == kBlockSums<Tag<T>>) return few_lane_sums(d, sums);
   return lane_sums(d, sums);
 }
 
@@ -164,7 +166,7 @@ HWY_INLINE Vec<D> pivot_near(D d, Vec<D> mean, Vec<D> scale) {
   return hn::IfThenElse(hn::IsFinite(pivot), pivot, mean);
 }
 
-/// What the first look at a row finds: Σ x and Σ |x|.
+/// What a look at a row for its pivot finds: Σ x and Σ |x|.
 template <class T>
 struct RowSums {
   Sum<T> sum, magnitude;
@@ -187,14 +189,16 @@ struct SumColumns {
   }
 };
 
-template <class T>
+/// Asks for the row of y if kAsk: a store too reads its line first.
+template <bool kAsk, class T>
 struct Deviations {
-  const T* x;
+  const T *x, *y;
   Vec<Tag<T>> pivot;
   Sum<T> sum, squares;
 
   template <int I, class Io>
   HWY_INLINE void step(int64_t c, Io io) {
+    if constexpr (kAsk) hwy::Prefetch(y + c);
     const auto deviation = io.keep(hn::Sub(io.load(x + c), pivot));
     sum.template add<I>(deviation);
     squares.template add_product<I>(deviation, deviation);
@@ -207,32 +211,46 @@ struct GroupStatistics {
   PerRow<T> pivot, shift, rstd;
 };
 
-/// From the sums of the first look; also writes the means and the inverse deviations.
-template <class T, class A = accumulator_t<T>>
-HWY_INLINE void find_statistics(const T* x, GroupSums<T>& sum, GroupSums<T>& magnitude, int64_t rows,
-                                int64_t group, int64_t cols, double eps, A* mean, A* rstd,
-                                GroupStatistics<T>& out) {
+/// Numbers near the means of a group, from the sums of `n` elements of each row and of their sizes.
+template <class T>
+HWY_INLINE Vec<Tag<T>> pivots_from(GroupSums<T>& sum, GroupSums<T>& magnitude, int64_t rows, int64_t group,
+                                   int64_t n) {
+  const Tag<T> d;
+  const auto count = hn::Set(d, static_cast<accumulator_t<T>>(n));
+  return pivot_near(d, hn::Div(totals<T>(sum, rows, group), count),
+                    hn::Div(totals<T>(magnitude, rows, group), count));
+}
+
+/// Also writes the means and the inverse deviations. Returns false if a pivot is further from its row's mean
+/// than the row's deviation, where digits cancel, and puts a better one in its place.
+template <bool kAsk, class T, class A = accumulator_t<T>>
+HWY_INLINE bool find_statistics(const T* x, const T* y, Vec<Tag<T>>& pivot, int64_t rows, int64_t group,
+                                int64_t cols, double eps, A* mean, A* rstd, GroupStatistics<T>& out) {
   const Tag<T> d;
   const auto n = hn::Set(d, static_cast<A>(cols));
-  const auto pivot =
-      pivot_near(d, hn::Div(totals<T>(sum, rows, group), n), hn::Div(totals<T>(magnitude, rows, group), n));
+  GroupSums<T> sum, squares;
   out.pivot.set(pivot);
   for (int64_t i = 0; i < rows; ++i) {
-    Deviations<T> deviations{x + i * cols, out.pivot[i], {}, {}};
+    Deviations<kAsk, T> deviations{x + i * cols, y + i * cols, out.pivot[i], {}, {}};
     for_columns<T>(0, cols, deviations);
     sum[i] = deviations.sum.lanes();
-    magnitude[i] = deviations.squares.lanes();
+    squares[i] = deviations.squares.lanes();
   }
   const auto shift = hn::Div(totals<T>(sum, rows, group), n);
-  const auto square = hn::Div(totals<T>(magnitude, rows, group), n);
+  const auto square = hn::Div(totals<T>(squares, rows, group), n), shift_square = hn::Mul(shift, shift);
   // Max gives its second argument when the first is NaN.
-  const auto variance = hn::Max(hn::Sub(square, hn::Mul(shift, shift)), hn::Zero(d));
+  const auto variance = hn::Max(hn::Sub(square, shift_square), hn::Zero(d));
   const auto inverse =
       hn::Div(hn::Set(d, A(1)), hn::Sqrt(hn::Add(variance, hn::Set(d, static_cast<A>(eps)))));
+  const auto center = hn::Add(pivot, shift);
   out.shift.set(shift);
   out.rstd.set(inverse);
-  store_n(hn::Add(pivot, shift), d, mean, rows);
+  store_n(center, d, mean, rows);
   store_n(inverse, d, rstd, rows);
+  const auto near = hn::Le(shift_square, variance);
+  if (HWY_LIKELY(hn::AllTrue(d, near))) return true;
+  pivot = hn::IfThenElse(near, pivot, pivot_near(d, center, hn::Add(hn::Abs(center), hn::Sqrt(variance))));
+  return false;
 }
 
 template <class T>
@@ -240,10 +258,11 @@ struct Normalize {
   const T *x, *weight, *bias;
   T* y;
   Vec<Tag<T>> pivot, shift, rstd;
+  int64_t ahead;
 
   template <int, class Io>
   HWY_INLINE void step(int64_t c, Io io) {
-    prefetch_ahead(x + c);
+    prefetch_ahead(x + c, ahead);
     auto v = hn::Mul(hn::Sub(hn::Sub(io.load(x + c), pivot), shift), rstd);
     if (weight != nullptr && bias != nullptr) {
       v = hn::MulAdd(v, io.load(weight + c), io.load(bias + c));
@@ -256,11 +275,11 @@ struct Normalize {
   }
 };
 
-/// Row i of a group.
+/// Row i of a group; asks for what is `ahead` bytes behind it.
 template <class Io, class T>
 HWY_INLINE void normalize_row(const T* x, const GroupStatistics<T>& s, int64_t i, const T* weight,
-                              const T* bias, T* y, int64_t cols) {
-  Normalize<T> normalize{x, weight, bias, y, s.pivot[i], s.shift[i], s.rstd[i]};
+                              const T* bias, T* y, int64_t cols, int64_t ahead) {
+  Normalize<T> normalize{x, weight, bias, y, s.pivot[i], s.shift[i], s.rstd[i], ahead};
   for_columns<T, Io>(0, cols, normalize);
 }
 

@@ -69,11 +69,12 @@ HWY_INLINE void forward_rows(const kernels::ResidualLayerNormForward<T>& args, i
       sum[i] = columns.sums.sum.lanes();
       magnitude[i] = columns.sums.magnitude.lanes();
     }
-    find_statistics(kept, sum, magnitude, rows, group, args.cols, args.eps, args.mean + row, args.rstd + row,
-                    statistics);
+    auto pivot = pivots_from<T>(sum, magnitude, rows, group, args.cols);
+    find_statistics<false>(kept, args.y + at, pivot, rows, group, args.cols, args.eps, args.mean + row,
+                           args.rstd + row, statistics);
     for (int64_t i = 0; i < rows; ++i)
       normalize_row<Io>(kept + i * args.cols, statistics, i, args.weight, args.bias,
-                        args.y + at + i * args.cols, args.cols);
+                        args.y + at + i * args.cols, args.cols, kAhead);
   }
 }
 

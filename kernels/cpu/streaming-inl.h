@@ -34,12 +34,12 @@ struct Streaming : Whole<T> {
   }
 };
 
-/// Asks for what a pass over a large array that is at p needs soon. The processor's own prefetching ends with
-/// each page.
+/// Asks for what a pass over a large array that is at p needs soon, some `bytes` on. The processor's own
+/// prefetching ends with each page.
+constexpr int64_t kAhead = 4096;
 template <class T>
-HWY_INLINE void prefetch_ahead(const T* p) {
-  constexpr int64_t kAhead = 4096;
-  hwy::Prefetch(reinterpret_cast<const char*>(p) + kAhead);
+HWY_INLINE void prefetch_ahead(const T* p, int64_t bytes = kAhead) {
+  hwy::Prefetch(reinterpret_cast<const char*>(p) + bytes);
 }
 
 /// Whether a result of rows x cols elements from `out` on is to be written with Streaming: the `matrices` of

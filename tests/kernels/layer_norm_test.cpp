@@ -204,6 +204,30 @@ TEST(LayerNormAccuracy, LargeMean) {
   }
 }
 
+// The first columns say nothing of the mean in every third row, and take no part in what the others get.
+TEST(LayerNormAccuracy, FirstColumnsFarFromTheRest) {
+  const float eps = std::numeric_limits<float>::epsilon();
+  const int64_t rows = 37;
+  for (int64_t cols : {128, 257, 1000, 4099}) {
+    auto x = random_values<float>(rows * cols, 1, -1, 3);
+    for (int64_t i = 0; i < rows * cols; ++i)
+      if (i / cols % 3 == 0 && i % cols >= 32) x[i] += 1e4f;
+    const auto all = forward(x, {}, {}, rows, cols);
+    const auto exact = plain_layer_norm<float>(convert<Exact>(x), {}, {}, rows, cols, kEps);
+    const Exact largest = *std::max_element(exact.y.begin(), exact.y.end(),
+                                            [](Exact a, Exact b) { return std::abs(a) < std::abs(b); });
+    for (int64_t r = 0; r < rows; ++r) {
+      const auto from = x.begin() + r * cols;
+      const auto alone = forward(std::vector<float>(from, from + cols), {}, {}, 1, cols);
+      for (int64_t c = 0; c < cols; ++c) {
+        const int64_t i = r * cols + c;
+        ASSERT_NEAR(all.y[i], exact.y[i], 8 * eps * std::abs(largest)) << cols;
+        ASSERT_EQ(all.y[i], alone.y[c]) << cols;
+      }
+    }
+  }
+}
+
 TEST(LayerNormGradient, MatchesCentralDifferences) {
   for (int64_t cols : {2, 7, 33}) {
     const int64_t rows = 3;
