@@ -129,25 +129,26 @@ HWY_INLINE void softmax_backward_rows_by(const kernels::SoftmaxBackward<T>& args
                                          int64_t end) {
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), n = args.cols;
+  const bool log = args.log, accumulate = args.accumulate;  // here no store can change them
   for (int64_t r = begin; r < end; ++r) {
     const T *y = args.y + r * n, *gy = args.gy + r * n;
     T* gx = args.gx + r * n;
-    if (args.log && row_is_empty(y, n, row_max(y, n))) {  // it stays -inf whatever x does
-      if (!args.accumulate) fill_row(gx, n, T(accumulator_t<T>(0)));
+    if (log && row_is_empty(y, n, row_max(y, n))) {  // it stays -inf whatever x does
+      if (!accumulate) fill_row(gx, n, T(accumulator_t<T>(0)));
       continue;
     }
-    const auto sum = hn::Set(d, gradient_sum(y, gy, n, args.log));
+    const auto sum = hn::Set(d, gradient_sum(y, gy, n, log));
     int64_t i = 0;
     for (; i + lanes <= n; i += lanes) {
       prefetch_ahead(y + i);
       prefetch_ahead(gy + i);
-      auto value = softmax_gradient(d, load(d, y + i), load(d, gy + i), sum, args.log);
-      if (args.accumulate) value = hn::Add(value, load(d, gx + i));
+      auto value = softmax_gradient(d, load(d, y + i), load(d, gy + i), sum, log);
+      if (accumulate) value = hn::Add(value, load(d, gx + i));
       Io().store(value, gx + i);
     }
     if (i == n) continue;
-    auto value = softmax_gradient(d, load_n(d, y + i, n - i), load_n(d, gy + i, n - i), sum, args.log);
-    if (args.accumulate) value = hn::Add(value, load_n(d, gx + i, n - i));
+    auto value = softmax_gradient(d, load_n(d, y + i, n - i), load_n(d, gy + i, n - i), sum, log);
+    if (accumulate) value = hn::Add(value, load_n(d, gx + i, n - i));
     store_n(value, d, gx + i, n - i);
   }
 }
