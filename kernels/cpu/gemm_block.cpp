@@ -2,6 +2,7 @@
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/gemm_block.cpp"
 
 #include <algorithm>
+#include <unistd.h>
 #include <utility>
 
 #include <heed/core/base/parallel_for.h>
@@ -29,11 +30,23 @@ struct GemmTile {
   int64_t ldc, rows, cols, k;
   A alpha;
   bool accumulate;
-  A* a_buffer;  // room for GemmGeometry::a_buffer(rows) elements if copies_a(a, rows, k, step)
+  A* a_buffer;            // room for GemmGeometry::a_buffer(rows) elements if copies_a(a, rows, k, step)
+  bool streamed = false;  // whether C goes around the caches
 };
 
-/// From this row stride on, rows of A compete for the same cache sets, and are copied.
-constexpr int64_t kFarRows = 4096;
+/// From this row stride on, rows of A compete for the same sets of the first-level cache. They are copied
+/// where it has fewer ways than a panel has rows.
+constexpr int64_t kFarRows = 4096, kManyWays = 12;
+
+/// Ways of the first-level cache, 0 if unknown.
+inline int64_t cache_ways() {
+#ifdef _SC_LEVEL1_DCACHE_ASSOC
+  static const int64_t ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
+  return ways;
+#else
+  return 0;
+#endif
+}
 
 /// Whether a tile's rows of A are read from a copy: packed, converted or just moved together. Whole pairs of
 /// bf16 are elements as they lie.
@@ -42,7 +55,8 @@ bool copies_a(const MatrixView<T>& a, int64_t rows, int64_t k, int64_t step) {
   using A = accumulator_t<T>;
   const bool elements = int64_t{sizeof(T)} * step == sizeof(A) && k % step == 0 && a.row_stride % step == 0 &&
                         reinterpret_cast<uintptr_t>(a.data) % sizeof(A) == 0;
-  return a.column_stride != 1 || !elements || (rows > 1 && a.row_stride * int64_t{sizeof(T)} >= kFarRows);
+  return a.column_stride != 1 || !elements ||
+         (rows > 1 && a.row_stride * int64_t{sizeof(T)} >= kFarRows && cache_ways() < kManyWays);
 }
 
 }  // namespace heed::cpu
@@ -94,7 +108,7 @@ HWY_INLINE void gemm_piece(const GemmTile<T>& tile, const RowPanels& panels, int
       const A* panel = rows + (panel_stride ? i * panel_stride : panels.begin[i] * (transposed ? 1 : stride));
       A* c = tile.c + panels.begin[i] * tile.ldc + j;
       choose_micro<A, Step == 2>(transposed, vectors, panels.rows(i))(
-          {panel, stride, b, b_stride, c, tile.ldc, steps, cols, tile.alpha, accumulate});
+          {panel, stride, b, b_stride, c, tile.ldc, steps, cols, tile.alpha, accumulate, tile.streamed});
     }
   }
 }
@@ -108,13 +122,14 @@ HWY_INLINE void gemm_tile(const GemmTile<T>& tile) {
     const int64_t begin = i * steps / pieces, end = (i + 1) * steps / pieces;
     gemm_piece<Step>(tile, panels, begin, end - begin, tile.accumulate || i > 0);
   }
+  if (tile.streamed) hwy::FlushStream();
 }
 
-#define HEED_DEFINE(T, Step, suffix)                                                                     \
-  GemmGeometry geometry_##suffix() { return geometry<T, Step>(); }                                       \
-  void pack_b_##suffix(MatrixView<T> b, int64_t k, int64_t cols, int64_t width, accumulator_t<T>* out) { \
-    pack_b<Step>(b, k, cols, width, out);                                                                \
-  }                                                                                                      \
+#define HEED_DEFINE(T, Step, suffix)                                                      \
+  GemmGeometry geometry_##suffix() { return geometry<T, Step>(); }                        \
+  void pack_b_##suffix(MatrixView<T> b, int64_t k, int64_t cols, accumulator_t<T>* out) { \
+    pack_b<Step>(b, k, cols, out);                                                        \
+  }                                                                                       \
   void gemm_tile_##suffix(const GemmTile<T>& tile) { gemm_tile<Step>(tile); }
 HEED_DEFINE(float, 1, f32)
 HEED_DEFINE(double, 1, f64)
@@ -136,7 +151,7 @@ namespace {
 template <class T>
 struct GemmFunctions {
   GemmGeometry geometry;
-  void (*pack_b)(MatrixView<T> b, int64_t k, int64_t cols, int64_t width, accumulator_t<T>* out);
+  void (*pack_b)(MatrixView<T> b, int64_t k, int64_t cols, accumulator_t<T>* out);
   void (*tile)(const GemmTile<T>& tile);
 };
 
@@ -172,6 +187,8 @@ constexpr int64_t kAddedElements = 1 << 14;   // a task
 constexpr int64_t kFewRows = 8;               // of A, too few to be worth packing B
 constexpr int64_t kDotElements = 1 << 15;     // of B a task
 constexpr int64_t kPackedElements = 1 << 22;  // of B at once
+constexpr int64_t kPieceElements = 1 << 20;   // of B in a piece of K
+constexpr int64_t kPieceUnit = 64;            // of K
 constexpr int64_t kPackElements = 1 << 14;    // of B a task
 
 /// A product and the part of its columns that is packed at a time. Where a core reads a line that another
@@ -192,12 +209,13 @@ struct Product {
   int64_t copies = 1;  // of packed columns, each for as many tiles
 
   void pack(int64_t first, int64_t count, A* packed) const {
-    const int64_t width = geometry.panel, panels = ceil_divide(count, width);
+    const int64_t width = kPackedPanels * geometry.panel, groups = ceil_divide(count, width);
     const int64_t per_task = std::max<int64_t>(kPackElements / (k * width), 1);
-    parallel_for(copies * panels, per_task, [&](int64_t begin, int64_t end) {
+    parallel_for(copies * groups, per_task, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t j = i % panels * width, cols = std::min(width, count - j);
-        functions.pack_b(b.at(0, first + j), k, cols, geometry.panel_width(cols), packed + i * width * steps);
+        const int64_t j = i % groups * width;
+        functions.pack_b(b.at(0, first + j), k, std::min(width, count - j),
+                         packed + i / groups * geometry.packed_size(count, k) + j * steps);
       }
     });
   }
@@ -250,6 +268,31 @@ struct Product {
     });
   }
 
+  /// Packs as many columns at a time as have room.
+  void multiply_columns() const {
+    const int64_t panels = std::max<int64_t>(kPackedElements / (steps * geometry.panel), 1);
+    for (int64_t first = 0; first < n; first += panels * geometry.panel) {
+      const int64_t count = std::min(panels * geometry.panel, n - first);
+      Workspace<A> packed(copies * geometry.packed_size(count, k));
+      pack(first, count, packed.data());
+      multiply(first, count, packed.data());
+    }
+  }
+
+  /// For a K so long that A would be read again for every few columns: a piece of K at a time, added to C.
+  void multiply_pieces() const {
+    const Cut pieces(k, kPieceUnit, kPieceElements / n * geometry.step);
+    Workspace<A> buffer(output.c ? 0 : m * n);
+    GemmOutput<T> part = output;
+    if (!output.c) part.c = buffer.data(), part.ldc = n;
+    for (int64_t i = 0; i < pieces.parts; ++i) {
+      const int64_t first = pieces.begin(i);
+      part.accumulate = output.accumulate || i > 0;
+      part.finish = i + 1 == pieces.parts ? output.finish : nullptr;
+      Product{m, n, pieces.size(i), a.at(0, first), b.at(first, 0), part, false}.multiply_columns();
+    }
+  }
+
   /// For rows that are too few to pay for packing all of B first: each task packs its columns, a piece of K
   /// at a time, and multiplies all rows by them while they are near.
   void multiply_strips() const {
@@ -269,11 +312,7 @@ struct Product {
     for (int64_t piece = 0; piece < pieces; ++piece) {  // those that gemm_tile would make
       const int64_t first = piece * steps / pieces, last = (piece + 1) * steps / pieces;
       const int64_t p = first * geometry.step, depth = std::min(last * geometry.step, k) - p;
-      for (int64_t j = 0; j < cols; j += width) {
-        const int64_t count = std::min(width, cols - j);
-        functions.pack_b(b.at(p, col + j), depth, count, geometry.panel_width(count),
-                         packed.data() + j * (last - first));
-      }
+      functions.pack_b(b.at(p, col), depth, cols, packed.data());
       for (int64_t i = 0; i < rows.parts; ++i) {
         const int64_t row = rows.begin(i), height = rows.size(i);
         const MatrixView<T> part = a.at(row, p);
@@ -311,7 +350,7 @@ struct Product {
     } else {
       Workspace<A> a_buffer(a_buffer_size(a.at(at.row, 0), at.rows, k));
       functions.tile({a.at(at.row, 0), m - at.row, packed, 0, c, ldc, at.rows, at.cols, k, output.alpha,
-                      output.accumulate, a_buffer.data()});
+                      output.accumulate, a_buffer.data(), streams_c()});
     }
     if (output.finish) output.finish(output.context, c, ldc, at.row, at.col, at.rows, at.cols);
   }
@@ -326,6 +365,16 @@ struct Product {
     }
   }
 
+  /// Whether C goes around the caches: the gradient of a large weight, which is needed only when all others
+  /// are there. A usual store would first read what it overwrites.
+  bool streams_c() const {
+    constexpr int64_t kLeastBytes = 1 << 20, kLineBytes = 64;
+    return a.column_stride != 1 && output.c && !output.accumulate && !output.finish &&
+           steps <= geometry.most_k && m * n * int64_t{sizeof(A)} >= kLeastBytes &&
+           n * int64_t{sizeof(A)} % kLineBytes == 0 && output.ldc * int64_t{sizeof(A)} % kLineBytes == 0 &&
+           reinterpret_cast<uintptr_t>(output.c) % kLineBytes == 0;
+  }
+
   int64_t a_buffer_size(const MatrixView<T>& part, int64_t rows, int64_t depth) const {
     return copies_a(part, rows, depth, geometry.step) ? geometry.a_buffer(rows, depth) : 0;
   }
@@ -336,21 +385,15 @@ struct Product {
 template <class T>
 void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b,
                   const GemmOutput<T>& output) {
-  const bool onednn = use_onednn<T>(m, n, k, b.column_stride != 1, output.alpha);
+  const bool onednn = use_onednn<T>(output.alpha);
   Product<T> product{m, n, k, a, b, output, onednn};
   if (m <= kFewRows && a.column_stride == 1 && b.row_stride == 1) return product.multiply_few();
   if (product.sums_halves()) return product.multiply_halves();
   if (product.onednn || product.in_place()) return product.multiply(0, n, nullptr);
   if (m <= kStripRows && n >= kLeastStrips * kStripCols) return product.multiply_strips();
-  const int64_t width = product.geometry.panel, steps = product.steps,
-                panels = std::max<int64_t>(kPackedElements / (steps * width), 1);
   if (a.column_stride == 1 && m >= kCopiedRows && n * k <= kSmallWeight) product.copies = 2;
-  for (int64_t first = 0; first < n; first += panels * width) {
-    const int64_t count = std::min(panels * width, n - first);
-    Workspace<accumulator_t<T>> packed(product.copies * product.geometry.packed_size(count, k));
-    product.pack(first, count, packed.data());
-    product.multiply(first, count, packed.data());
-  }
+  if (k > n && n * product.steps > kPieceElements) return product.multiply_pieces();
+  product.multiply_columns();
 }
 
 template <class T>

@@ -67,6 +67,7 @@ struct MicroArgs {
   int64_t ldc, k, cols;
   A alpha;
   bool accumulate;
+  bool streamed;  // c goes around the caches, where it is a whole block
 };
 
 /// c = alpha * sum (+ c), for the first n columns of one vector.
@@ -75,6 +76,12 @@ HWY_INLINE void micro_store_n(D d, Vec<D> scaled, bool accumulate, A* c, int64_t
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   if (n > 0)
     store_n(accumulate ? hn::Add(scaled, load_n(d, c, HWY_MIN(n, lanes))) : scaled, d, c, HWY_MIN(n, lanes));
+}
+
+template <int64_t Vectors, class D, class A>
+HWY_INLINE void micro_stream(D d, Vec<D> left, Vec<D> right, A* c) {
+  hn::Stream(left, d, c);
+  if constexpr (Vectors == 2) hn::Stream(right, d, c + hn::Lanes(d));
 }
 
 /// Folds over R instead of loops: the accumulators must become registers, and only unrolled code gets there.
@@ -87,9 +94,11 @@ HWY_INLINE void micro_block(const MicroArgs<A>& args, std::index_sequence<R...>)
   const int64_t row = Transposed ? 1 : args.a_stride, step = Transposed ? args.a_stride : 1;
   const int64_t b_step = args.b_stride;
   // C is often new memory, which would be waited for at the end.
-  ((hwy::Prefetch(args.c + static_cast<int64_t>(R) * args.ldc),
-    hwy::Prefetch(args.c + static_cast<int64_t>(R) * args.ldc + (Vectors - 1) * lanes)),
-   ...);
+  if (!args.streamed) {
+    ((hwy::Prefetch(args.c + static_cast<int64_t>(R) * args.ldc),
+      hwy::Prefetch(args.c + static_cast<int64_t>(R) * args.ldc + (Vectors - 1) * lanes)),
+     ...);
+  }
   Vec<Tag<A>> left[sizeof...(R)], right[sizeof...(R)], x;
   ((left[R] = hn::Zero(d), right[R] = hn::Zero(d)), ...);
   HEED_UNROLL_4 for (int64_t p = args.k; p > 0; --p) {
@@ -118,6 +127,10 @@ HWY_INLINE void micro_block(const MicroArgs<A>& args, std::index_sequence<R...>)
     ((left[R] = hn::Add(left[R], hn::LoadU(d, c + static_cast<int64_t>(R) * ldc))), ...);
     if (Vectors == 2)
       ((right[R] = hn::Add(right[R], hn::LoadU(d, c + static_cast<int64_t>(R) * ldc + lanes))), ...);
+  }
+  if (args.streamed) {
+    ((micro_stream<Vectors>(d, left[R], right[R], c + static_cast<int64_t>(R) * ldc)), ...);
+    return;
   }
   ((hn::StoreU(left[R], d, c + static_cast<int64_t>(R) * ldc)), ...);
   if (Vectors == 2) ((hn::StoreU(right[R], d, c + static_cast<int64_t>(R) * ldc + lanes)), ...);

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <atomic>
 #include <type_traits>
 
@@ -150,26 +149,20 @@ bool supports(bool bf16) {
   return bf16 ? bf16_works : f32_works;
 }
 
-/// Where oneDNN is faster: in bf16 with AMX, or where the processor has no dot products of bf16; in f32 with
-/// AVX-512, unless the weight is small, or b is transposed: oneDNN copies what we read as it lies, or copy
-/// once for all tiles. With AVX2 our own product is faster.
-bool is_faster(bool bf16, int64_t m, int64_t n, int64_t k, bool transposed_b) {
-  if (isa() != Isa::avx512) return false;
-  if (bf16) return has_bf16_tiles() || !has_bf16_dot();
-  return !transposed_b && m >= 16 && n >= 16 && k >= 16 && std::min(m, k) * n > kSmallWeight;
-}
+/// Where oneDNN is faster than our own product: in bf16 with AMX, or where AVX-512 has no dot products of it.
+bool is_faster(bool bf16) { return bf16 && isa() == Isa::avx512 && (has_bf16_tiles() || !has_bf16_dot()); }
 
 }  // namespace
 
 template <class T>
-bool use_onednn(int64_t m, int64_t n, int64_t k, bool transposed_b, accumulator_t<T> alpha) {
+bool use_onednn(accumulator_t<T> alpha) {
   if constexpr (std::is_same_v<T, double>) {
     return false;
   } else {
     constexpr bool kBf16 = std::is_same_v<T, bfloat16>;
     const GemmBackend backend = chosen_backend.load(std::memory_order_relaxed);
     if (backend == GemmBackend::own || alpha != 1) return false;
-    if (backend == GemmBackend::automatic && !is_faster(kBf16, m, n, k, transposed_b)) return false;
+    if (backend == GemmBackend::automatic && !is_faster(kBf16)) return false;
     return supports(kBf16);
   }
 }
@@ -195,7 +188,7 @@ void onednn_tile(const OnednnTile<T>& tile) {
 #else
 
 template <class T>
-bool use_onednn(int64_t, int64_t, int64_t, bool, accumulator_t<T>) {
+bool use_onednn(accumulator_t<T>) {
   return false;
 }
 
@@ -206,8 +199,8 @@ void onednn_tile(const OnednnTile<T>&) {
 
 #endif
 
-#define HEED_INSTANTIATE(T)                                                       \
-  template bool use_onednn<T>(int64_t, int64_t, int64_t, bool, accumulator_t<T>); \
+#define HEED_INSTANTIATE(T)                      \
+  template bool use_onednn<T>(accumulator_t<T>); \
   template void onednn_tile<T>(const OnednnTile<T>&);
 HEED_INSTANTIATE(float)
 HEED_INSTANTIATE(double)

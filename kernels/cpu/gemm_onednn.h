@@ -8,14 +8,13 @@
 
 namespace heed::cpu {
 
-/// Who multiplies: `automatic` decides by type, instruction set and shape. For tests and benchmarks.
+/// Who multiplies: `automatic` decides by type and instruction set. For tests and benchmarks.
 enum class GemmBackend : uint8_t { automatic, own, onednn };
 void set_gemm_backend(GemmBackend backend);
 
-/// Whether oneDNN is to multiply these, b being [k, n] or stored as its transpose; always false where it
-/// cannot.
+/// Whether oneDNN is to multiply this type; always false where it cannot.
 template <class T>
-bool use_onednn(int64_t m, int64_t n, int64_t k, bool transposed_b, accumulator_t<T> alpha);
+bool use_onednn(accumulator_t<T> alpha);
 
 /// c = a b (+ c if accumulate), for a [m, k], b [k, n] and c [m, n] with row stride ldc.
 template <class T>

@@ -19,6 +19,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
+constexpr int64_t kLineBytes = 64;
 constexpr int64_t kPrefetchRows = 16;
 constexpr int64_t kPackRows = 16;
 
@@ -116,20 +117,30 @@ HWY_INLINE void pack_transposed(const T* source, int64_t stride, int64_t k, accu
   }
 }
 
-/// Whole vectors from each row of x [k, …]: element (p, c) goes to out[p * Vectors * lanes + c]. The rows may
-/// be far apart, and then the hardware does not fetch ahead.
-template <int64_t Vectors, int64_t Step, class T>
+/// Whole vectors from each row of x [k, …], for one panel after the other: element (p, c) of a panel of
+/// width = Vectors * lanes goes to out[p * width + c]. The rows may be far apart, and then the hardware does
+/// not fetch ahead.
+template <int64_t Panels, int64_t Vectors, int64_t Step, class T>
 HWY_INLINE void copy_columns(MatrixView<T> x, int64_t k, accumulator_t<T>* HWY_RESTRICT out) {
   const Tag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  constexpr int64_t kLineElements = kLineBytes / sizeof(T);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), width = Vectors * lanes;
+  const int64_t panel = step_count(k, Step) * width;
   const auto load_row = [d](const T* row) HWY_ATTR { return load(d, row); };
   const T* HWY_RESTRICT row = x.data;
   for (int64_t p = 0; p < k; p += Step) {
-    for (int64_t i = 0; i < Step; ++i) hwy::Prefetch(row + (kPrefetchRows + i) * x.row_stride);
-    for (int64_t v = 0; v < Vectors; ++v)
-      hn::StoreU(load_columns<Step>(row + v * lanes, x.row_stride, k - p, load_row), d, out + v * lanes);
+    for (int64_t i = 0; i < Step; ++i) {
+      const T* const later = row + (kPrefetchRows + i) * x.row_stride;
+      for (int64_t c = 0; c < Panels * width; c += kLineElements) hwy::Prefetch(later + c);
+    }
+    for (int64_t i = 0; i < Panels; ++i) {
+      for (int64_t c = 0; c < width; c += lanes) {
+        hn::StoreU(load_columns<Step>(row + i * width + c, x.row_stride, k - p, load_row), d,
+                   out + i * panel + c);
+      }
+    }
     row += Step * x.row_stride;
-    out += Vectors * lanes;
+    out += width;
   }
 }
 
@@ -151,10 +162,10 @@ void copy_some_columns(MatrixView<T> x, int64_t k, int64_t columns, int64_t widt
 /// A panel of B: element p of column c goes to out[p * width + c], and 0 for c from cols to width, which is
 /// one or two vectors.
 template <int64_t Step, class T>
-void pack_b(MatrixView<T> b, int64_t k, int64_t cols, int64_t width, accumulator_t<T>* out) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
+HWY_INLINE void pack_panel(MatrixView<T> b, int64_t k, int64_t cols, accumulator_t<T>* out) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>())), width = cols > lanes ? 2 * lanes : lanes;
   if (b.column_stride == 1) {
-    if (cols == 2 * lanes) return copy_columns<2, Step>(b, k, out);
+    if (cols == 2 * lanes) return copy_columns<1, 2, Step>(b, k, out);
     return copy_some_columns<Step>(b, k, cols, width, out);
   }
   for (int64_t c = 0; c < width; c += lanes) {
@@ -170,6 +181,20 @@ void pack_b(MatrixView<T> b, int64_t k, int64_t cols, int64_t width, accumulator
       }
     }
   }
+}
+
+/// The panels of `cols` columns of B, one after the other. From rows that lie far apart in memory several
+/// lines at a time are twice as fast as single ones.
+template <int64_t Step, class T>
+void pack_b(MatrixView<T> b, int64_t k, int64_t cols, accumulator_t<T>* out) {
+  const int64_t panel = kMicroVectors * static_cast<int64_t>(hn::Lanes(Tag<T>())),
+                steps = step_count(k, Step);
+  int64_t c = 0;
+  if (b.column_stride == 1) {
+    for (; c + kPackedPanels * panel <= cols; c += kPackedPanels * panel)
+      copy_columns<kPackedPanels, kMicroVectors, Step>(b.at(0, c), k, out + c * steps);
+  }
+  for (; c < cols; c += panel) pack_panel<Step>(b.at(0, c), k, HWY_MIN(cols - c, panel), out + c * steps);
 }
 
 /// Rows of A as they are: element p of row i goes to out[i * step_count(k) + p]. Writes up to a vector beyond
@@ -215,7 +240,7 @@ void pack_a(MatrixView<T> a, const RowPanels& panels, int64_t readable, int64_t 
       const MatrixView<T> rows{a.data + begin * a.column_stride + first, a.column_stride, 1};
       A* panel = out + (i * steps + begin / Step) * kPackedRows<A>;
       if (readable - first >= kPackedRows<A>)
-        copy_columns<kVectors, Step>(rows, count, panel);
+        copy_columns<1, kVectors, Step>(rows, count, panel);
       else
         copy_some_columns<Step>(rows, count, readable - first, kPackedRows<A>, panel);
     }

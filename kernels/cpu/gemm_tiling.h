@@ -18,7 +18,6 @@ struct GemmGeometry {
   int64_t step;         // values of K in an element of a packed panel
   int64_t most_k;       // the longest piece of K that is summed at a time, in elements
 
-  int64_t panel_width(int64_t cols) const { return cols > panel / 2 ? panel : panel / 2; }
   int64_t steps(int64_t k) const { return ceil_divide(k, step); }
   /// Elements of n columns of B when packed.
   int64_t packed_size(int64_t n, int64_t k) const { return ceil_divide(n, panel) * panel * steps(k); }

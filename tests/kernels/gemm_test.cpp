@@ -173,6 +173,7 @@ TYPED_TEST(GemmOf, RowStridesAlphaAndAccumulate) {
         this->run({97, 130, 1025, ta, tb, 0, 0, 0, 1.0f, accumulate});     // several pieces of K
         this->run({50, 128, 1025, ta, tb, 1, 2, 3, 0.5f, accumulate});     // read as they lie, halves summed
         this->run({13, 1550, 530, ta, tb, 1, 2, 3, -1.7f, accumulate});    // in strips
+        this->run({9, 130, 17000, ta, tb, 1, 2, 3, 0.5f, accumulate});     // a piece of K at a time
       }
     }
   }
@@ -206,7 +207,7 @@ TYPED_TEST(GemmOf, BitsDoNotDependOnTheThreads) {
   using T = typename TestFixture::T;
   using C = typename TestFixture::C;
   for (const Case& c : {Case{300, 200, 150, false, true}, Case{128, 128, 672, true, false}, Case{97, 500, 40},
-                        Case{230, 128, 96}, Case{40, 1600, 600, false, true},
+                        Case{230, 128, 96}, Case{40, 1600, 600, false, true}, Case{70, 150, 15000},
                         Case{17, 23, 90, false, true, 0, 0, 0, 1.0f, true, 40}}) {
     std::vector<C> expected;
     for (int threads : {1, 2, 4}) {

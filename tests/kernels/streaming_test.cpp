@@ -6,6 +6,7 @@
 
 #include <heed/kernels/activation.h>
 #include <heed/kernels/cross_entropy.h>
+#include <heed/kernels/gemm.h>
 #include <heed/kernels/layer_norm.h>
 #include <heed/kernels/residual_layer_norm.h>
 #include <heed/kernels/softmax.h>
@@ -133,6 +134,41 @@ TYPED_TEST(StreamingTest, ResidualLayerNorm) {
   this->expect_same([&](int64_t r, int64_t rows, T* to) { forward(r, rows, to, other.data); });
   this->expect_same([&](int64_t r, int64_t rows, T* to) { backward(r, rows, other.data, to); });
   this->expect_same([&](int64_t r, int64_t rows, T* to) { backward(r, rows, to, other.data); });
+}
+
+TYPED_TEST(StreamingTest, GradientOfAWeight) {
+  using T = TypeParam;
+  using A = accumulator_t<T>;
+  constexpr int64_t kTokens = 150, kRows = 600;
+  const auto a = random_values<T>(kTokens * kRows, 3), b = random_values<T>(kTokens * kCols, 4);
+  const auto product = [&](int64_t r, int64_t rows, A* c) {
+    cpu::gemm(kernels::Gemm<T, A>{.a = a.data() + r,
+                                  .b = b.data(),
+                                  .c = c,
+                                  .m = rows,
+                                  .n = kCols,
+                                  .k = kTokens,
+                                  .lda = kRows,
+                                  .ldb = kCols,
+                                  .ldc = kCols,
+                                  .transpose_a = true,
+                                  .transpose_b = false,
+                                  .batch = 1,
+                                  .stride_a = 0,
+                                  .stride_b = 0,
+                                  .stride_c = 0,
+                                  .alpha = 1,
+                                  .accumulate = false});
+  };
+  Matrix<A> whole(kRows), part(kPart);
+  product(0, kRows, whole.data);
+  for (int64_t r = 0; r < kRows; r += kPart) {
+    const int64_t rows = std::min(kPart, kRows - r);
+    product(r, rows, part.data);
+    ASSERT_TRUE(same_bits(std::vector<A>(whole.row(r), whole.row(r + rows)),
+                          std::vector<A>(part.data, part.row(rows))))
+        << "from row " << r;
+  }
 }
 
 }  // namespace
