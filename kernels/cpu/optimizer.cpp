@@ -39,6 +39,7 @@ constexpr int64_t kNormBlock = 4096, kNormBlocksPerTask = 8;
 #include <heed/core/base/check.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/simd.h>
+#include <heed/kernels/cpu/streaming-inl.h>
 #include <heed/kernels/cpu/workspace.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -109,12 +110,21 @@ HWY_INLINE void step(const kernels::SgdStep<T>& args, const SgdFactors<A>& f, in
   store_value<T, Io>(args.slice, i, value, n...);
 }
 
+/// Like Whole, but bf16, which a step with masters writes without having read it, goes around the caches.
+template <class T>
+struct WholeStreamed : std::conditional_t<std::is_same_v<T, bfloat16>, Streaming<T>, Whole<T>> {};
+
 template <class Args, class Factors>
 void step_range(const Args& args, const Factors& factors, int64_t begin, int64_t end) {
-  const int64_t lanes =
-      static_cast<int64_t>(hn::Lanes(Tag<std::remove_pointer_t<decltype(args.slice.value)>>()));
+  using T = std::remove_pointer_t<decltype(args.slice.value)>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>())),
+                whole = begin + (end - begin) / lanes * lanes;
   int64_t i = begin;
-  for (; i + lanes <= end; i += lanes) step<Whole>(args, factors, i);
+  if (std::is_same_v<T, bfloat16> && streams(args.slice.value, 1, args.slice.count / 32 * 32, 8)) {
+    for (; i < whole; i += lanes) step<WholeStreamed>(args, factors, i);
+    hwy::FlushStream();
+  }
+  for (; i < whole; i += lanes) step<Whole>(args, factors, i);
   if (i < end) step<Partial>(args, factors, i, end - i);
 }
 

@@ -8,6 +8,7 @@
 #include <heed/kernels/cross_entropy.h>
 #include <heed/kernels/gemm.h>
 #include <heed/kernels/layer_norm.h>
+#include <heed/kernels/optimizer.h>
 #include <heed/kernels/residual_layer_norm.h>
 #include <heed/kernels/softmax.h>
 
@@ -169,6 +170,40 @@ TYPED_TEST(StreamingTest, GradientOfAWeight) {
                           std::vector<A>(part.data, part.row(rows))))
         << "from row " << r;
   }
+}
+
+TEST(StreamingStep, OfBfloat16WithMasters) {
+  constexpr int64_t kRows = 2500, kCount = kRows * kCols;
+  const auto gradient = random_values<float>(kCount, 1);
+  const double rate = 0.01;
+  const int64_t step = 3;
+  const auto run = [&](int64_t at_once, bfloat16* value) {
+    auto master = random_values<float>(kCount, 2), m = random_values<float>(kCount, 3),
+         v = random_values<float>(kCount, 4, 0, 1);
+    for (int64_t i = 0; i < kCount; i += at_once) {
+      cpu::adam_step<bfloat16>({.slice = {.value = value + i,
+                                          .master = master.data() + i,
+                                          .gradient = gradient.data() + i,
+                                          .count = std::min(at_once, kCount - i),
+                                          .rate = &rate,
+                                          .rate_factor = 1,
+                                          .weight_decay = 0.1,
+                                          .gradient_norm = nullptr,
+                                          .clip = 0},
+                                .m = m.data() + i,
+                                .v = v.data() + i,
+                                .beta1 = 0.9,
+                                .beta2 = 0.99,
+                                .eps = 1e-8,
+                                .decoupled = true,
+                                .step = &step});
+    }
+  };
+  Matrix<bfloat16> whole(kRows), parts(kRows);
+  run(kCount, whole.data);
+  run(kPart * kCols, parts.data);
+  EXPECT_TRUE(same_bits(std::vector<bfloat16>(whole.data, whole.row(kRows)),
+                        std::vector<bfloat16>(parts.data, parts.row(kRows))));
 }
 
 }  // namespace
