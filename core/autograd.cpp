@@ -207,6 +207,11 @@ void attach(Ref<Node> node, TensorList inputs, TensorList outputs) {
 
 namespace {
 
+bool received_gradient(const Node& node) {
+  return std::any_of(node.outputs().begin(), node.outputs().end(),
+                     [](const Node::Output& output) { return output.gradient.defined(); });
+}
+
 bool earlier(const Ref<Node>& a, const Ref<Node>& b) { return a->sequence() < b->sequence(); }
 
 void check_finite(const Node& producer, const Node::Edge& edge) {
@@ -218,7 +223,7 @@ void check_finite(const Node& producer, const Node::Edge& edge) {
 }
 
 // The nodes that wait for their turn, the latest first. All consumers of a node have a higher sequence number
-// than the node itself, so a node that comes up has received every gradient it will get.
+// than the node itself, so a node that comes up has received every gradient it will get, if any.
 class Queue {
  public:
   ~Queue() {  // leaves nothing behind, whatever happened
@@ -261,15 +266,17 @@ void run_backward(const Tensor& root, const Tensor& seed, BackwardOptions option
   while (!queue.empty()) {
     const Ref<Node> node = queue.pop();
     const ForgetAtEnd forget{*node};
+    if (!received_gradient(*node)) continue;
     node->complete();
     if (node->is_leaf()) continue;
     HEED_CHECK(!node->released(), AutogradError, "backward through ", node->name(),
                " a second time: the graph was freed; pass {.retain_graph = true} to the first backward");
+    for (const Node::Edge& edge : node->edges())
+      if (edge.node) queue.push(edge.node);  // before it gets anything: a throw then leaves nothing behind
     node->run();
-    for (const Node::Edge& edge : node->edges()) {
-      if (!edge.node) continue;
-      if (detecting_anomaly) check_finite(*node, edge);
-      if (edge.node->gradient(edge.output).defined()) queue.push(edge.node);
+    if (detecting_anomaly) {
+      for (const Node::Edge& edge : node->edges())
+        if (edge.node) check_finite(*node, edge);
     }
     if (!options.retain_graph) node->release_saved();
   }

@@ -14,7 +14,8 @@ class LeafNode final : public Node {
   bool released() const override { return false; }
   void release_saved() override {}
 
-  /// Without hooks gradients are written straight into grad(); with hooks they are collected first.
+  /// Without hooks gradients are written straight into grad(), but one whose memory may become that of grad()
+  /// waits for complete(), when what else held it may have let go. With hooks all are collected first.
   GradSlot slot(int output, DType dtype) override;
   void collect(int output, const Tensor& gradient) override;
   void complete() override;
@@ -33,7 +34,9 @@ class LeafNode final : public Node {
 
  private:
   void apply(const GradIn&, GradOut&) override {}
-  void accumulate(const Tensor& gradient);
+  bool may_become_grad(const Tensor& gradient) const;
+  void accumulate(Tensor gradient);
+  void settle();  // adds what waits
 
   Tensor grad_;
   bool has_grad_ = false;

@@ -24,6 +24,23 @@ Tensor scaled(const Tensor& x, float factor) {
   });
 }
 
+// y = factor * x, which makes its gradient on the way and hands it on as it is.
+Tensor scaled_ahead(const Tensor& x, double factor) {
+  const Tensor y = empty_like(x), gradient = full(x.shape(), factor);
+  for (int64_t i = 0; i < x.numel(); ++i)
+    y.data<float>()[i] = static_cast<float>(factor) * x.data<float>()[i];
+  return record("scaled_ahead", {x}, y, [g = save(gradient)](const GradIn&, GradOut& gx) { gx.add(0, *g); });
+}
+
+// What x.grad() is after an operation handed on what `gradient` returns.
+template <class F>
+Tensor grad_after(const Tensor& x, F gradient) {
+  const Tensor y = x.detach().clone();
+  record("handed_on", {x}, y, [gradient](const GradIn&, GradOut& gx) { gx.add(0, gradient()); });
+  y.backward(ones(x.shape()));
+  return x.grad();
+}
+
 // y = a * b, keeping both.
 Tensor product(const Tensor& a, const Tensor& b) {
   const Tensor y = empty_like(a);
@@ -157,6 +174,111 @@ TEST(Autograd, LeafHookGetsTheSumOfABackwardOnce) {
   EXPECT_FLOAT_EQ(value(x.grad()), 4);
 }
 
+TEST(Autograd, ALeafTakesOverAGradientThatNothingElseHolds) {
+  const Tensor x = zeros({3}).set_requires_grad();
+  const std::byte* memory = nullptr;
+  grad_after(x, [&memory] {
+    const Tensor fresh = full({3}, 5);
+    memory = fresh.storage()->data();
+    return fresh;
+  });
+  EXPECT_EQ(x.grad().storage()->data(), memory);
+  EXPECT_EQ(x.grad().to_vector<float>(), std::vector<float>(3, 5));
+  grad_after(x, [] { return full({3}, 2); });  // adds to it
+  EXPECT_EQ(x.grad().storage()->data(), memory);
+  EXPECT_EQ(x.grad().to_vector<float>(), std::vector<float>(3, 7));
+}
+
+TEST(Autograd, ALeafSharesNoGradientThatSomethingElseHolds) {
+  const std::vector<float> twos(4, 2);
+  const auto x = [] { return zeros({2, 2}).set_requires_grad(); };
+  const Tensor held = full({2, 2}, 2);
+  grad_after(x(), [&held] { return held; }).fill_(9);
+  grad_after(x(), [&held] { return held.detach(); }).fill_(9);
+  EXPECT_EQ(held.to_vector<float>(), twos);
+
+  const Tensor root = x();
+  root.backward(held);
+  root.grad().fill_(9);
+  EXPECT_EQ(held.to_vector<float>(), twos);
+
+  const Tensor hooked = x();
+  Tensor seen;
+  hooked.register_hook([&seen](const Tensor& g) {
+    seen = g;
+    return Tensor();
+  });
+  grad_after(hooked, [] { return full({2, 2}, 2); }).fill_(9);
+  EXPECT_EQ(seen.to_vector<float>(), twos);
+}
+
+TEST(Autograd, TheGradientOfALeafIsAPlainTensorOfItsOwn) {
+  const auto check = [](const auto& gradient) {
+    const Tensor grad = grad_after(zeros({2, 2}).set_requires_grad(), gradient);
+    EXPECT_EQ(grad.to_vector<float>(), std::vector<float>(4, 2));
+    EXPECT_TRUE(grad.is_contiguous());
+    EXPECT_FALSE(grad.requires_grad());
+    EXPECT_EQ(grad.storage()->bytes(), 16);
+  };
+  check([] { return full({1}, 2).expand({2, 2}); });
+  check([] { return full({2, 2}, 2).transpose(0, 1); });
+  check([] { return full({8, 2}, 2).slice(0, 2, 4); });
+  check([] { return full({2, 2}, 2).set_requires_grad(); });
+  check([] { return full({2, 2}, 2, {.dtype = DType::f64}); });
+  const Tensor empty_leaf =
+      zeros({0, 3}).set_requires_grad();  // expanded, yet contiguous: it has no elements
+  const Tensor grad = grad_after(empty_leaf, [] { return zeros({0, 1}).expand({0, 3}); });
+  EXPECT_EQ(grad.strides(), empty_leaf.strides());
+}
+
+TEST(Autograd, LeavesThatGetTheSameGradientShareNoMemory) {
+  const Tensor a = leaf(1), b = leaf(2);
+  const Tensor y = zeros({1});
+  record("sum", {a, b}, y, [](const GradIn& gy, GradOut& gx) {
+    for (int input = 0; input < 2; ++input) gx.add(input, gy[0]);
+  });
+  scaled(y, 3).backward();
+  a.grad().fill_(9);
+  EXPECT_FLOAT_EQ(value(a.grad()), 9);
+  EXPECT_FLOAT_EQ(value(b.grad()), 3);
+}
+
+TEST(Autograd, ARetainedGradientIsNotTakenOver) {
+  const Tensor x = leaf(1);
+  const Tensor y = scaled_ahead(x, 3);
+  y.backward({}, {.retain_graph = true});
+  EXPECT_FLOAT_EQ(value(x.grad()), 3);
+  x.grad().mul_(2);
+  y.backward();  // what it saved is unchanged
+  EXPECT_FLOAT_EQ(value(x.grad()), 9);
+}
+
+TEST(Autograd, ALeafAddsUpAllItGetsInOneBackward) {
+  const Tensor x = leaf(2);
+  const auto both = [](const Tensor& a, const Tensor& b) {
+    return product(a, b.detach()) + product(b, a.detach());
+  };
+  both(scaled_ahead(x, 3), scaled_ahead(x, 5)).backward();  // handed on twice
+  EXPECT_FLOAT_EQ(value(x.grad()), 8);
+  x.zero_grad();
+  const Tensor written = scaled(x, 3);
+  both(written, scaled_ahead(x, 5)).backward();  // handed on, then written
+  EXPECT_FLOAT_EQ(value(x.grad()), 35);
+  x.zero_grad();
+  const Tensor ahead = scaled_ahead(x, 5);
+  both(ahead, scaled(x, 3)).backward();  // written, then handed on
+  EXPECT_FLOAT_EQ(value(x.grad()), 35);
+  x.zero_grad();
+  const Tensor twice = zeros({1});
+  record("twice", {x, x}, twice, [](const GradIn&, GradOut& gx) {
+    const Tensor fresh = full({1}, 4);
+    gx.add(0, fresh);
+    gx.add(1, fresh);
+  });
+  twice.backward();
+  EXPECT_FLOAT_EQ(value(x.grad()), 8);
+}
+
 TEST(Autograd, RetainGradKeepsAnInnerGradient) {
   const Tensor x = leaf(1);
   const Tensor middle = scaled(x, 2);
@@ -179,12 +301,12 @@ TEST(Autograd, AnomalyNamesTheFirstOperation) {
 
 TEST(Autograd, AnExceptionLeavesTheGraphUsable) {
   const Tensor x = leaf(1);
+  const Tensor inner = scaled(x, 1);
   bool fail = true;
-  const Tensor y = empty_like(x);
-  y.fill_(0);
-  record("fails_once", {x}, y, [&fail](const GradIn& gy, GradOut& gx) {
-    if (fail) throw DataError("not now");
+  const Tensor y = zeros({1});
+  record("fails_once", {inner}, y, [&fail](const GradIn& gy, GradOut& gx) {
     gx.add(0, gy[0]);
+    if (fail) throw DataError("not now");
   });
   const Tensor z = scaled(y, 2);
   EXPECT_THROW(z.backward({}, {.retain_graph = true}), DataError);
