@@ -158,12 +158,22 @@ struct Partial {
 /// The sum of the lanes, in an order fixed for the target.
 template <class D>
 HWY_INLINE hn::TFromD<D> reduce_sum(D d, Vec<D> v) {
-  return hn::GetLane(hn::SumOfLanes(d, v));
+  if constexpr (hn::MaxLanes(d) * sizeof(hn::TFromD<D>) == 64) {  // not SumOfLanes: it fills a vector first
+    const hn::Half<D> half;
+    return reduce_sum(half, hn::Add(hn::UpperHalf(half, v), hn::LowerHalf(half, v)));
+  } else {
+    return hn::GetLane(hn::SumOfLanes(d, v));
+  }
 }
 
 template <class D>
 HWY_INLINE hn::TFromD<D> reduce_max(D d, Vec<D> v) {
-  return hn::GetLane(hn::MaxOfLanes(d, v));
+  if constexpr (hn::MaxLanes(d) * sizeof(hn::TFromD<D>) == 64) {
+    const hn::Half<D> half;
+    return reduce_max(half, hn::Max(hn::UpperHalf(half, v), hn::LowerHalf(half, v)));
+  } else {
+    return hn::GetLane(hn::MaxOfLanes(d, v));
+  }
 }
 
 // ---- Elementary functions
