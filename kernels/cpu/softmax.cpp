@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/grain.h>
