@@ -3,6 +3,7 @@
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/philox.h>
+#include <heed/core/creation.h>
 #include <heed/core/generator.h>
 
 namespace heed {
@@ -13,6 +14,15 @@ inline Dropout draw_dropout(double p, Generator* generator, const char* operatio
   HEED_CHECK(p >= 0 && p < 1, ConfigError, operation, ": the dropout rate is ", p, "; it must be in [0, 1)");
   if (p == 0) return make_dropout(0, {});
   return make_dropout(p, (generator ? *generator : default_generator()).next());
+}
+
+/// Room for the bits of what dropout keeps, from a CPU's forward to its backward; undefined if bytes is 0.
+inline Tensor empty_kept(int64_t bytes) {
+  return bytes == 0 ? Tensor() : empty({bytes}, {DType::boolean, Device()});
+}
+
+inline uint8_t* kept_bits(const Tensor& kept) {
+  return kept.defined() ? static_cast<uint8_t*>(kept.raw_data()) : nullptr;
 }
 
 }  // namespace heed

@@ -12,6 +12,7 @@ struct ResidualLayerNormCall {
   Saved sum, weight;
   Tensor statistics;  // [2, rows]: means, then reciprocal deviations
   Dropout dropout;
+  Tensor kept;  // undefined: drawn again
   DType dtype;
   int64_t rows, cols;
 };
@@ -57,7 +58,8 @@ void backward(const ResidualLayerNormCall& call, const GradIn& gy, GradOut& gx) 
                                                       .accumulate_weight = to_weight.accumulate,
                                                       .accumulate_bias = to_bias.accumulate,
                                                       .rows = call.rows,
-                                                      .cols = call.cols});
+                                                      .cols = call.cols,
+                                                      .kept = kept_bits(call.kept)});
 }
 
 }  // namespace
@@ -79,6 +81,10 @@ ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const 
   const Contiguous base(residual), input(x), scale(weight), shift(bias);
   const Tensor sum = empty_like(x), normed = empty_like(x),
                statistics = empty({2, rows}, accumulator_options(x));
+  const bool backward_follows = needs_grad({residual, x, weight, bias});
+  const Tensor kept = backward_follows && x.device().is_cpu()
+                          ? empty_kept(cpu::residual_layer_norm_kept_size(rows, cols, dropout))
+                          : Tensor();
   visit_floating(x.dtype(), name, [&]<class T>() {
     using A = accumulator_t<T>;
     HEED_DISPATCH(x.device(), residual_layer_norm_forward,
@@ -93,11 +99,12 @@ ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const 
                                                        .rstd = statistics.data<A>() + rows,
                                                        .rows = rows,
                                                        .cols = cols,
-                                                       .eps = eps});
+                                                       .eps = eps,
+                                                       .kept = kept_bits(kept)});
   });
 
-  if (!needs_grad({residual, x, weight, bias})) return {sum, normed};
-  const ResidualLayerNormCall call{save(sum), save(*scale), statistics, dropout, x.dtype(), rows, cols};
+  if (!backward_follows) return {sum, normed};
+  const ResidualLayerNormCall call{save(sum), save(*scale), statistics, dropout, kept, x.dtype(), rows, cols};
   record(name, {residual, x, weight, bias}, {sum, normed}, [call](const GradIn& gy, GradOut& gx) {
     visit_floating(call.dtype, "residual_layer_norm", [&]<class T>() { backward<T>(call, gy, gx); });
   });

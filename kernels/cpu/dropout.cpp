@@ -10,20 +10,22 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// The elements from i on that fill one vector, or what is left of it. `bits` are those of element i, or
-/// null.
+/// The elements from i on that fill one vector, or what is left of it. Bit j of `kept` is that of element i;
+/// null where nothing is dropped.
 template <class T, class Io>
-HWY_INLINE void step(const kernels::DropoutForward<T>& args, int64_t i, const uint16_t* bits, Io io) {
+HWY_INLINE void step(const kernels::DropoutForward<T>& args, int64_t i, const uint8_t* kept, int64_t j,
+                     Io io) {
   auto v = io.load(args.x + i);
-  if (bits != nullptr) v = apply_dropout(Tag<T>(), v, bits, args.dropout);
+  if (kept != nullptr) v = apply_dropout(Tag<T>(), v, kept, j, args.dropout);
   if (args.residual != nullptr) v = hn::Add(io.load(args.residual + i), v);
   io.store(v, args.y + i);
 }
 
 template <class T, class Io>
-HWY_INLINE void step(const kernels::DropoutBackward<T>& args, int64_t i, const uint16_t* bits, Io io) {
+HWY_INLINE void step(const kernels::DropoutBackward<T>& args, int64_t i, const uint8_t* kept, int64_t j,
+                     Io io) {
   auto v = io.load(args.gy + i);
-  if (bits != nullptr) v = apply_dropout(Tag<T>(), v, bits, args.dropout);
+  if (kept != nullptr) v = apply_dropout(Tag<T>(), v, kept, j, args.dropout);
   if (args.accumulate) v = hn::Add(io.load(args.gx + i), v);
   io.store(v, args.gx + i);
 }
@@ -32,13 +34,14 @@ template <template <class> class Args, class T>
 void map(const Args<T>& args, int64_t begin, int64_t end) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
   const bool active = args.dropout.active();
-  DropoutBuffer buffer;
+  KeptBuffer buffer;
   for (int64_t chunk = begin; chunk < end; chunk += kDropoutChunk) {
     const int64_t n = end - chunk < kDropoutChunk ? end - chunk : kDropoutChunk;
-    const uint16_t* bits = active ? fill_dropout_bits(args.dropout.rng, chunk, n, buffer) : nullptr;
+    if (active) fill_kept(args.dropout, chunk, n, buffer.bits);
+    const uint8_t* const kept = active ? buffer.bits : nullptr;
     int64_t j = 0;
-    for (; j + lanes <= n; j += lanes) step(args, chunk + j, active ? bits + j : nullptr, Whole<T>());
-    if (j < n) step(args, chunk + j, active ? bits + j : nullptr, Partial<T>{n - j});
+    for (; j + lanes <= n; j += lanes) step(args, chunk + j, kept, j, Whole<T>());
+    if (j < n) step(args, chunk + j, kept, j, Partial<T>{n - j});
   }
 }
 

@@ -36,7 +36,7 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
 template <class T>
-HWY_INLINE void embed_row(const kernels::EmbeddingForward<T>& args, int64_t row, DropoutBuffer& buffer) {
+HWY_INLINE void embed_row(const kernels::EmbeddingForward<T>& args, int64_t row, KeptBuffer& buffer) {
   using A = accumulator_t<T>;
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), cols = args.cols;
@@ -45,14 +45,13 @@ HWY_INLINE void embed_row(const kernels::EmbeddingForward<T>& args, int64_t row,
   const auto scale = hn::Set(d, static_cast<A>(args.scale));
   for (int64_t begin = 0; begin < cols; begin += kDropoutChunk) {
     const int64_t end = std::min(begin + kDropoutChunk, cols);
-    const uint16_t* bits = args.dropout.active()
-                               ? fill_dropout_bits(args.dropout.rng, row * cols + begin, end - begin, buffer)
-                               : nullptr;
+    const bool drops = args.dropout.active();
+    if (drops) fill_kept(args.dropout, row * cols + begin, end - begin, buffer.bits);
     for (int64_t c = begin; c < end; c += lanes) {
       const int64_t count = std::min(lanes, end - c);
       auto v = hn::Mul(load_up_to(d, weight + c, count), scale);
       if (position) v = hn::Add(v, load_up_to(d, position + c, count));
-      if (bits) v = apply_dropout(d, v, bits + (c - begin), args.dropout);
+      if (drops) v = apply_dropout(d, v, buffer.bits, c - begin, args.dropout);
       store_up_to(v, d, args.y + row * cols + c, count);
     }
   }
@@ -60,7 +59,7 @@ HWY_INLINE void embed_row(const kernels::EmbeddingForward<T>& args, int64_t row,
 
 template <class T>
 void embed_rows(const kernels::EmbeddingForward<T>& args, int64_t begin, int64_t end) {
-  DropoutBuffer buffer;
+  KeptBuffer buffer;
   for (int64_t row = begin; row < end; ++row) {
     if (args.ids[row] == kNoToken) {
       std::fill_n(args.y + row * args.cols, args.cols, T(accumulator_t<T>(0)));
@@ -80,15 +79,15 @@ void sum_table_row(const kernels::EmbeddingBackward<T>& args, const TableGradien
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   if (table.accumulate && table.first[entry] == table.first[entry + 1]) return;
   alignas(64) A sums[kColumnBlock + hn::MaxLanes(d)];
-  DropoutBuffer buffer;
+  KeptBuffer buffer;
   for (int64_t c = 0; c < count; c += lanes) hn::Store(hn::Zero(d), d, sums + c);
   for (int64_t i = table.first[entry]; i < table.first[entry + 1]; ++i) {
     const int64_t element = table.order[i] * args.cols + column;
-    const uint16_t* bits =
-        args.dropout.active() ? fill_dropout_bits(args.dropout.rng, element, count, buffer) : nullptr;
+    const bool drops = args.dropout.active();
+    if (drops) fill_kept(args.dropout, element, count, buffer.bits);
     for (int64_t c = 0; c < count; c += lanes) {
       auto g = load_up_to(d, args.gy + element + c, count - c);
-      if (bits) g = apply_dropout(d, g, bits + c, args.dropout);
+      if (drops) g = apply_dropout(d, g, buffer.bits, c, args.dropout);
       hn::Store(hn::Add(hn::Load(d, sums + c), g), d, sums + c);
     }
   }

@@ -31,7 +31,7 @@ namespace heed::cpu::HWY_NAMESPACE {
 
 template <Activation F, bool Whole, class T>
 HWY_INLINE void forward_vector(const kernels::LinearForward<T>& args, const LinearSpan<T>& span, int64_t i,
-                               int64_t n, const uint16_t* bits) {
+                               int64_t n, const uint8_t* kept) {
   const Tag<T> d;
   const int64_t at = span.row * args.out + span.col + i;
   auto v = Whole ? load(d, span.product + i) : load_n(d, span.product + i, n);
@@ -46,7 +46,7 @@ HWY_INLINE void forward_vector(const kernels::LinearForward<T>& args, const Line
       store_n(v, d, args.pre_activation + at, n);
   }
   v = activate<F>(d, v);
-  if (bits) v = apply_dropout(d, v, bits + i, args.dropout);
+  if (kept) v = apply_dropout(d, v, kept, i, args.dropout);
   if (Whole)
     store(v, d, args.y + at);
   else
@@ -57,14 +57,12 @@ HWY_INLINE void forward_vector(const kernels::LinearForward<T>& args, const Line
 template <Activation F, class T>
 HWY_INLINE void forward_span(const kernels::LinearForward<T> args, const LinearSpan<T> span) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
-  DropoutBuffer buffer;
-  const uint16_t* bits = nullptr;
-  if (args.dropout.active()) {
-    bits = fill_dropout_bits(args.dropout.rng, span.row * args.out + span.col, span.count, buffer);
-  }
+  KeptBuffer buffer;
+  const uint8_t* const kept = args.dropout.active() ? buffer.bits : nullptr;
+  if (kept) fill_kept(args.dropout, span.row * args.out + span.col, span.count, buffer.bits);
   int64_t i = 0;
-  for (; i + lanes <= span.count; i += lanes) forward_vector<F, true>(args, span, i, lanes, bits);
-  if (i < span.count) forward_vector<F, false>(args, span, i, span.count - i, bits);
+  for (; i + lanes <= span.count; i += lanes) forward_vector<F, true>(args, span, i, lanes, kept);
+  if (i < span.count) forward_vector<F, false>(args, span, i, span.count - i, kept);
 }
 
 template <class T>
@@ -83,17 +81,17 @@ HWY_INLINE void forward(const kernels::LinearForward<T>& args, const LinearSpan<
   }
 }
 
-/// gpre for n elements from column c of a row, whose first element is number `element`; adds them to `sums`.
+/// gpre for n elements from column c of a row, of which bit i of `kept` is the first's; adds them to `sums`.
 template <Activation F, bool Whole, class T>
 HWY_INLINE void backward_vector(const kernels::LinearBackward<T>& args, int64_t row, int64_t c, int64_t n,
-                                const uint16_t* bits, accumulator_t<T>* sums) {
+                                const uint8_t* kept, int64_t i, accumulator_t<T>* sums) {
   const Tag<T> d;
   const int64_t at = row * args.out + c;
   auto g = Whole ? load(d, args.gy + at) : load_n(d, args.gy + at, n);
-  if (bits) g = apply_dropout(d, g, bits, args.dropout);
+  if (kept) g = apply_dropout(d, g, kept, i, args.dropout);
   if (F != Activation::none) {
-    const T* kept = args.kept + at;
-    g = activate_backward<F>(d, Whole ? load(d, kept) : load_n(d, kept, n), g);
+    const T* x = args.kept + at;
+    g = activate_backward<F>(d, Whole ? load(d, x) : load_n(d, x, n), g);
   }
   if (F == Activation::relu && args.dropout.active()) g = hn::Mul(g, hn::Set(d, args.dropout.scale));
   if (args.gpre) {
@@ -115,19 +113,18 @@ template <Activation F, class T>
 HWY_INLINE void backward_rows(const kernels::LinearBackward<T> args, int64_t begin, int64_t end,
                               accumulator_t<T>* sums) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
-  DropoutBuffer buffer;
+  KeptBuffer buffer;
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t first = 0; first < args.out; first += kDropoutChunk) {
       const int64_t count = HWY_MIN(kDropoutChunk, args.out - first);
       const bool drops = args.dropout.active() && F != Activation::relu;
-      const uint16_t* bits =
-          drops ? fill_dropout_bits(args.dropout.rng, row * args.out + first, count, buffer) : nullptr;
+      const uint8_t* const kept = drops ? buffer.bits : nullptr;
+      if (drops) fill_kept(args.dropout, row * args.out + first, count, buffer.bits);
       int64_t i = 0;
       for (; i + lanes <= count; i += lanes) {
-        backward_vector<F, true>(args, row, first + i, lanes, drops ? bits + i : nullptr, sums);
+        backward_vector<F, true>(args, row, first + i, lanes, kept, i, sums);
       }
-      if (i < count)
-        backward_vector<F, false>(args, row, first + i, count - i, drops ? bits + i : nullptr, sums);
+      if (i < count) backward_vector<F, false>(args, row, first + i, count - i, kept, i, sums);
     }
   }
 }

@@ -14,14 +14,12 @@ namespace heed::cpu::HWY_NAMESPACE {
 constexpr int64_t kChunk = 128;
 
 /// Writes residual + dropout(x), also to `streamed` if it is not null, and sums it up as it was stored.
-/// `bits` is null where nothing is dropped.
 template <class T>
 struct AddColumns {
   const T *residual, *x;
   T *out, *streamed;
   const Dropout* dropout;
-  const uint16_t* bits;  // of column `first`
-  int64_t first;
+  const uint8_t* kept;  // a bit a column; null where nothing is dropped
   RowSums<T> sums;
 
   template <int I, class Io>
@@ -29,7 +27,7 @@ struct AddColumns {
     prefetch_ahead(x + c);
     prefetch_ahead(residual + c);
     auto v = io.load(x + c);
-    if (bits != nullptr) v = apply_dropout(Tag<T>(), v, bits + (c - first), *dropout);
+    if (kept != nullptr) v = apply_dropout(Tag<T>(), v, kept, c, *dropout);
     v = hn::Add(io.load(residual + c), v);
     io.store(v, out + c);
     if (streamed != nullptr) Streaming<T>().store(v, streamed + c);
@@ -39,41 +37,38 @@ struct AddColumns {
 };
 
 /// `sums` holds a group of rows where they cannot be read again from args.sum, which is streamed; else null.
+/// Takes its arguments by value: those of a reference would be read again after each byte of `kept`.
 template <class Io, class T>
-HWY_INLINE void forward_rows(const kernels::ResidualLayerNormForward<T>& args, int64_t begin, int64_t end,
+HWY_INLINE void forward_rows(const kernels::ResidualLayerNormForward<T> args, int64_t begin, int64_t end,
                              T* sums) {
   const int64_t group = rows_in_group<T>(args.cols);
-  DropoutBuffer buffer;
+  const bool drops = args.dropout.active();
+  const int64_t kept_stride = kept_bytes(args.cols);
+  Workspace<uint8_t> drawn(drops && args.kept == nullptr ? kept_stride : 0);
   GroupStatistics<T> statistics;
   GroupSums<T> sum, magnitude;
   for (int64_t row = begin; row < end; row += group) {
     const int64_t rows = std::min(group, end - row), at = row * args.cols;
-    T* const kept = sums == nullptr ? args.sum + at : sums;
+    T* const sum_to = sums == nullptr ? args.sum + at : sums;
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t first = at + i * args.cols;
+      uint8_t* const kept = args.kept != nullptr ? args.kept + (row + i) * kept_stride : drawn.data();
       T* const streamed = sums == nullptr ? nullptr : args.sum + first;
-      AddColumns<T> columns{args.residual + first,
-                            args.x + first,
-                            kept + i * args.cols,
-                            streamed,
-                            &args.dropout,
-                            nullptr,
-                            0,
-                            {}};
+      AddColumns<T> columns{
+          args.residual + first, args.x + first, sum_to + i * args.cols, streamed, &args.dropout, kept, {}};
       for (int64_t c = 0; c < args.cols; c += kChunk) {
         const int64_t n = std::min(kChunk, args.cols - c);
-        columns.first = c;
-        if (args.dropout.active()) columns.bits = fill_dropout_bits(args.dropout.rng, first + c, n, buffer);
+        if (drops) fill_kept(args.dropout, first + c, n, kept + c / 8);
         for_columns<T>(c, c + n, columns);
       }
       sum[i] = columns.sums.sum.lanes();
       magnitude[i] = columns.sums.magnitude.lanes();
     }
     auto pivot = pivots_from<T>(sum, magnitude, rows, group, args.cols);
-    find_statistics<false>(kept, args.y + at, pivot, rows, group, args.cols, args.eps, args.mean + row,
+    find_statistics<false>(sum_to, args.y + at, pivot, rows, group, args.cols, args.eps, args.mean + row,
                            args.rstd + row, statistics);
     for (int64_t i = 0; i < rows; ++i)
-      normalize_row<Io>(kept + i * args.cols, statistics, i, args.weight, args.bias,
+      normalize_row<Io>(sum_to + i * args.cols, statistics, i, args.weight, args.bias,
                         args.y + at + i * args.cols, args.cols, kAhead);
   }
 }
@@ -94,8 +89,7 @@ struct StoreGradients {
   T *gresidual, *gx;
   bool accumulate_residual, accumulate_x;
   const Dropout* dropout;
-  const uint16_t* bits;
-  int64_t first;
+  const uint8_t* kept;  // a bit a column; null where nothing is dropped
 
   template <class Io>
   HWY_INLINE void operator()(int64_t c, Vec<Tag<T>> v, Io io) const {
@@ -103,7 +97,7 @@ struct StoreGradients {
     if (gresidual != nullptr)
       io.store(accumulate_residual ? hn::Add(io.load(gresidual + c), v) : v, gresidual + c);
     if (gx != nullptr) {
-      if (bits != nullptr) v = apply_dropout(Tag<T>(), v, bits + (c - first), *dropout);
+      if (kept != nullptr) v = apply_dropout(Tag<T>(), v, kept, c, *dropout);
       io.store(accumulate_x ? hn::Add(io.load(gx + c), v) : v, gx + c);
     }
   }
@@ -118,7 +112,8 @@ template <class Io, class T, class A = accumulator_t<T>>
 HWY_INLINE void backward_rows(const kernels::ResidualLayerNormBackward<T>& args, int64_t begin, int64_t end,
                               A* gweight, A* gbias) {
   const int64_t group = rows_in_group<T>(args.cols);
-  DropoutBuffer buffer;
+  const bool draws = args.dropout.active() && args.gx != nullptr && args.kept == nullptr;
+  Workspace<uint8_t> drawn(draws ? kept_bytes(args.cols) : 0);
   GroupGradient<T> gradient;
   for (int64_t row = begin; row < end; row += group) {
     const int64_t rows = std::min(group, end - row), at = row * args.cols;
@@ -126,21 +121,19 @@ HWY_INLINE void backward_rows(const kernels::ResidualLayerNormBackward<T>& args,
                   args.cols, gradient);
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t first = at + i * args.cols;
-      StoreGradients<T> emit{shifted(args.gsum, first),
-                             shifted(args.gresidual, first),
-                             shifted(args.gx, first),
-                             args.accumulate_residual,
-                             args.accumulate_x,
-                             &args.dropout,
-                             nullptr,
-                             0};
+      StoreGradients<T> emit{
+          shifted(args.gsum, first),
+          shifted(args.gresidual, first),
+          shifted(args.gx, first),
+          args.accumulate_residual,
+          args.accumulate_x,
+          &args.dropout,
+          args.kept != nullptr ? args.kept + (row + i) * kept_bytes(args.cols) : drawn.data()};
       BackwardColumns<T, StoreGradients<T>> columns(args.gy + first, args.sum + first, args.weight, gradient,
                                                     i, gweight, gbias, emit);
       for (int64_t c = 0; c < args.cols; c += kChunk) {
         const int64_t n = std::min(kChunk, args.cols - c);
-        emit.first = c;
-        if (args.dropout.active() && args.gx != nullptr)
-          emit.bits = fill_dropout_bits(args.dropout.rng, first + c, n, buffer);
+        if (draws) fill_kept(args.dropout, first + c, n, drawn.data() + c / 8);
         for_columns<T, Io>(c, c + n, columns);
       }
     }
@@ -195,6 +188,10 @@ HEED_EXPORT(double, f64)
 #undef HEED_EXPORT
 
 }  // namespace
+
+int64_t residual_layer_norm_kept_size(int64_t rows, int64_t cols, const Dropout& dropout) {
+  return dropout.active() ? rows * kept_bytes(cols) : 0;
+}
 
 template <class T>
 void residual_layer_norm_forward(const kernels::ResidualLayerNormForward<T>& args) {

@@ -24,6 +24,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include <heed/core/base/dtype.h>
@@ -34,9 +35,12 @@ namespace heed::cpu {
 
 constexpr int64_t kDropoutChunk = 512;
 
-/// Room for the random bits of kDropoutChunk elements from any position, and for reading a vector past them.
-struct DropoutBuffer {
-  alignas(64) uint16_t bits[kDropoutChunk + 128];
+/// Room for the bits of `count` elements that are dropped or kept, which are drawn up to 128 at a time.
+constexpr int64_t kept_bytes(int64_t count) { return (count + 127) / 128 * 16; }
+
+/// Of kDropoutChunk elements.
+struct KeptBuffer {
+  alignas(16) uint8_t bits[kept_bytes(kDropoutChunk)];
 };
 
 }  // namespace heed::cpu
@@ -289,6 +293,29 @@ HWY_INLINE Vec<D> exp_fast(D d, Vec<D> x) {
   }
 }
 
+/// Within 1 ulp for normal numbers > 0; NaN and infinity stay.
+template <class D>
+HWY_INLINE Vec<D> log(D d, Vec<D> x) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
+    return map_lanes(d, x, std::log);
+  } else {
+    // x = m 2^n with m from sqrt(1/2) to sqrt(2)
+    const hn::RebindToSigned<D> di;
+    const auto word = hn::Sub(hn::BitCast(di, x), hn::Set(di, 0x3f3504f3));
+    const auto m = hn::BitCast(d, hn::Add(hn::And(word, hn::Set(di, 0x7fffff)), hn::Set(di, 0x3f3504f3)));
+    const auto n = hn::ConvertTo(d, hn::ShiftRight<23>(word)), r = hn::Sub(m, hn::Set(d, 1.0f));
+    const float c[] = {3.3333331174e-1f,  -2.4999993993e-1f, 2.0000714765e-1f,
+                       -1.6668057665e-1f, 1.4249322787e-1f,  -1.2420140846e-1f,
+                       1.1676998740e-1f,  -1.1514610310e-1f, 7.0376836292e-2f};
+    const auto square = hn::Mul(r, r);
+    auto y = hn::Mul(hn::Mul(square, r), polynomial(d, r, c));
+    y = hn::MulAdd(n, hn::Set(d, -2.12194440e-4f), y);
+    y = hn::NegMulAdd(hn::Set(d, 0.5f), square, y);
+    const auto result = hn::MulAdd(n, hn::Set(d, 0.693359375f), hn::Add(r, y));
+    return hn::IfThenElse(hn::Lt(x, hn::Set(d, std::numeric_limits<float>::infinity())), result, x);
+  }
+}
+
 /// Within 2 ulp.
 template <class D>
 HWY_INLINE Vec<D> tanh(D d, Vec<D> x) {
@@ -371,74 +398,82 @@ HWY_INLINE void philox(D d, Philox4Lanes<D> (&counters)[2], uint32_t k0, uint32_
   }
 }
 
-/// Writes the 8 decisions of each lane as 16-bit numbers in order: 8 * Lanes(d) of them.
+/// The lower half of each 64-bit lane of two vectors.
 template <class D>
-HWY_INLINE void store_decisions(D d, const Philox4Lanes<D>& random, uint16_t* out) {
-  const auto low = hn::Set(d, 0xffffffffu);
-  const auto w01 = hn::Or(hn::And(random.word[0], low), hn::ShiftLeft<32>(random.word[1]));
-  const auto w23 = hn::Or(hn::And(random.word[2], low), hn::ShiftLeft<32>(random.word[3]));
-  alignas(64) uint64_t words[2 * hn::MaxLanes(d)];
-  hn::StoreInterleaved2(w01, w23, d, words);
-  std::memcpy(out, words, sizeof words);
+HWY_INLINE Vec<D> join_halves(D d, Vec<D> lower, Vec<D> upper) {
+  const hn::Repartition<uint32_t, D> d32;
+  return hn::BitCast(d, hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(upper)), hn::BitCast(d32, lower)));
 }
 
-/// The random bits of elements first … first + count - 1 of a tensor, count <= kDropoutChunk; returns where
-/// in the buffer the first one's are. The same bits as dropout_bits(), whatever first is modulo 8.
-HWY_INLINE const uint16_t* fill_dropout_bits(const PhiloxState& rng, int64_t first, int64_t count,
-                                             DropoutBuffer& buffer) {
+/// Writes a bit for each decision that is kept, in order: Lanes(d) bytes. `below` is the threshold less 1.
+/// Lane 2 i of `random` has decisions 8 i …, lane 2 i + 1 those of lane i of the upper half.
+template <class D>
+HWY_INLINE void store_kept(D d, const Philox4Lanes<D>& random, uint16_t below, uint8_t* kept) {
+  const hn::Repartition<uint16_t, D> d16;
+  const auto w01 = join_halves(d, random.word[0], random.word[1]);
+  const auto w23 = join_halves(d, random.word[2], random.word[3]);
+  const auto lower = hn::BitCast(d16, hn::InterleaveLower(d, w01, w23));
+  const auto upper = hn::BitCast(d16, hn::InterleaveUpper(d, w01, w23));
+  const auto most = hn::Set(d16, below);
+  hn::StoreMaskBits(d16, hn::Gt(lower, most), kept);
+  hn::StoreMaskBits(d16, hn::Gt(upper, most), kept + hn::Lanes(d) / 2);
+}
+
+/// A bit for each of `count` elements from 8 * group on that dropout keeps, and some more: kept_bytes(count).
+HWY_INLINE void draw_kept(const Dropout& dropout, int64_t group, int64_t count, uint8_t* kept) {
   const hn::ScalableTag<uint64_t> d;
-  const uint64_t position = rng.position();
+  const uint64_t position = dropout.rng.position(), seed = dropout.rng.seed;
   const auto p0 = hn::Set(d, position & 0xffffffffu), p1 = hn::Set(d, position >> 32);
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), end = first + count;
-  uint16_t* out = buffer.bits;
-  for (int64_t group = first / 8; group * 8 < end; group += 2 * lanes, out += 16 * lanes) {
-    const auto lower = count_from(d, static_cast<uint64_t>(group));
-    const auto upper = count_from(d, static_cast<uint64_t>(group + lanes));
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto pair = hn::ShiftRight<1>(hn::Iota(d, 0));
+  const auto order = hn::OddEven(hn::Add(pair, hn::Set(d, static_cast<uint64_t>(lanes / 2))), pair);
+  const auto below = static_cast<uint16_t>(dropout.threshold - 1);
+  for (int64_t i = 0; i < count; i += 16 * lanes, group += 2 * lanes, kept += 2 * lanes) {
+    const auto lower = hn::Add(order, hn::Set(d, static_cast<uint64_t>(group)));
+    const auto upper = hn::Add(order, hn::Set(d, static_cast<uint64_t>(group + lanes)));
     Philox4Lanes<hn::ScalableTag<uint64_t>> random[2] = {{{lower, hn::ShiftRight<32>(lower), p0, p1}},
                                                          {{upper, hn::ShiftRight<32>(upper), p0, p1}}};
-    philox(d, random, static_cast<uint32_t>(rng.seed), static_cast<uint32_t>(rng.seed >> 32));
-    store_decisions(d, random[0], out);
-    store_decisions(d, random[1], out + 8 * lanes);
+    philox(d, random, static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
+    store_kept(d, random[0], below, kept);
+    store_kept(d, random[1], below, kept + lanes);
   }
-  return buffer.bits + first % 8;
 }
 
-/// The random bits of the attention weights of keys first … first + count - 1, count <= kDropoutChunk, as
-/// attention_dropout_bits() gives them; returns where in the buffer the first one's are.
-HWY_INLINE const uint16_t* fill_attention_dropout_bits(const PhiloxState& rng, uint32_t first, int64_t count,
-                                                       uint32_t query, uint32_t plane,
-                                                       DropoutBuffer& buffer) {
-  const hn::ScalableTag<uint64_t> d;
-  const uint64_t position = rng.position();
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), end = int64_t{first} + count;
-  uint16_t* out = buffer.bits;
-  const auto c1 = hn::Set(d, query), c2 = hn::Set(d, plane), c3 = hn::Set(d, position & 0xffffffffu);
-  for (int64_t group = first / 8; group * 8 < end; group += 2 * lanes, out += 16 * lanes) {
-    Philox4Lanes<hn::ScalableTag<uint64_t>> random[2] = {
-        {{count_from(d, static_cast<uint64_t>(group)), c1, c2, c3}},
-        {{count_from(d, static_cast<uint64_t>(group + lanes)), c1, c2, c3}}};
-    philox(d, random, static_cast<uint32_t>(rng.seed),
-           static_cast<uint32_t>(rng.seed >> 32) ^ static_cast<uint32_t>(position >> 32));
-    store_decisions(d, random[0], out);
-    store_decisions(d, random[1], out + 8 * lanes);
-  }
-  return buffer.bits + first % 8;
+/// A bit for each of elements first … first + count - 1 of a tensor that dropout keeps, count <=
+/// kDropoutChunk, as dropout_bits() decides. Writes kept_bytes(count).
+HWY_INLINE void fill_kept(const Dropout& dropout, int64_t first, int64_t count, uint8_t* kept) {
+  const int64_t skipped = first % 8;
+  if (skipped == 0) return draw_kept(dropout, first / 8, count, kept);
+  uint8_t drawn[kept_bytes(kDropoutChunk + 8)];
+  draw_kept(dropout, first / 8, count + skipped, drawn);
+  for (int64_t i = 0; i * 8 < count; ++i)
+    kept[i] = static_cast<uint8_t>(drawn[i] >> skipped | drawn[i + 1] << (8 - skipped));
 }
 
-/// v * scale where the element is kept, 0 where it is dropped; `bits` from one of the fill functions. Reads a
-/// whole vector's worth of bits.
+/// The mask whose bits begin at a byte.
 template <class D>
-HWY_INLINE Vec<D> apply_dropout(D d, Vec<D> v, const uint16_t* bits, const Dropout& dropout) {
-  const hn::Rebind<uint16_t, D> d16;
-  const hn::Rebind<int32_t, D> d32;
-  const hn::RebindToSigned<D> di;
-  const auto b = hn::PromoteTo(d32, hn::LoadU(d16, bits));
-  const auto t = hn::Set(di, static_cast<hn::TFromD<decltype(di)>>(dropout.threshold));
+HWY_INLINE hn::MFromD<D> mask_from_bits(D d, const uint8_t* bits) {
+#if HWY_TARGET == HWY_AVX2
+  if constexpr (hn::MaxLanes(d) == 8) {  // LoadMaskBits takes the byte through a register
+    const hn::RebindToUnsigned<D> du;
+    const auto byte = hn::BitCast(du, hn::Set(hn::Repartition<uint8_t, D>(), *bits));
+    alignas(32) constexpr uint32_t kBit[] = {1, 2, 4, 8, 16, 32, 64, 128};
+    return hn::RebindMask(d, hn::TestBit(byte, hn::Load(du, kBit)));
+  }
+#endif
+  return hn::LoadMaskBits(d, bits);
+}
+
+/// v * scale where the element is kept, 0 where it is dropped. The first lane is that of bit i of `kept`, a
+/// multiple of the number of lanes.
+template <class D>
+HWY_INLINE Vec<D> apply_dropout(D d, Vec<D> v, const uint8_t* kept, int64_t i, const Dropout& dropout) {
   const auto scaled = hn::Mul(v, hn::Set(d, static_cast<hn::TFromD<D>>(dropout.scale)));
-  if constexpr (sizeof(hn::TFromD<D>) == 8) {
-    return hn::IfThenZeroElse(hn::RebindMask(d, hn::Lt(hn::PromoteTo(di, b), t)), scaled);
+  if constexpr (hn::MaxLanes(d) >= 8) {
+    return hn::IfThenElseZero(mask_from_bits(d, kept + i / 8), scaled);
   } else {
-    return hn::IfThenZeroElse(hn::RebindMask(d, hn::Lt(b, t)), scaled);
+    const auto bits = static_cast<uint8_t>(kept[i / 8] >> i % 8);
+    return hn::IfThenElseZero(hn::LoadMaskBits(d, &bits), scaled);
   }
 }
 

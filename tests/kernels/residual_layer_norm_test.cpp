@@ -34,12 +34,12 @@ struct Forward {
 };
 
 template <class T>
-Forward<T> forward(const Case<T>& in) {
+Forward<T> forward(const Case<T>& in, uint8_t* keep = nullptr) {
   using A = accumulator_t<T>;
   Forward<T> out{poisoned<T>(in.n), poisoned<T>(in.n), poisoned<A>(in.rows), poisoned<A>(in.rows)};
   cpu::residual_layer_norm_forward<T>({in.residual.data(), in.x.data(), or_null(in.weight), or_null(in.bias),
                                        in.dropout, out.sum.data(), out.y.data(), out.mean.data(),
-                                       out.rstd.data(), in.rows, in.cols, kEps});
+                                       out.rstd.data(), in.rows, in.cols, kEps, keep});
   return out;
 }
 
@@ -50,13 +50,13 @@ struct Backward {
 };
 
 template <class T>
-Backward<T> backward(const Case<T>& in, const Forward<T>& saved) {
+Backward<T> backward(const Case<T>& in, const Forward<T>& saved, const uint8_t* kept = nullptr) {
   using A = accumulator_t<T>;
   Backward<T> out{poisoned<T>(in.n), poisoned<T>(in.n), poisoned<A>(in.cols), poisoned<A>(in.cols)};
-  cpu::residual_layer_norm_backward<T>({in.gy.data(), or_null(in.gsum), saved.sum.data(), or_null(in.weight),
-                                        saved.mean.data(), saved.rstd.data(), in.dropout,
-                                        out.gresidual.data(), out.gx.data(), out.gweight.data(),
-                                        out.gbias.data(), false, false, false, false, in.rows, in.cols});
+  cpu::residual_layer_norm_backward<T>(
+      {in.gy.data(), or_null(in.gsum), saved.sum.data(), or_null(in.weight), saved.mean.data(),
+       saved.rstd.data(), in.dropout, out.gresidual.data(), out.gx.data(), out.gweight.data(),
+       out.gbias.data(), false, false, false, false, in.rows, in.cols, kept});
   return out;
 }
 
@@ -134,6 +134,21 @@ TYPED_TEST(ResidualLayerNormTest, BackwardAgainstThePlainLoop) {
         }
       }
     }
+  }
+}
+
+TYPED_TEST(ResidualLayerNormTest, BackwardTakesTheDropoutThatTheForwardKept) {
+  using T = TypeParam;
+  for (int64_t cols : kSizes) {
+    const Case<T> in(70, cols, 0.3);
+    std::vector<uint8_t> kept(
+        static_cast<size_t>(cpu::residual_layer_norm_kept_size(in.rows, cols, in.dropout)));
+    const auto saved = forward(in), keeping = forward(in, kept.data());
+    EXPECT_TRUE(same_bits(keeping.sum, saved.sum)) << cols;
+    const auto drawn = backward(in, saved), taken = backward(in, saved, kept.data());
+    EXPECT_TRUE(same_bits(taken.gresidual, drawn.gresidual)) << cols;
+    EXPECT_TRUE(same_bits(taken.gx, drawn.gx)) << cols;
+    EXPECT_TRUE(same_bits(taken.gweight, drawn.gweight)) << cols;
   }
 }
 

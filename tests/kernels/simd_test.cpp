@@ -12,7 +12,7 @@
 #ifndef HEED_SIMD_TEST_ONCE
 #define HEED_SIMD_TEST_ONCE
 namespace heed::cpu {
-enum class Function { exp, exp_fast, tanh, erf, sigmoid };
+enum class Function { exp, exp_fast, log, tanh, erf, sigmoid };
 }
 #endif
 
@@ -33,6 +33,9 @@ void apply(Function f, const T* x, T* y, int64_t count) {
         break;
       case Function::exp_fast:
         r = exp_fast(d, v);
+        break;
+      case Function::log:
+        r = log(d, v);
         break;
       case Function::tanh:
         r = tanh(d, v);
@@ -78,11 +81,11 @@ template <class T>
 void dropout_ones(const Dropout& dropout, int64_t first, int64_t count, T* y) {
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  DropoutBuffer buffer;
-  const uint16_t* bits = fill_dropout_bits(dropout.rng, first, count, buffer);
+  KeptBuffer buffer;
+  fill_kept(dropout, first, count, buffer.bits);
   for (int64_t i = 0; i < count; i += lanes) {
     const int64_t n = count - i < lanes ? count - i : lanes;
-    store_n(apply_dropout(d, hn::Set(d, accumulator_t<T>(1)), bits + i, dropout), d, y + i, n);
+    store_n(apply_dropout(d, hn::Set(d, accumulator_t<T>(1)), buffer.bits, i, dropout), d, y + i, n);
   }
 }
 void dropout_ones_f32(const Dropout& dropout, int64_t first, int64_t count, float* y) {
@@ -90,12 +93,6 @@ void dropout_ones_f32(const Dropout& dropout, int64_t first, int64_t count, floa
 }
 void dropout_ones_f64(const Dropout& dropout, int64_t first, int64_t count, double* y) {
   dropout_ones(dropout, first, count, y);
-}
-void attention_bits(const PhiloxState& rng, uint32_t first, int64_t count, uint32_t query, uint32_t plane,
-                    uint16_t* out) {
-  DropoutBuffer buffer;
-  const uint16_t* bits = fill_attention_dropout_bits(rng, first, count, query, plane, buffer);
-  for (int64_t i = 0; i < count; ++i) out[i] = bits[i];
 }
 float sum_f32(const float* x) {
   const Tag<float> d;
@@ -151,7 +148,6 @@ HWY_EXPORT(round_trip_f64);
 HWY_EXPORT(load_bf16);
 HWY_EXPORT(dropout_ones_f32);
 HWY_EXPORT(dropout_ones_f64);
-HWY_EXPORT(attention_bits);
 HWY_EXPORT(sum_f32);
 HWY_EXPORT(max_f32);
 HWY_EXPORT(lanes_f32);
@@ -170,6 +166,8 @@ double reference(Function f, double x) {
     case Function::exp:
     case Function::exp_fast:
       return std::exp(x);
+    case Function::log:
+      return std::log(x);
     case Function::tanh:
       return std::tanh(x);
     case Function::erf:
@@ -205,6 +203,7 @@ double max_ulp(Function f, float low, float high, uint32_t step) {
 TEST(Simd, ElementaryFunctionsAreWithinTheirStatedUlps) {
   EXPECT_LE(max_ulp(Function::exp, -103.0f, 88.7f, 4999), 2.0);
   EXPECT_LE(max_ulp(Function::exp_fast, -86.9f, 88.0f, 4999), 3.0);
+  EXPECT_LE(max_ulp(Function::log, 1.2e-38f, 3.4e38f, 4999), 1.0);
   EXPECT_LE(max_ulp(Function::tanh, -50.0f, 50.0f, 4999), 2.0);
   EXPECT_LE(max_ulp(Function::erf, -50.0f, 50.0f, 4999), 2.0);
   EXPECT_LE(max_ulp(Function::sigmoid, -80.0f, 80.0f, 4999), 4.0);
@@ -229,6 +228,9 @@ TEST(Simd, ElementaryFunctionsAtTheEdges) {
   EXPECT_EQ(y[2], 0.0f);
   EXPECT_EQ(y[3], 1.0f);
   EXPECT_EQ(y[6], 0.0f);
+  at(Function::log);
+  EXPECT_TRUE(std::isnan(y[0]));
+  EXPECT_EQ(y[1], kInf);
   for (Function f : {Function::tanh, Function::erf}) {
     at(f);
     EXPECT_EQ(y[1], 1.0f);
@@ -246,6 +248,8 @@ TEST(Simd, ElementaryFunctionsAtTheEdges) {
 TEST(Simd, DoubleFunctionsAreThoseOfTheStandardLibrary) {
   const double x[] = {-3.0, -0.1, 0.0, 0.7, 2.5};
   double y[5];
+  HEED_SIMD(apply_f64)(Function::log, x + 3, y, 2);
+  for (int i = 0; i < 2; ++i) EXPECT_DOUBLE_EQ(y[i], reference(Function::log, x[3 + i]));
   for (Function f : {Function::exp, Function::exp_fast, Function::tanh, Function::erf, Function::sigmoid}) {
     HEED_SIMD(apply_f64)(f, x, y, 5);
     for (int i = 0; i < 5; ++i) EXPECT_DOUBLE_EQ(y[i], reference(f, x[i]));
@@ -332,18 +336,6 @@ TEST(Simd, DropoutMatchesTheScalarBitsFromAnyPosition) {
           ASSERT_EQ(yd[size_t(i)], kept ? double(dropout.scale) : 0.0) << first << " + " << i;
         }
       }
-    }
-  }
-}
-
-TEST(Simd, AttentionDropoutMatchesTheScalarBits) {
-  const PhiloxState rng{42, nullptr, (uint64_t{3} << 32) + 9};
-  for (uint32_t first : {0u, 5u, 64u, 333u}) {
-    std::vector<uint16_t> bits(200);
-    HEED_SIMD(attention_bits)(rng, first, 200, 17, 29, bits.data());
-    for (uint32_t i = 0; i < 200; ++i) {
-      const uint32_t key = first + i;
-      ASSERT_EQ(bits[i], attention_dropout_bits(rng, key / 8, 17, 29).bits(int(key % 8)));
     }
   }
 }
