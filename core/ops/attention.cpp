@@ -136,14 +136,14 @@ AttentionCall make_call(const Operands& operands, const Segments& segments, cons
 
 template <class T>
 void forward(const AttentionCall& call, const Operands& operands, const Dropout& dropout, const Tensor& out,
-             const Tensor& lse) {
+             const Tensor& lse, const Tensor& kept) {
   const auto view = [&](int i) {
     return heads_view<T, const T>(operands.of(i), operands.column[i], call.width);
   };
-  HEED_DISPATCH(
-      out.device(), attention_forward,
-      kernels::AttentionForward<T>{call.scores<T>(view(0), view(1), out.device()), view(2), dropout,
-                                   heads_view<T>(out, 0, call.width), data_or_null<accumulator_t<T>>(lse)});
+  HEED_DISPATCH(out.device(), attention_forward,
+                kernels::AttentionForward<T>{call.scores<T>(view(0), view(1), out.device()), view(2), dropout,
+                                             heads_view<T>(out, 0, call.width),
+                                             data_or_null<accumulator_t<T>>(lse), kept_bits(kept)});
 }
 
 struct AttentionSaved {
@@ -153,6 +153,7 @@ struct AttentionSaved {
   int64_t column[3];
   Tensor lse;
   Dropout dropout;
+  Tensor kept;  // undefined: drawn again
 };
 
 // A slot that the kernel adds to.
@@ -185,12 +186,12 @@ void backward(const AttentionSaved& saved, const GradIn& gy, GradOut& gx) {
   };
   HEED_DISPATCH(
       g.device(), attention_backward,
-      kernels::AttentionBackward<T>{call.scores<T>(view(0), view(1), g.device()), view(2), saved.dropout,
-                                    heads_view<T, const T>(out, 0, call.width),
-                                    heads_view<T, const T>(g, 0, call.width), saved.lse.data<A>(),
-                                    gradient(0), gradient(1), gradient(2), slot[saved.source[0]].accumulate,
-                                    slot[saved.source[1]].accumulate, slot[saved.source[2]].accumulate,
-                                    data_or_null<A>(to_bias.tensor), data_or_null<A>(to_relative.tensor)});
+      kernels::AttentionBackward<T>{
+          call.scores<T>(view(0), view(1), g.device()), view(2), saved.dropout,
+          heads_view<T, const T>(out, 0, call.width), heads_view<T, const T>(g, 0, call.width),
+          saved.lse.data<A>(), gradient(0), gradient(1), gradient(2), slot[saved.source[0]].accumulate,
+          slot[saved.source[1]].accumulate, slot[saved.source[2]].accumulate, data_or_null<A>(to_bias.tensor),
+          data_or_null<A>(to_relative.tensor), kept_bits(saved.kept)});
 }
 
 // What the three layouts share. `operands` holds the inputs as they were given.
@@ -213,7 +214,12 @@ Tensor attend(Operands operands, const Segments& segments, const AttentionOption
   AttentionRecord* const watcher = AttentionRecord::current();
   const Tensor lse =
       backward_follows || watcher ? empty({call.heads, call.query_rows}, accumulator_options(q)) : Tensor();
-  visit_floating(q.dtype(), name, [&]<class T>() { forward<T>(call, operands, dropout, out, lse); });
+  Tensor kept;
+  visit_floating(q.dtype(), name, [&]<class T>() {
+    if (backward_follows && q.device().is_cpu())
+      kept = empty_kept(cpu::attention_kept_size<T>(segments.view(q.device()), call.heads, dropout));
+    forward<T>(call, operands, dropout, out, lse, kept);
+  });
 
   if (watcher)
     watcher->add({std::string(options.name), call, save(q), save(operands.of(1)), operands.column[0],
@@ -226,7 +232,8 @@ Tensor attend(Operands operands, const Segments& segments, const AttentionOption
       .source = {operands.source[0], operands.source[1], operands.source[2]},
       .column = {operands.column[0], operands.column[1], operands.column[2]},
       .lse = lse,
-      .dropout = dropout};
+      .dropout = dropout,
+      .kept = kept};
   return record(name, inputs, out, [saved = std::move(saved)](const GradIn& gy, GradOut& gx) {
     visit_floating(gy[0].dtype(), "attention", [&]<class T>() { backward<T>(saved, gy, gx); });
   });

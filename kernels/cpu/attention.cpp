@@ -27,10 +27,14 @@ void attend_tasks(const kernels::AttentionForward<T>& args, int64_t begin, int64
   Workspace<A> memory(w.place(nullptr, args.width, args.segments.max_query, lanes, false));
   w.place(memory.data(), args.width, args.segments.max_query, lanes, false);
   VisibleKeys visible;
+  Plane next = plane_of(args, begin / blocks);
   for (int64_t i = begin; i < end; ++i) {
-    const Plane p = plane_of(args, i / blocks);
+    const Plane p = next;
     const int64_t query = i % blocks * kQueryBlock;
-    if (i + 1 < end) prefetch_block(args, plane_of(args, (i + 1) / blocks), (i + 1) % blocks * kQueryBlock);
+    if (i + 1 < end) {
+      next = plane_of(args, (i + 1) / blocks);
+      prefetch_block(args, next, (i + 1) % blocks * kQueryBlock);
+    }
     prefetch_rows(args.out, p.query_first + query, p.head, std::min(kQueryBlock, p.queries - query),
                   args.width);
     if (query >= p.queries) continue;
@@ -53,8 +57,8 @@ void rebuild_weights(const kernels::AttentionWeights<T>& args, int64_t begin, in
   Workspace<A> memory(w.place(nullptr, args.width, queries, lanes, false));
   w.place(memory.data(), args.width, queries, lanes, false);
   const T* q = args.q.data + (p.query_first + begin) * args.q.row_stride + p.head * args.q.head_stride;
-  pack_queries(d, q, args.q.row_stride, queries, args.width, static_cast<A>(args.scale), nullptr, w,
-               w.queries, w.queries_t);
+  const auto rows = whole_rows(d, q, args.q.row_stride, queries, args.width, w.padded, w.queries);
+  transpose_rows(d, rows, queries, static_cast<A>(args.scale), w, w.queries_t);
   load_lse(args.lse + p.head * args.query_rows + p.query_first + begin, queries, w.block, w.row[0]);
   VisibleKeys visible;
   find_visible_keys(args.visibility, p, begin, queries, visible);
@@ -62,7 +66,7 @@ void rebuild_weights(const kernels::AttentionWeights<T>& args, int64_t begin, in
     const ScoreBlock at{begin, queries, key, std::min(kKeyBlock, p.keys - key),
                         (queries + lanes - 1) / lanes};
     const T* k = args.k.data + (p.key_first + key) * args.k.row_stride + p.key_head * args.k.head_stride;
-    const auto keys = key_rows(d, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
+    const auto keys = whole_rows(d, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
     product<false>(d, keys.data, keys.stride, w.queries_t, w.block, w.scores, w.block, at.keys, at.vectors,
                    args.width, false);
     if (changes_scores(args.bias, args.visibility))
@@ -112,14 +116,21 @@ void attention_forward(const kernels::AttentionForward<T>& args) {
 }
 
 template <class T>
+int64_t attention_kept_size(const SegmentsView& s, int64_t heads, const Dropout& dropout) {
+  if (!dropout.active() || s.max_query > kQueryBlock || s.max_key > kKeyBlock) return 0;
+  return s.count * heads * s.max_key * kept_stride<accumulator_t<T>>(s.max_query);
+}
+
+template <class T>
 void attention_weights(const kernels::AttentionWeights<T>& args) {
   const auto block = HEED_SIMD_OF(T, rebuild_weights);
   parallel_for(args.segments.query_length[args.sequence], kQueryBlock,
                [&](int64_t begin, int64_t end) { block(args, begin, end); });
 }
 
-#define HEED_INSTANTIATE(T)                                                \
-  template void attention_forward<T>(const kernels::AttentionForward<T>&); \
+#define HEED_INSTANTIATE(T)                                                              \
+  template int64_t attention_kept_size<T>(const SegmentsView&, int64_t, const Dropout&); \
+  template void attention_forward<T>(const kernels::AttentionForward<T>&);               \
   template void attention_weights<T>(const kernels::AttentionWeights<T>&);
 HEED_INSTANTIATE(float)
 HEED_INSTANTIATE(bfloat16)

@@ -7,6 +7,7 @@
 #endif
 
 #include <heed/kernels/cpu/attention_block-inl.h>
+#include <heed/kernels/cpu/lane_sums-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -15,33 +16,52 @@ namespace heed::cpu::HWY_NAMESPACE {
 template <class A>
 struct ChunkGradients {
   int64_t key, keys;  // the chunk
-  A *gk, *gv;         // [keys, padded]; null if not wanted
+  A *gk, *gv;         // [keys, padded], gk without the scale; null if not wanted
   A* gq;              // [queries, gq_stride]; null: gq goes straight to where it belongs
   int64_t gq_stride;
   bool first;  // gq holds nothing yet
 };
 
-/// Turns scores into weights after dropout, and gscores (their gradient) into the gradient of the scores.
+/// The gradient of a score, from its weight and that of the weight. Where the weight is 0, g may be NaN: what
+/// a hidden key holds must not count.
 template <class D>
+HWY_INLINE Vec<D> score_gradient(D d, Vec<D> weight, Vec<D> g, Vec<D> delta) {
+  return hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), hn::Mul(weight, hn::Sub(g, delta)));
+}
+
+/// Turns scores into weights after dropout, and gscores (their gradient) into the gradient of the scores.
+/// What the softmax takes off the latter, the sum of weights times their gradients, is found here if the
+/// block has all keys, else it is in w.row[1].
+template <bool kAllKeys, class D>
 HWY_INLINE void gradient_block(D d, const ScoreBlock& at, const VisibleKeys& visible, bool hidden,
-                               bool dropout, const AttentionScratch<Lane<D>>& w) {
+                               const KeptBlock& kept, const AttentionScratch<Lane<D>>& w) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t column = 0; column < at.vectors * lanes; column += lanes) {
-    const auto lse = hn::LoadU(d, w.row[0] + column), delta = hn::LoadU(d, w.row[1] + column);
+    const auto lse = hn::LoadU(d, w.row[0] + column);
+    auto delta = kAllKeys ? hn::Zero(d) : hn::LoadU(d, w.row[1] + column), total = hn::Zero(d);
     for (int64_t k = 0; k < at.keys; ++k) {
       const int64_t i = k * w.block + column;
       const auto weight = weight_of(d, hn::LoadU(d, w.scores + i), lse, visible, column, at.key + k, hidden);
-      auto g = hn::LoadU(d, w.gscores + i);
-      if (dropout) {
-        const auto factor = hn::LoadU(d, w.dropout + i);
-        hn::StoreU(hn::Mul(weight, factor), d, w.scores + i);
-        g = hn::Mul(g, factor);
-      } else {
+      const auto g = kept.apply(d, hn::LoadU(d, w.gscores + i), k, column);
+      if constexpr (kAllKeys) {
+        delta = hn::Add(delta, score_gradient(d, weight, g, hn::Zero(d)));
+        total = hn::Add(total, weight);
         hn::StoreU(weight, d, w.scores + i);
+        hn::StoreU(g, d, w.gscores + i);
+      } else {
+        hn::StoreU(kept.apply(d, weight, k, column), d, w.scores + i);
+        hn::StoreU(score_gradient(d, weight, g, delta), d, w.gscores + i);
       }
-      // Where the weight is 0, g may be NaN: what a hidden key holds must not count.
-      const auto unseen = hn::Eq(weight, hn::Zero(d));
-      hn::StoreU(hn::IfThenZeroElse(unseen, hn::Mul(weight, hn::Sub(g, delta))), d, w.gscores + i);
+    }
+    if constexpr (kAllKeys) {
+      // Weights add up to 1 but for the rounding of lse, which the quotient takes out.
+      delta = hn::Div(delta, total);
+      for (int64_t k = 0; k < at.keys; ++k) {
+        const int64_t i = k * w.block + column;
+        const auto weight = hn::LoadU(d, w.scores + i);
+        hn::StoreU(kept.apply(d, weight, k, column), d, w.scores + i);
+        hn::StoreU(score_gradient(d, weight, hn::LoadU(d, w.gscores + i), delta), d, w.gscores + i);
+      }
     }
   }
 }
@@ -69,40 +89,64 @@ HWY_NOINLINE void add_bias_gradients(const kernels::AttentionBackward<T>& args, 
   }
 }
 
-/// Σ gout * out of each query: what the softmax takes off every score's gradient.
+/// `count` rows as whole_rows() gives them, or packed, with zeros where load_lse() found that the query sees
+/// no key.
 template <class D, class T>
-HWY_INLINE void find_deltas(D d, const T* out, int64_t row_stride, int64_t queries, int64_t width,
-                            const AttentionScratch<Lane<D>>& w) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  Lane<D>* const delta = w.row[1];
-  for (int64_t i = 0; i < queries; ++i) {
-    auto sum = hn::Zero(d);
-    for (int64_t c = 0; c < width; c += lanes)
-      sum = hn::MulAdd(load_up_to(d, out + i * row_stride + c, width - c),
-                       hn::LoadU(d, w.gout + i * w.padded + c), sum);
-    delta[i] = w.row[0][i] == std::numeric_limits<Lane<D>>::infinity() ? 0 : reduce_sum(d, sum);
+HWY_INLINE Rows<Lane<D>> seen_rows(D d, const T* from, int64_t row_stride, int64_t count, int64_t width,
+                                   bool as_they_lie, const AttentionScratch<Lane<D>>& w, Lane<D>* buffer) {
+  if (as_they_lie) return whole_rows(d, from, row_stride, count, width, w.padded, buffer);
+  for (int64_t i = 0; i < count; ++i) {
+    if (w.row[0][i] == std::numeric_limits<Lane<D>>::infinity())
+      zero_rows(d, buffer + i * w.padded, w.padded);
+    else
+      pack_row(d, from + i * row_stride, buffer + i * w.padded, width, w.padded, Lane<D>(1));
   }
-  std::fill(delta + queries, delta + w.block, Lane<D>(0));
+  return {buffer, w.padded};
+}
+
+/// Whether a block holds all keys of a plane.
+inline bool has_all_keys(const Plane& p) { return p.keys <= kKeyBlock; }
+
+/// Σ gout * out of each query, which is the sum of its weights times their gradients, of all keys.
+template <class D, class T>
+HWY_INLINE void find_deltas(D d, const T* out, int64_t row_stride, Rows<Lane<D>> gout, int64_t queries,
+                            int64_t width, const AttentionScratch<Lane<D>>& w) {
+  constexpr int64_t kLanes = kLaneSums<D>;
+  for (int64_t first = 0; first < queries; first += kLanes) {
+    Vec<D> sum[kLanes];
+    for (int64_t i = 0; i < kLanes; ++i) {
+      sum[i] = hn::Zero(d);
+      if (first + i >= queries) continue;
+      const T* const row = out + (first + i) * row_stride;
+      for (int64_t c = 0; c < width; c += kLanes)
+        sum[i] = hn::MulAdd(load_up_to(d, row + c, width - c),
+                            hn::LoadU(d, gout.data + (first + i) * gout.stride + c), sum[i]);
+    }
+    const auto none =
+        hn::Eq(hn::LoadU(d, w.row[0] + first), hn::Set(d, std::numeric_limits<Lane<D>>::infinity()));
+    hn::StoreU(hn::IfThenZeroElse(none, lane_sums(d, sum)), d, w.row[1] + first);
+  }
 }
 
 /// One block of queries against one of keys: fills w.scores and w.gscores with weights and score gradients.
 template <class T>
 HWY_INLINE void score_gradients(const kernels::AttentionBackward<T>& args, const Plane& p,
                                 const ScoreBlock& at, const VisibleKeys& visible, bool hidden,
-                                KeyRows<accumulator_t<T>> keys, const AttentionScratch<accumulator_t<T>>& w) {
+                                Rows<accumulator_t<T>> keys, const AttentionScratch<accumulator_t<T>>& w) {
   const Tag<T> d;
   const T* v = args.v.data + (p.key_first + at.key) * args.v.row_stride + p.key_head * args.v.head_stride;
-  const auto values = key_rows(d, v, args.v.row_stride, at.keys, args.width, w.padded, w.values);
+  const auto values = whole_rows(d, v, args.v.row_stride, at.keys, args.width, w.padded, w.values);
   product<false>(d, keys.data, keys.stride, w.queries_t, w.block, w.scores, w.block, at.keys, at.vectors,
                  args.width, false);
   product<false>(d, values.data, values.stride, w.gout_t, w.block, w.gscores, w.block, at.keys, at.vectors,
                  args.width, false);
   if (changes_scores(args.bias, args.visibility))
     change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
-  if (args.dropout.active())
-    fill_dropout(d, args.dropout, static_cast<uint32_t>(p.sequence * args.heads + p.head), at, w.dropout,
-                 w.block);
-  gradient_block(d, at, visible, hidden, args.dropout.active(), w);
+  const auto kept = find_block(d, args, p, at, w);
+  if (has_all_keys(p))
+    gradient_block<true>(d, at, visible, hidden, kept, w);
+  else
+    gradient_block<false>(d, at, visible, hidden, kept, w);
 }
 
 /// Gradients that a block of queries from `query` on gives to a chunk of keys and receives from it.
@@ -115,13 +159,18 @@ HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const 
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), vectors = w.padded / lanes;
   const int64_t queries = std::min(kQueryBlock, p.queries - query), row = p.query_first + query;
   find_visible_keys(args.visibility, p, query, queries, visible);
-  load_lse(args.lse + p.head * args.query_rows + row, queries, w.block, w.row[0]);
-  pack_queries(d, args.q.data + row * args.q.row_stride + p.head * args.q.head_stride, args.q.row_stride,
-               queries, args.width, static_cast<A>(args.scale), w.row[0], w, w.queries, w.queries_t);
-  pack_queries(d, args.gout.data + row * args.gout.row_stride + p.head * args.gout.head_stride,
-               args.gout.row_stride, queries, args.width, A(1), w.row[0], w, w.gout, w.gout_t);
-  find_deltas(d, args.out.data + row * args.out.row_stride + p.head * args.out.head_stride,
-              args.out.row_stride, queries, args.width, w);
+  const bool all_seen = load_lse(args.lse + p.head * args.query_rows + row, queries, w.block, w.row[0]);
+  const bool as_they_lie = all_seen && has_all_keys(p);  // many blocks of keys read packed rows faster
+  const auto rows = [&](const kernels::HeadsView<const T>& x, A* buffer) {
+    return seen_rows(d, x.data + row * x.row_stride + p.head * x.head_stride, x.row_stride, queries,
+                     args.width, as_they_lie, w, buffer);
+  };
+  const Rows<A> q = rows(args.q, w.queries), gout = rows(args.gout, w.gout);
+  transpose_rows(d, q, queries, static_cast<A>(args.scale), w, w.queries_t);
+  transpose_rows(d, gout, queries, A(1), w, w.gout_t);
+  if (!has_all_keys(p))
+    find_deltas(d, args.out.data + row * args.out.row_stride + p.head * args.out.head_stride,
+                args.out.row_stride, gout, queries, args.width, w);
 
   bool first = true;
   const int64_t begin = std::max(chunk.key, visible.first / kKeyBlock * kKeyBlock);
@@ -131,16 +180,16 @@ HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const 
     const Sight sight = visible.sight(key, key + at.keys);
     if (sight == Sight::none) continue;
     const T* k = args.k.data + (p.key_first + key) * args.k.row_stride + p.key_head * args.k.head_stride;
-    const auto keys = key_rows(d, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
+    const auto keys = whole_rows(d, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
     score_gradients(args, p, at, visible, sight != Sight::all, keys, w);
     if (args.gbias || args.grelative) add_bias_gradients(args, p, at, w);
     const int64_t offset = (key - chunk.key) * w.padded;
     if (chunk.gv)
-      product<false>(d, w.scores, w.block, w.gout, w.padded, chunk.gv + offset, w.padded, at.keys, vectors,
-                     queries, true);
-    if (chunk.gk)
-      product<false>(d, w.gscores, w.block, w.queries, w.padded, chunk.gk + offset, w.padded, at.keys,
+      product<false>(d, w.scores, w.block, gout.data, gout.stride, chunk.gv + offset, w.padded, at.keys,
                      vectors, queries, true);
+    if (chunk.gk)
+      product<false>(d, w.gscores, w.block, q.data, q.stride, chunk.gk + offset, w.padded, at.keys, vectors,
+                     queries, true);
     if (args.gq.data)
       weigh(d, w.gscores, keys, w, queries, at.keys,
             sight != Sight::all || changes_scores(args.bias, args.visibility), !first);
@@ -159,14 +208,15 @@ HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const 
   }
 }
 
-/// Writes the gradients of a chunk of keys, of rows `padded` apart.
+/// Writes the gradients of a chunk of keys, times scale, of rows `padded` apart.
 template <class T>
 HWY_INLINE void write_keys(const accumulator_t<T>* from, int64_t padded, const kernels::HeadsView<T>& to,
-                           const Plane& p, int64_t key, int64_t keys, int64_t width, bool accumulate) {
+                           const Plane& p, int64_t key, int64_t keys, int64_t width, accumulator_t<T> scale,
+                           bool accumulate) {
   const Tag<T> d;
   T* row = to.data + (p.key_first + key) * to.row_stride + p.key_head * to.head_stride;
   for (int64_t i = 0; i < keys; ++i, row += to.row_stride)
-    write_row(d, from + i * padded, row, width, accumulator_t<T>(1), accumulate);
+    write_row(d, from + i * padded, row, width, scale, accumulate);
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE

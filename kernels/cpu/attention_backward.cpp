@@ -61,8 +61,11 @@ void backward_unit(const BackwardWork<T>& work, int64_t sequence, int64_t key_he
       for (int64_t query = 0; query < p.queries; query += kQueryBlock)
         backward_block(args, p, query, chunk, visible, w);
     }
-    if (gk) write_keys(gk, w.padded, args.gk, first, chunk.key, chunk.keys, args.width, args.accumulate_k);
-    if (gv) write_keys(gv, w.padded, args.gv, first, chunk.key, chunk.keys, args.width, args.accumulate_v);
+    if (gk)
+      write_keys(gk, w.padded, args.gk, first, chunk.key, chunk.keys, args.width, static_cast<A>(args.scale),
+                 args.accumulate_k);
+    if (gv)
+      write_keys(gv, w.padded, args.gv, first, chunk.key, chunk.keys, args.width, A(1), args.accumulate_v);
   }
 }
 
@@ -76,7 +79,7 @@ HWY_INLINE void prefetch_task(const BackwardWork<T>& work, int64_t i) {
   const int64_t queries = std::min(kQueryBlock, p.queries), keys = std::min(kKeyBlock, p.keys);
   prefetch_block(args, p, 0);
   prefetch_rows(args.gout, p.query_first, p.head, queries, args.width);
-  prefetch_rows(args.out, p.query_first, p.head, queries, args.width);
+  if (!has_all_keys(p)) prefetch_rows(args.out, p.query_first, p.head, queries, args.width);
   prefetch_rows(args.gq, p.query_first, p.head, queries, args.width);
   prefetch_rows(args.gk, p.key_first, p.key_head, keys, args.width);
   prefetch_rows(args.gv, p.key_first, p.key_head, keys, args.width);

@@ -57,57 +57,9 @@ HWY_INLINE void write_row(D d, const Lane<D>* from, T* to, int64_t width, Lane<D
   }
 }
 
-HWY_INLINE void transpose_4x4(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
-  const hn::FixedTag<float, 4> d;
-  const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + from_stride);
-  const auto r2 = hn::LoadU(d, from + 2 * from_stride), r3 = hn::LoadU(d, from + 3 * from_stride);
-  const auto even0 = hn::InterleaveLower(d, r0, r2), odd0 = hn::InterleaveLower(d, r1, r3);
-  const auto even1 = hn::InterleaveUpper(d, r0, r2), odd1 = hn::InterleaveUpper(d, r1, r3);
-  hn::StoreU(hn::InterleaveLower(d, even0, odd0), d, to);
-  hn::StoreU(hn::InterleaveUpper(d, even0, odd0), d, to + to_stride);
-  hn::StoreU(hn::InterleaveLower(d, even1, odd1), d, to + 2 * to_stride);
-  hn::StoreU(hn::InterleaveUpper(d, even1, odd1), d, to + 3 * to_stride);
-}
-
-HWY_INLINE void transpose_4x4(const double* from, int64_t from_stride, double* to, int64_t to_stride) {
-  for (int64_t i = 0; i < 4; ++i) {
-    for (int64_t j = 0; j < 4; ++j) to[j * to_stride + i] = from[i * from_stride + j];
-  }
-}
-
-/// Rows and cols are multiples of 4.
+/// A matrix of one row a token.
 template <class A>
-HWY_INLINE void transpose(const A* from, int64_t from_stride, A* to, int64_t to_stride, int64_t rows,
-                          int64_t cols) {
-  for (int64_t i = 0; i < rows; i += 4) {
-    for (int64_t j = 0; j < cols; j += 4)
-      transpose_4x4(from + i * from_stride + j, from_stride, to + j * to_stride + i, to_stride);
-  }
-}
-
-/// Packs `count` rows that begin at `from`, scaled, and their transpose of whole vectors of columns, filled
-/// up with zeros. Rows whose lse (may be null) is that of a query without keys, as load_lse() marks it,
-/// become zeros.
-template <class D, class T>
-HWY_INLINE void pack_queries(D d, const T* from, int64_t row_stride, int64_t count, int64_t width,
-                             Lane<D> scale, const Lane<D>* lse, const AttentionScratch<Lane<D>>& w,
-                             Lane<D>* rows, Lane<D>* columns) {
-  const int64_t unit = std::max<int64_t>(4, static_cast<int64_t>(hn::Lanes(d)));
-  const int64_t filled = (count + unit - 1) / unit * unit;
-  for (int64_t i = 0; i < count; ++i) {
-    if (lse && lse[i] == std::numeric_limits<Lane<D>>::infinity()) {
-      zero_rows(d, rows + i * w.padded, w.padded);
-    } else {
-      pack_row(d, from + i * row_stride, rows + i * w.padded, width, w.padded, scale);
-    }
-  }
-  zero_rows(d, rows + count * w.padded, (filled - count) * w.padded);
-  transpose(rows, w.padded, columns, w.block, filled, w.padded);
-}
-
-/// A matrix of one row a key.
-template <class A>
-struct KeyRows {
+struct Rows {
   const A* data;
   int64_t stride;
 };
@@ -115,14 +67,67 @@ struct KeyRows {
 /// `count` rows as accumulators with a whole number of vectors a row: as they are if they are so already,
 /// else packed into `buffer`.
 template <class D, class T>
-HWY_INLINE KeyRows<Lane<D>> key_rows(D d, const T* from, int64_t row_stride, int64_t count, int64_t width,
-                                     int64_t padded, Lane<D>* buffer) {
+HWY_INLINE Rows<Lane<D>> whole_rows(D d, const T* from, int64_t row_stride, int64_t count, int64_t width,
+                                    int64_t padded, Lane<D>* buffer) {
   if constexpr (std::is_same_v<T, Lane<D>>) {
     if (width == padded) return {from, row_stride};
   }
   for (int64_t i = 0; i < count; ++i)
     pack_row(d, from + i * row_stride, buffer + i * padded, width, padded, Lane<D>(1));
   return {buffer, padded};
+}
+
+/// The 16 bytes at `offset` of every fourth row, one behind the other.
+template <class D>
+HWY_INLINE Vec<D> every_fourth(D d, const float* const* rows, int64_t offset) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    return hn::LoadU(d, rows[0] + offset);
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, every_fourth(half, rows + hn::Lanes(half), offset),
+                       every_fourth(half, rows, offset));
+  }
+}
+
+/// Transposes `cols` columns, a multiple of 4, of as many rows as a vector has lanes.
+template <class D>
+HWY_INLINE void transpose_vector(D d, const float* const* rows, int64_t cols, float scale, float* to,
+                                 int64_t to_stride) {
+  const auto factor = hn::Set(d, scale);
+  for (int64_t c = 0; c < cols; c += 4, to += 4 * to_stride) {
+    const auto r0 = every_fourth(d, rows, c), r1 = every_fourth(d, rows + 1, c);
+    const auto r2 = every_fourth(d, rows + 2, c), r3 = every_fourth(d, rows + 3, c);
+    const auto even0 = hn::InterleaveLower(d, r0, r2), odd0 = hn::InterleaveLower(d, r1, r3);
+    const auto even1 = hn::InterleaveUpper(d, r0, r2), odd1 = hn::InterleaveUpper(d, r1, r3);
+    hn::StoreU(hn::Mul(hn::InterleaveLower(d, even0, odd0), factor), d, to);
+    hn::StoreU(hn::Mul(hn::InterleaveUpper(d, even0, odd0), factor), d, to + to_stride);
+    hn::StoreU(hn::Mul(hn::InterleaveLower(d, even1, odd1), factor), d, to + 2 * to_stride);
+    hn::StoreU(hn::Mul(hn::InterleaveUpper(d, even1, odd1), factor), d, to + 3 * to_stride);
+  }
+}
+template <class D>
+HWY_INLINE void transpose_vector(D d, const double* const* rows, int64_t cols, double scale, double* to,
+                                 int64_t to_stride) {
+  for (int64_t i = 0; i < static_cast<int64_t>(hn::Lanes(d)); ++i) {
+    for (int64_t c = 0; c < cols; ++c) to[c * to_stride + i] = rows[i][c] * scale;
+  }
+}
+
+/// The transpose of `count` rows of w.padded elements, scaled, in whole vectors of columns. Those after the
+/// last row's repeat it: what a query gets depends on its own column alone.
+template <class D>
+HWY_INLINE void transpose_rows(D d, Rows<Lane<D>> from, int64_t count, Lane<D> scale,
+                               const AttentionScratch<Lane<D>>& w, Lane<D>* to) {
+  constexpr int64_t kLanes = hn::MaxLanes(d);
+  for (int64_t column = 0; column < count; column += kLanes) {
+    const Lane<D>* rows[kLanes];
+    const Lane<D>* row = from.data + column * from.stride;
+    for (int64_t i = 0; i < kLanes; ++i) {
+      rows[i] = row;
+      if (column + i + 1 < count) row += from.stride;
+    }
+    transpose_vector(d, rows, w.padded, scale, to + column, w.block);
+  }
 }
 
 /// Asks for `count` neighbouring elements.
@@ -138,8 +143,13 @@ template <class T>
 HWY_INLINE void prefetch_rows(const kernels::HeadsView<T>& view, int64_t row, int64_t head, int64_t count,
                               int64_t width) {
   if (view.data == nullptr) return;
-  const T* const from = view.data + row * view.row_stride + head * view.head_stride;
-  for (int64_t i = 0; i < count; ++i) prefetch_lines(from + i * view.row_stride, width);
+  const int64_t stride = view.row_stride;
+  const T* from = view.data + row * stride + head * view.head_stride;
+  if (width * static_cast<int64_t>(sizeof(T)) <= 64) {  // a loop over lines would cost more than the lines
+    for (int64_t i = 0; i < count; ++i, from += stride) hwy::Prefetch(from);
+  } else {
+    for (int64_t i = 0; i < count; ++i, from += stride) prefetch_lines(from, width);
+  }
 }
 
 /// Asks for what both directions read of the block of queries from `query` on, and of the first block of
@@ -154,7 +164,7 @@ HWY_INLINE void prefetch_block(const Args& args, const Plane& p, int64_t query) 
 
 /// Whether `count` rows are free of NaN and infinity.
 template <class D>
-HWY_INLINE bool all_finite(D d, KeyRows<Lane<D>> rows, int64_t count, int64_t padded) {
+HWY_INLINE bool all_finite(D d, Rows<Lane<D>> rows, int64_t count, int64_t padded) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   auto sum = hn::Zero(d);  // 0 * x is 0 or NaN
   for (int64_t i = 0; i < count; ++i) {
@@ -167,7 +177,7 @@ HWY_INLINE bool all_finite(D d, KeyRows<Lane<D>> rows, int64_t count, int64_t pa
 /// out (+)= weightsᵀ rows, where a weight of 0 takes nothing, not even a NaN: for blocks that hold hidden
 /// keys.
 template <class A>
-HWY_NOINLINE void weigh_guarded(const A* weights, int64_t stride, KeyRows<A> rows, A* out, int64_t out_stride,
+HWY_NOINLINE void weigh_guarded(const A* weights, int64_t stride, Rows<A> rows, A* out, int64_t out_stride,
                                 int64_t queries, int64_t width, int64_t keys, bool accumulate) {
   for (int64_t i = 0; i < queries; ++i) {
     A* const o = out + i * out_stride;
@@ -182,7 +192,7 @@ HWY_NOINLINE void weigh_guarded(const A* weights, int64_t stride, KeyRows<A> row
 
 /// out (+)= weightsᵀ rows, the weights being a block of scores.
 template <class D>
-HWY_INLINE void weigh(D d, const Lane<D>* weights, KeyRows<Lane<D>> rows, const AttentionScratch<Lane<D>>& w,
+HWY_INLINE void weigh(D d, const Lane<D>* weights, Rows<Lane<D>> rows, const AttentionScratch<Lane<D>>& w,
                       int64_t queries, int64_t keys, bool guarded, bool accumulate) {
   if (guarded && !all_finite(d, rows, keys, w.padded)) {
     weigh_guarded(weights, w.block, rows, w.out, w.padded, queries, w.padded, keys, accumulate);
@@ -291,17 +301,20 @@ HWY_NOINLINE void change_scores(const kernels::AttentionBias<T>& b, const Visibi
 }
 
 /// Copies lse, +inf standing for a query that sees nothing and for the columns after the last, so that
-/// exp(score - lse) is 0 there.
+/// exp(score - lse) is 0 there. Returns whether every query sees a key.
 template <class A>
-HWY_INLINE void load_lse(const A* lse, int64_t queries, int64_t block, A* to) {
+HWY_INLINE bool load_lse(const A* lse, int64_t queries, int64_t block, A* to) {
   const Tag<A> d;
   const auto infinity = hn::Set(d, std::numeric_limits<A>::infinity());
+  bool all_seen = true;
   for (int64_t i = 0; i < block; i += static_cast<int64_t>(hn::Lanes(d))) {
     const int64_t n = std::max<int64_t>(0, queries - i);
     const auto v = load_up_to(d, lse + i, n);
-    const auto seen = hn::AndNot(hn::Eq(v, hn::Neg(infinity)), hn::FirstN(d, static_cast<size_t>(n)));
-    hn::StoreU(hn::IfThenElse(seen, v, infinity), d, to + i);
+    const auto none = hn::Eq(v, hn::Neg(infinity)), there = hn::FirstN(d, static_cast<size_t>(n));
+    all_seen = all_seen && hn::AllFalse(d, hn::And(none, there));
+    hn::StoreU(hn::IfThenElse(hn::AndNot(none, there), v, infinity), d, to + i);
   }
+  return all_seen;
 }
 
 /// exp(score - lse) of a vector of queries for one key, 0 where the key is hidden.
@@ -314,6 +327,9 @@ HWY_INLINE Vec<D> weight_of(D d, Vec<D> score, Vec<D> lse, const VisibleKeys& vi
 
 // ---- Dropout
 // -----------------------------------------------------------------------------------------------
+
+template <class D>
+constexpr int64_t kMaskBytes = (hn::MaxLanes(D()) + 7) / 8;  // of a vector
 
 /// The random words of one group of 8 keys for two vectors of queries from `query` on, one a 64-bit lane.
 template <class D64>
@@ -330,21 +346,20 @@ HWY_INLINE void attention_words(D64 d, const PhiloxState& rng, int64_t group, in
          static_cast<uint32_t>(rng.seed >> 32) ^ static_cast<uint32_t>(position >> 32));
 }
 
-/// What the weights of a block are multiplied by: 0 where dropped, the scale where kept.
+/// Draws which weights of a block dropout keeps: a bit each, a row a key.
 template <class D>
-HWY_NOINLINE void fill_dropout(D d, const Dropout& dropout, uint32_t plane, const ScoreBlock& at,
-                               Lane<D>* factors, int64_t stride) {
+HWY_NOINLINE void draw_weights(D d, const Dropout& dropout, uint32_t plane, const ScoreBlock& at,
+                               uint8_t* kept, int64_t stride) {
   const hn::ScalableTag<uint64_t> d64;
   const hn::RebindToSigned<D> di;
   using I = Lane<decltype(di)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto scale = hn::Set(d, static_cast<Lane<D>>(dropout.scale));
-  const auto threshold = hn::Set(di, static_cast<I>(dropout.threshold));
+  const auto below = hn::Set(di, static_cast<I>(dropout.threshold) - 1);
   for (int64_t k = 0; k < at.keys; k += 8) {
     const int64_t group = (at.key + k) / 8;
-    for (int64_t column = 0; column < at.vectors * lanes; column += lanes) {
+    for (int64_t v = 0; v < at.vectors; ++v) {
       Philox4Lanes<hn::ScalableTag<uint64_t>> random[2];
-      attention_words(d64, dropout.rng, group, at.query + column, plane, random);
+      attention_words(d64, dropout.rng, group, at.query + v * lanes, plane, random);
       hn::VFromD<decltype(di)> bits[4];
       for (int i = 0; i < 4; ++i) {
         if constexpr (sizeof(I) == 4) {
@@ -356,15 +371,52 @@ HWY_NOINLINE void fill_dropout(D d, const Dropout& dropout, uint32_t plane, cons
         }
       }
       const int64_t rows = std::min<int64_t>(8, at.keys - k);
-      Lane<D>* to = factors + k * stride + column;
+      uint8_t* to = kept + k * stride + v * kMaskBytes<D>;
       for (int64_t i = 0; i < rows; ++i, to += stride) {
         auto b = bits[i / 2];
         if (i % 2 == 1) b = hn::ShiftRight<16>(b);
-        const auto dropped = hn::Lt(hn::And(b, hn::Set(di, I{0xffff})), threshold);
-        hn::StoreU(hn::IfThenZeroElse(hn::RebindMask(d, dropped), scale), d, to);
+        hn::StoreMaskBits(d, hn::RebindMask(d, hn::Gt(hn::And(b, hn::Set(di, I{0xffff})), below)), to);
       }
     }
   }
+}
+
+/// What dropout does to the weights of a block.
+struct KeptBlock {
+  const uint8_t* bits;  // as draw_weights() writes them; null if nothing is dropped
+  int64_t stride;
+  float scale;
+
+  template <class D>
+  HWY_INLINE Vec<D> apply(D d, Vec<D> v, int64_t key, int64_t column) const {
+    if (bits == nullptr) return v;
+    const int64_t vector = column / static_cast<int64_t>(hn::MaxLanes(d));
+    const auto kept = mask_from_bits(d, bits + key * stride + vector * kMaskBytes<D>);
+    return hn::IfThenElseZero(kept, hn::Mul(v, hn::Set(d, static_cast<Lane<D>>(scale))));
+  }
+};
+
+/// Draws the dropout of a block, into `keep` unless that is null.
+template <class D, class T>
+HWY_INLINE KeptBlock draw_block(D d, const kernels::AttentionScores<T>& args, const Dropout& dropout,
+                                const Plane& p, const ScoreBlock& at, uint8_t* keep,
+                                const AttentionScratch<Lane<D>>& w) {
+  if (!dropout.active()) return {nullptr, 0, 0};
+  const int64_t stride = kept_stride<Lane<D>>(args.segments.max_query),
+                plane = p.sequence * args.heads + p.head;
+  uint8_t* const bits = keep == nullptr ? w.kept : keep + plane * args.segments.max_key * stride;
+  draw_weights(d, dropout, static_cast<uint32_t>(plane), at, bits, stride);
+  return {bits, stride, dropout.scale};
+}
+
+/// What the forward drew, if it was kept; else draws it again.
+template <class D, class T>
+HWY_INLINE KeptBlock find_block(D d, const kernels::AttentionBackward<T>& args, const Plane& p,
+                                const ScoreBlock& at, const AttentionScratch<Lane<D>>& w) {
+  if (args.kept == nullptr) return draw_block(d, args, args.dropout, p, at, nullptr, w);
+  const int64_t stride = kept_stride<Lane<D>>(args.segments.max_query);
+  return {args.kept + (p.sequence * args.heads + p.head) * args.segments.max_key * stride, stride,
+          args.dropout.scale};
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE

@@ -19,10 +19,11 @@ struct RunningSoftmax {
   A *most, *sum, *shrink;  // shrink: what the last block multiplied the earlier sums by
 };
 
-/// Turns scores into exponentials and updates the running softmax.
-template <bool kHidden, class D>
-HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visible, Lane<D>* scores,
-                              int64_t stride, const RunningSoftmax<Lane<D>>& run, bool first) {
+/// Turns scores into exponentials, after dropout, and updates the running softmax.
+template <bool kHidden, bool kDrops, class D>
+HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visible, const KeptBlock& kept,
+                              Lane<D>* scores, int64_t stride, const RunningSoftmax<Lane<D>>& run,
+                              bool first) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto lowest = hn::Set(d, -std::numeric_limits<Lane<D>>::infinity());
   const bool globals = visible.global_last > 0;
@@ -43,7 +44,7 @@ HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visi
     auto sum = hn::Zero(d);
     for (int64_t k = 0; k < at.keys; ++k) {
       const auto e = exp_fast(d, hn::Sub(hn::LoadU(d, s + k * stride), shift));
-      hn::StoreU(e, d, s + k * stride);
+      hn::StoreU(kDrops ? kept.apply(d, e, k, column) : e, d, s + k * stride);
       sum = hn::Add(sum, e);
     }
     if (!first) {
@@ -68,16 +69,6 @@ HWY_INLINE void shrink_rows(D d, const Lane<D>* shrink, Lane<D>* out, int64_t pa
   }
 }
 
-template <class D>
-HWY_INLINE void multiply_block(D d, const Lane<D>* factors, Lane<D>* values, const ScoreBlock& at,
-                               int64_t stride) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t k = 0; k < at.keys; ++k) {
-    for (int64_t c = k * stride; c < k * stride + at.vectors * lanes; c += lanes)
-      hn::StoreU(hn::Mul(hn::LoadU(d, values + c), hn::LoadU(d, factors + c)), d, values + c);
-  }
-}
-
 /// Divides the summed values by the summed weights and writes out and lse.
 template <class D, class T>
 HWY_INLINE void finish_queries(D d, const kernels::AttentionForward<T>& args, const Plane& p, int64_t query,
@@ -85,18 +76,22 @@ HWY_INLINE void finish_queries(D d, const kernels::AttentionForward<T>& args, co
                                const RunningSoftmax<Lane<D>>& run) {
   using A = Lane<D>;
   const int64_t row = p.query_first + query;
+  A* const lse = args.lse == nullptr ? nullptr : args.lse + p.head * args.query_rows + row;
+  for (int64_t i = 0; i < queries; i += static_cast<int64_t>(hn::Lanes(d))) {
+    const auto sum = hn::LoadU(d, run.sum + i);
+    hn::StoreU(hn::Div(hn::Set(d, A(1)), sum), d, run.shrink + i);
+    if (lse == nullptr) continue;
+    const auto none = hn::Eq(sum, hn::Zero(d));
+    const auto found = hn::Add(hn::LoadU(d, run.most + i), log(d, sum));
+    store_up_to(hn::IfThenElse(none, hn::Set(d, -std::numeric_limits<A>::infinity()), found), d, lse + i,
+                queries - i);
+  }
   T* out = args.out.data + row * args.out.row_stride + p.head * args.out.head_stride;
   for (int64_t i = 0; i < queries; ++i, out += args.out.row_stride) {
-    if (run.sum[i] == 0) {
+    if (run.sum[i] == 0)
       std::fill_n(out, args.width, T(A(0)));
-    } else {
-      write_row(d, w.out + i * w.padded, out, args.width, A(1) / run.sum[i], false);
-    }
-  }
-  if (args.lse == nullptr) return;
-  A* lse = args.lse + p.head * args.query_rows + row;
-  for (int64_t i = 0; i < queries; ++i) {
-    lse[i] = run.sum[i] == 0 ? -std::numeric_limits<A>::infinity() : run.most[i] + std::log(run.sum[i]);
+    else
+      write_row(d, w.out + i * w.padded, out, args.width, run.shrink[i], false);
   }
 }
 
@@ -108,8 +103,8 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t queries = std::min(kQueryBlock, p.queries - query);
   const T* q = args.q.data + (p.query_first + query) * args.q.row_stride + p.head * args.q.head_stride;
-  pack_queries(d, q, args.q.row_stride, queries, args.width, static_cast<A>(args.scale), nullptr, w,
-               w.queries, w.queries_t);
+  const auto rows = whole_rows(d, q, args.q.row_stride, queries, args.width, w.padded, w.queries);
+  transpose_rows(d, rows, queries, static_cast<A>(args.scale), w, w.queries_t);
 
   find_visible_keys(args.visibility, p, query, queries, visible);
   const bool changed = changes_scores(args.bias, args.visibility);
@@ -124,23 +119,24 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
     const int64_t next = std::min(kKeyBlock, visible.last - key - at.keys);
     prefetch_rows(args.k, row + at.keys, p.key_head, next, args.width);
     prefetch_rows(args.v, row + at.keys, p.key_head, next, args.width);
-    const auto keys = key_rows(d, args.k.data + row * args.k.row_stride + p.key_head * args.k.head_stride,
-                               args.k.row_stride, at.keys, args.width, w.padded, w.keys);
+    const auto keys = whole_rows(d, args.k.data + row * args.k.row_stride + p.key_head * args.k.head_stride,
+                                 args.k.row_stride, at.keys, args.width, w.padded, w.keys);
     product<false>(d, keys.data, keys.stride, w.queries_t, w.block, w.scores, w.block, at.keys, at.vectors,
                    args.width, false);
     if (changed) change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
-    if (sight == Sight::all)
-      softmax_block<false>(d, at, visible, w.scores, w.block, run, first);
+    const auto kept = draw_block(d, args, args.dropout, p, at, args.kept, w);
+    const bool drops = args.dropout.active();
+    if (sight == Sight::all && drops)
+      softmax_block<false, true>(d, at, visible, kept, w.scores, w.block, run, first);
+    else if (sight == Sight::all)
+      softmax_block<false, false>(d, at, visible, kept, w.scores, w.block, run, first);
+    else if (drops)
+      softmax_block<true, true>(d, at, visible, kept, w.scores, w.block, run, first);
     else
-      softmax_block<true>(d, at, visible, w.scores, w.block, run, first);
+      softmax_block<true, false>(d, at, visible, kept, w.scores, w.block, run, first);
     if (!first) shrink_rows(d, run.shrink, w.out, w.padded, queries);
-    if (args.dropout.active()) {
-      fill_dropout(d, args.dropout, static_cast<uint32_t>(p.sequence * args.heads + p.head), at, w.dropout,
-                   w.block);
-      multiply_block(d, w.dropout, w.scores, at, w.block);
-    }
-    const auto values = key_rows(d, args.v.data + row * args.v.row_stride + p.key_head * args.v.head_stride,
-                                 args.v.row_stride, at.keys, args.width, w.padded, w.values);
+    const auto values = whole_rows(d, args.v.data + row * args.v.row_stride + p.key_head * args.v.head_stride,
+                                   args.v.row_stride, at.keys, args.width, w.padded, w.values);
     weigh(d, w.scores, values, w, queries, at.keys, changed || sight != Sight::all, !first);
     first = false;
   }

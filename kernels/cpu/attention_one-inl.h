@@ -17,7 +17,7 @@ namespace heed::cpu::HWY_NAMESPACE {
 
 /// scores[I] = q · row I for a vector of keys, of which the first `count` exist; -inf for the others.
 template <class D, size_t... I>
-HWY_INLINE void score_vector(D d, const Lane<D>* q, KeyRows<Lane<D>> keys, int64_t count, int64_t padded,
+HWY_INLINE void score_vector(D d, const Lane<D>* q, Rows<Lane<D>> keys, int64_t count, int64_t padded,
                              Lane<D>* scores, std::index_sequence<I...>) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const Lane<D>* const row[] = {keys.data + std::min(static_cast<int64_t>(I), count - 1) * keys.stride...};
@@ -67,7 +67,7 @@ HWY_INLINE Lane<D> softmax_row(D d, int64_t count, Lane<D>* scores, Lane<D>& mos
 /// out = shrink * out + weights · rows, out counting as 0 if `first`. Four sums, which do not wait for each
 /// other.
 template <class D>
-HWY_INLINE void weigh_row(D d, const Lane<D>* weights, KeyRows<Lane<D>> rows, int64_t keys, int64_t padded,
+HWY_INLINE void weigh_row(D d, const Lane<D>* weights, Rows<Lane<D>> rows, int64_t keys, int64_t padded,
                           Lane<D> shrink, bool first, Lane<D>* out) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t c = 0; c < padded; c += lanes) {
@@ -108,17 +108,17 @@ HWY_INLINE void attend_one(const kernels::AttentionForward<T>& args, const Plane
     const Sight sight = visible.sight(key, key + at.keys);
     if (sight == Sight::none) continue;
     const auto rows = [&](const kernels::HeadsView<const T>& x, A* buffer) {
-      return key_rows(d, x.data + (p.key_first + key) * x.row_stride + p.key_head * x.head_stride,
-                      x.row_stride, at.keys, args.width, w.padded, buffer);
+      return whole_rows(d, x.data + (p.key_first + key) * x.row_stride + p.key_head * x.head_stride,
+                        x.row_stride, at.keys, args.width, w.padded, buffer);
     };
-    const KeyRows<A> keys = rows(args.k, w.keys);
+    const Rows<A> keys = rows(args.k, w.keys);
     for (int64_t k = 0; k < at.keys; k += lanes)
       score_vector(d, w.queries, {keys.data + k * keys.stride, keys.stride}, std::min(lanes, at.keys - k),
                    w.padded, w.scores + k, all);
     if (changed) change_scores(args.bias, args.visibility, p, at, w.scores, 1);
     if (sight != Sight::all) hide_unseen(visible, at, w.scores);
     const A shrink = softmax_row(d, at.keys, w.scores, *run.most, *run.sum);
-    const KeyRows<A> values = rows(args.v, w.values);
+    const Rows<A> values = rows(args.v, w.values);
     if ((changed || sight != Sight::all) && !all_finite(d, values, at.keys, w.padded)) {
       if (!first) shrink_rows(d, &shrink, w.out, w.padded, 1);
       weigh_guarded(w.scores, 1, values, w.out, w.padded, 1, w.padded, at.keys, !first);

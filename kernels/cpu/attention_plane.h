@@ -140,6 +140,13 @@ inline void find_visible_keys(const Visibility& visibility, const Plane& plane, 
   out.last = std::max(widest_last, global_last);
 }
 
+/// Bytes from one key to the next in what is kept of a block's dropout: a bit for each query, in whole
+/// vectors of any instruction set.
+template <class A>
+int64_t kept_stride(int64_t max_query) {
+  return (std::min(max_query, kQueryBlock) + 15) / 16 * static_cast<int64_t>(sizeof(A));
+}
+
 /// Elements of a row of `width` with room for whole vectors of any instruction set.
 constexpr int64_t padded_width(int64_t width, int64_t element) {
   return (width * element + kVectorBytes - 1) / kVectorBytes * kVectorBytes / element;
@@ -155,7 +162,7 @@ struct AttentionScratch {
   A *gout, *gout_t;        // backward only; likewise
   A *keys, *values;        // [kKeyBlock, padded], where the originals cannot be used as they are
   A *scores, *gscores;     // [kKeyBlock, block]; gscores in the backward only
-  A* dropout;              // [kKeyBlock, block], 0 or the scale
+  uint8_t* kept;           // [kKeyBlock, kept_stride()], of dropout that the caller does not keep
   A* out;                  // [block, padded]
   A* row[4];               // [block] each: statistics of the queries
 
@@ -180,7 +187,8 @@ struct AttentionScratch {
     values = take(kKeyBlock * padded);
     scores = take(kKeyBlock * block);
     gscores = backward ? take(kKeyBlock * block) : nullptr;
-    dropout = take(kKeyBlock * block);
+    kept = reinterpret_cast<uint8_t*>(
+        take(kKeyBlock * kept_stride<A>(max_query) / static_cast<int64_t>(sizeof(A))));
     out = take(block * padded);
     for (A*& r : row) r = take(block);
     return used;

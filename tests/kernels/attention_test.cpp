@@ -188,6 +188,45 @@ TYPED_TEST(Attention, EverySubsetOfGradientsAndAccumulation) {
   }
 }
 
+TYPED_TEST(Attention, BackwardTakesTheDropoutThatTheForwardKept) {
+  using T = TypeParam;
+  using A = accumulator_t<T>;
+  for (const Visibility& visibility : kVisibilities) {
+    const AttentionProblem<T> p({.sequences = {{20, 29}, {64, 64}, {3, 11}},
+                                 .heads = 4,
+                                 .key_heads = 2,
+                                 .visibility = visibility,
+                                 .gaps = true,
+                                 .bias = true,
+                                 .dropout = 0.2});
+    AttentionResult<T, A> drawn, taken;
+    p.forward(drawn.out, drawn.lse);
+    p.backward(drawn.out, drawn.lse, {}, drawn);
+    std::vector<uint8_t> kept(
+        static_cast<size_t>(cpu::attention_kept_size<T>(p.segments, p.c.heads, p.dropout)));
+    ASSERT_FALSE(kept.empty());
+    taken = drawn;
+    auto forward = p.forward_args(p.operands(), taken.out.data(), taken.lse.data());
+    forward.kept = kept.data();
+    cpu::attention_forward<T>(forward);
+    std::fill(taken.gbias.begin(), taken.gbias.end(), A(0));
+    auto backward =
+        p.backward_args(p.operands(), taken.out.data(), taken.lse.data(), {},
+                        {taken.gq.data(), taken.gk.data(), taken.gv.data(), taken.gbias.data(), nullptr});
+    backward.kept = kept.data();
+    cpu::attention_backward<T>(backward);
+    EXPECT_TRUE(same_bits(taken.out, drawn.out));
+    EXPECT_TRUE(same_bits(taken.gq, drawn.gq));
+    EXPECT_TRUE(same_bits(taken.gk, drawn.gk));
+    EXPECT_TRUE(same_bits(taken.gv, drawn.gv));
+    EXPECT_TRUE(same_bits(taken.gbias, drawn.gbias));
+  }
+  const AttentionProblem<T> plain({.sequences = {{20, 29}}}),
+      longer({.sequences = {{20, 65}}, .dropout = 0.2});
+  EXPECT_EQ(cpu::attention_kept_size<T>(plain.segments, 2, plain.dropout), 0);
+  EXPECT_EQ(cpu::attention_kept_size<T>(longer.segments, 2, longer.dropout), 0);
+}
+
 TYPED_TEST(Attention, WeightsAreThoseOfTheForward) {
   using T = TypeParam;
   using A = accumulator_t<T>;
