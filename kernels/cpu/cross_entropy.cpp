@@ -82,6 +82,7 @@ struct CrossEntropySteps {
     sums[at] = row_sums<kGradient, kSmoothed>(x(row), exponentials(row), args.classes, most[at]);
   }
   HWY_INLINE void finish(int64_t row) {
+    if (row % 16 == 0) add_last_rows();
     if (ignored(row)) {
       if constexpr (kGradient) std::fill_n(g(row), args.classes, T(A(0)));
       return;
@@ -94,7 +95,6 @@ struct CrossEntropySteps {
     if constexpr (kSmoothed) wanted += loss.uniform * static_cast<double>(sum.shifted);
     const double exponential_sum = static_cast<double>(sum.exponentials);
     product *= exponential_sum;  // each is less than 2^63
-    if (row % 16 == 15) add_last_rows();
     if constexpr (kGradient && std::is_same_v<T, A>) {
       T* const to = streamed ? exponentials(row) : g(row);
       gradient_row(exponentials(row), to, args.classes, target, exponential_sum, loss);

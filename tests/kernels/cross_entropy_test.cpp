@@ -189,6 +189,19 @@ TEST(CrossEntropy, ExtremeLogits) {
   EXPECT_EQ(run<float>(logits, {2, 1}, 3, {}).loss[0], inf);
 }
 
+TEST(CrossEntropy, IgnoredRowsAtAnyDistance) {  // all others are equally unsure: a loss of log(classes) each
+  constexpr int64_t kRows = 32768, kClasses = 40, kIgnore = -100;
+  const std::vector<float> logits(kRows * kClasses, 1.5f);
+  for (const int64_t period : {2, 16}) {
+    for (int64_t phase = 0; phase < period; ++phase) {
+      std::vector<int64_t> targets(kRows);
+      for (int64_t r = 0; r < kRows; ++r) targets[r] = r % period == phase ? kIgnore : r % kClasses;
+      const Result<float> result = run<float>(logits, targets, kClasses, {.ignore = kIgnore});
+      EXPECT_NEAR(result.loss[0], std::log(float{kClasses}), 1e-6f) << phase << " of " << period;
+    }
+  }
+}
+
 TEST(CrossEntropy, GradientAgreesWithDifferences) {
   const int64_t classes = 9;
   const std::vector<int64_t> targets = {3, -100, 8};
