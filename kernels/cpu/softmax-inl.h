@@ -111,9 +111,10 @@ HWY_INLINE RowSums<A> block_sums(const T* x, A* out, int64_t n, A shift) {
     if constexpr (kAsk) {
       for (int k = 0; k < kTogether; ++k) prefetch_ahead(x + i + k * lanes);
     }
-    add_exponentials<kTogether, kStore, kShifted>(x + i, out + i, shift_v, sums);
+    add_exponentials<kTogether, kStore, kShifted>(x + i, kStore ? out + i : nullptr, shift_v, sums);
   }
-  for (; i + lanes <= n; i += lanes) add_exponentials<1, kStore, kShifted>(x + i, out + i, shift_v, sums);
+  for (; i + lanes <= n; i += lanes)
+    add_exponentials<1, kStore, kShifted>(x + i, kStore ? out + i : nullptr, shift_v, sums);
   if (i < n) {
     const auto t = hn::Sub(load_n(d, x + i, n - i), shift_v);
     const auto e = exp_fast(d, t);
@@ -132,7 +133,8 @@ HWY_INLINE RowSums<A> row_sums(const T* x, A* out, int64_t n, A shift) {
   constexpr int64_t kBlock = 2048;
   RowSums<double> sums{0, 0};
   for (int64_t i = 0; i < n; i += kBlock) {
-    const auto block = block_sums<kStore, kShifted, true>(x + i, out + i, std::min(kBlock, n - i), shift);
+    const auto block =
+        block_sums<kStore, kShifted, true>(x + i, kStore ? out + i : nullptr, std::min(kBlock, n - i), shift);
     sums.exponentials += static_cast<double>(block.exponentials);
     sums.shifted += static_cast<double>(block.shifted);
   }
