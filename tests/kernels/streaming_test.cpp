@@ -34,6 +34,20 @@ struct Matrix {
   T* data;
 };
 
+/// run(first row, rows, where the result begins): all at once gives what parts give.
+template <class T, class Run>
+void expect_parts_alike(int64_t all_rows, Matrix<T>& result, const Run& run) {
+  run(0, all_rows, result.data);
+  Matrix<T> part(kPart);
+  for (int64_t r = 0; r < all_rows; r += kPart) {
+    const int64_t rows = std::min(kPart, all_rows - r);
+    run(r, rows, part.data);
+    ASSERT_TRUE(same_bits(std::vector<T>(result.row(r), result.row(r + rows)),
+                          std::vector<T>(part.data, part.row(rows))))
+        << "from row " << r;
+  }
+}
+
 template <class T>
 class StreamingTest : public ::testing::Test {
  protected:
@@ -46,18 +60,9 @@ class StreamingTest : public ::testing::Test {
     std::copy(b.begin(), b.end(), gy.data);
   }
 
-  /// run(first row, rows, where the result begins): all at once gives what parts give.
   template <class Run>
   void expect_same(const Run& run) {
-    run(0, kRows, result.data);
-    Matrix<T> part(kPart);
-    for (int64_t r = 0; r < kRows; r += kPart) {
-      const int64_t rows = std::min(kPart, kRows - r);
-      run(r, rows, part.data);
-      ASSERT_TRUE(same_bits(std::vector<T>(result.row(r), result.row(r + rows)),
-                            std::vector<T>(part.data, part.row(rows))))
-          << "from row " << r;
-    }
+    expect_parts_alike(kRows, result, run);
   }
 
   Matrix<T> x, gy, result;
@@ -161,15 +166,8 @@ TYPED_TEST(StreamingTest, GradientOfAWeight) {
                                   .alpha = 1,
                                   .accumulate = false});
   };
-  Matrix<A> whole(kRows), part(kPart);
-  product(0, kRows, whole.data);
-  for (int64_t r = 0; r < kRows; r += kPart) {
-    const int64_t rows = std::min(kPart, kRows - r);
-    product(r, rows, part.data);
-    ASSERT_TRUE(same_bits(std::vector<A>(whole.row(r), whole.row(r + rows)),
-                          std::vector<A>(part.data, part.row(rows))))
-        << "from row " << r;
-  }
+  Matrix<A> result(kRows);
+  expect_parts_alike(kRows, result, product);
 }
 
 TEST(StreamingStep, OfBfloat16WithMasters) {
