@@ -48,48 +48,78 @@ HWY_INLINE void stream_row(const T* from, T* to, int64_t n) {
     io.store(io.load(from + i), to + i);
 }
 
-/// Rows begin … end - 1; returns their summed loss. The exponentials of a group of rows are kept in `kept`,
-/// or in glogits where that is null; `streamed`: floats go from there to glogits around the caches.
+/// The exponentials of the rows on their way are in `kept`, or in glogits where that is null; `streamed`:
+/// floats go from there to glogits around the caches.
+template <bool kGradient, bool kSmoothed, class T>
+struct CrossEntropySteps {
+  using A = accumulator_t<T>;
+  const kernels::CrossEntropyForward<T> args;
+  const RowLoss loss;
+  A* const kept;
+  const bool streamed;
+  const int64_t at_once;
+  A most[kMostRowsAtOnce];
+  RowSums<A> sums[kMostRowsAtOnce];
+  double total = 0;
+  // Of the last rows, whose loss is log(product) - wanted: one logarithm for several sums of exponentials.
+  double product = 1, wanted = 0;
+
+  HWY_INLINE bool ignored(int64_t row) const { return args.targets[row] == args.ignore; }
+  HWY_INLINE const T* x(int64_t row) const { return args.logits + row * args.classes; }
+  HWY_INLINE T* g(int64_t row) const { return args.glogits + row * args.classes; }
+  HWY_INLINE int64_t place(int64_t row) const { return row & (at_once - 1); }
+  HWY_INLINE A* exponentials(int64_t row) const {
+    if constexpr (!kGradient) return nullptr;
+    return kept == nullptr ? reinterpret_cast<A*>(g(row)) : kept + place(row) * args.classes;
+  }
+
+  HWY_INLINE void find_maximum(int64_t row) {
+    if (!ignored(row)) most[place(row)] = row_max(x(row), args.classes);
+  }
+  HWY_INLINE void find_sums(int64_t row) {
+    if (ignored(row)) return;
+    const int64_t at = place(row);
+    sums[at] = row_sums<kGradient, kSmoothed>(x(row), exponentials(row), args.classes, most[at]);
+  }
+  HWY_INLINE void finish(int64_t row) {
+    if (row % 16 == 0) add_last_rows();
+    if (ignored(row)) {
+      if constexpr (kGradient) std::fill_n(g(row), args.classes, T(A(0)));
+      return;
+    }
+    const int64_t target = args.targets[row];
+    const RowSums<A>& sum = sums[place(row)];
+    const double own =
+        static_cast<double>(static_cast<A>(x(row)[target])) - static_cast<double>(most[place(row)]);
+    wanted += (1 - loss.smoothing) * own;
+    if constexpr (kSmoothed) wanted += loss.uniform * static_cast<double>(sum.shifted);
+    const double exponential_sum = static_cast<double>(sum.exponentials);
+    product *= exponential_sum;  // each is less than 2^63
+    if constexpr (kGradient && std::is_same_v<T, A>) {
+      T* const to = streamed ? exponentials(row) : g(row);
+      gradient_row(exponentials(row), to, args.classes, target, exponential_sum, loss);
+      if (streamed) stream_row(to, g(row), args.classes);
+    } else if constexpr (kGradient) {
+      gradient_row(exponentials(row), g(row), args.classes, target, exponential_sum, loss);
+    }
+  }
+  HWY_INLINE void add_last_rows() {
+    total += std::log(product) - wanted;
+    product = 1;
+    wanted = 0;
+  }
+};
+
+/// Rows begin … end - 1; returns their summed loss.
 template <bool kGradient, bool kSmoothed, class T>
 HWY_INLINE double cross_entropy_rows_by(const kernels::CrossEntropyForward<T>& args, int64_t begin,
                                         int64_t end, const RowLoss& loss, accumulator_t<T>* kept,
                                         bool streamed) {
-  using A = accumulator_t<T>;
-  const int64_t n = args.classes, group = rows_in_group(n);
-  A most[kMostRowsInGroup];
-  RowSums sums[kMostRowsInGroup];
-  double total = 0;
-  for (int64_t row = begin; row < end; row += group) {
-    const int64_t rows = std::min(group, end - row);
-    const T* const x = args.logits + row * n;
-    T* const g = kGradient ? args.glogits + row * n : nullptr;
-    A* const exponentials = kept == nullptr ? reinterpret_cast<A*>(g) : kept;
-    const int64_t* const targets = args.targets + row;
-    for (int64_t r = 0; r < rows; ++r) most[r] = targets[r] == args.ignore ? A(0) : row_max(x + r * n, n);
-    for (int64_t r = 0; r < rows; ++r) {
-      if (targets[r] != args.ignore)
-        sums[r] =
-            row_sums<kGradient, kSmoothed>(x + r * n, kGradient ? exponentials + r * n : nullptr, n, most[r]);
-    }
-    for (int64_t r = 0; r < rows; ++r) {
-      if (targets[r] == args.ignore) {
-        if (kGradient) std::fill_n(g + r * n, n, T(A(0)));
-        continue;
-      }
-      const double own =
-          static_cast<double>(static_cast<A>(x[r * n + targets[r]])) - static_cast<double>(most[r]);
-      total += std::log(sums[r].exponentials) - (1 - loss.smoothing) * own;
-      if (kSmoothed) total -= loss.uniform * sums[r].shifted;
-      if constexpr (kGradient && std::is_same_v<T, A>) {
-        T* const to = streamed ? exponentials + r * n : g + r * n;
-        gradient_row(exponentials + r * n, to, n, targets[r], sums[r].exponentials, loss);
-        if (streamed) stream_row(to, g + r * n, n);
-      } else if constexpr (kGradient) {
-        gradient_row(exponentials + r * n, g + r * n, n, targets[r], sums[r].exponentials, loss);
-      }
-    }
-  }
-  return total;
+  CrossEntropySteps<kGradient, kSmoothed, T> steps{args, loss, kept, streamed, rows_at_once(args.classes),
+                                                   {},   {}};
+  for_rows_in_steps(begin, end, args.classes, steps);
+  steps.add_last_rows();
+  return steps.total;
 }
 
 template <bool kGradient, class T>
@@ -101,7 +131,7 @@ HWY_INLINE double cross_entropy_rows_of(const kernels::CrossEntropyForward<T>& a
       kGradient && std::is_same_v<T, A> && streams(args.glogits, args.rows, args.classes, 2);
   // bfloat16 cannot hold the exponentials, and what is streamed should not be read again.
   const bool apart = kGradient && (streamed || !std::is_same_v<T, A>);
-  Workspace<A> kept(apart ? rows_in_group(args.classes) * args.classes : 0);
+  Workspace<A> kept(apart ? rows_at_once(args.classes) * args.classes : 0);
   const double total =
       args.label_smoothing == 0
           ? cross_entropy_rows_by<kGradient, false>(args, begin, end, loss, kept.data(), streamed)

@@ -15,10 +15,23 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-constexpr int64_t kMostRowsInGroup = 16;
+/// Rows that are on their way at the same time, a power of two: whoever keeps something of row r keeps it in
+/// place r % rows_at_once().
+constexpr int64_t kMostRowsAtOnce = 4;
+constexpr int64_t kNarrow = 256;
+inline int64_t rows_at_once(int64_t cols) { return cols <= kNarrow ? kMostRowsAtOnce : 1; }
 
-/// Rows that take each step together, so that the sums and quotients of one need not wait for another's.
-inline int64_t rows_in_group(int64_t cols) { return cols <= 256 ? kMostRowsInGroup : 1; }
+/// Takes the rows begin … end - 1 through three steps. Narrow ones are a step apart, so that none waits for
+/// the sums and quotients of the step before; wide ones would not stay in the nearest cache.
+template <class Steps>
+HWY_INLINE void for_rows_in_steps(int64_t begin, int64_t end, int64_t cols, Steps& steps) {
+  const int64_t apart = cols <= kNarrow ? 1 : 0;
+  for (int64_t r = begin; r < end + 2 * apart; ++r) {
+    if (r < end) steps.find_maximum(r);
+    if (begin <= r - apart && r - apart < end) steps.find_sums(r - apart);
+    if (begin <= r - 2 * apart) steps.finish(r - 2 * apart);
+  }
+}
 
 /// The largest of n elements, -inf if there are none; NaN may be passed over.
 template <class T>
@@ -53,44 +66,79 @@ HWY_INLINE bool row_is_empty(const T* x, int64_t n, accumulator_t<T> most) {
   return true;
 }
 
-/// Sums over a row in double, of what a vector pass adds up in blocks short enough for float.
+template <class A>
 struct RowSums {
-  double exponentials;  // Σ exp(x - shift)
-  double shifted;       // Σ (x - shift)
+  A exponentials;  // Σ exp(x - shift)
+  A shifted;       // Σ (x - shift)
 };
 
-/// One pass of RowSums; writes exp(x - shift) to `out` if kStore, and finds Σ (x - shift) if kShifted.
-template <bool kStore, bool kShifted, class T>
-HWY_INLINE RowSums row_sums(const T* x, accumulator_t<T>* out, int64_t n, accumulator_t<T> shift) {
-  constexpr int64_t kBlock = 2048;
+/// The sum of K vectors, K a power of two.
+template <int K, class D>
+HWY_INLINE Vec<D> sum_of(D d, const Vec<D>* v) {
+  if constexpr (K == 1) {
+    return v[0];
+  } else {
+    return hn::Add(sum_of<K / 2>(d, v), sum_of<K / 2>(d, v + K / 2));
+  }
+}
+
+/// K vectors of a row from x on, whose sums go to each lane of `sums`.
+template <int K, bool kStore, bool kShifted, class T>
+HWY_INLINE void add_exponentials(const T* x, accumulator_t<T>* out, Vec<Tag<T>> shift,
+                                 RowSums<Vec<Tag<T>>>& sums) {
+  const Tag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  Vec<Tag<T>> t[K], e[K];
+  for (int k = 0; k < K; ++k) t[k] = hn::Sub(load(d, x + k * lanes), shift);
+  for (int k = 0; k < K; ++k) {
+    e[k] = exp_fast(d, t[k]);
+    if constexpr (kStore) hn::StoreU(e[k], d, out + k * lanes);
+  }
+  sums.exponentials = hn::Add(sums.exponentials, sum_of<K>(d, e));
+  if constexpr (kShifted) sums.shifted = hn::Add(sums.shifted, sum_of<K>(d, t));
+}
+
+/// RowSums of a block short enough for float; asks for what comes later if kAsk.
+template <bool kStore, bool kShifted, bool kAsk, class T, class A = accumulator_t<T>>
+HWY_INLINE RowSums<A> block_sums(const T* x, A* out, int64_t n, A shift) {
+  constexpr int kTogether = 4;
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto shift_v = hn::Set(d, shift);
-  RowSums sums{0, 0};
-  for (int64_t begin = 0; begin < n; begin += kBlock) {
-    const int64_t end = std::min(begin + kBlock, n);
-    auto exponentials = hn::Zero(d), shifted = hn::Zero(d);
-    int64_t i = begin;
-    for (; i + lanes <= end; i += lanes) {
-      prefetch_ahead(x + i);
-      const auto t = hn::Sub(load(d, x + i), shift_v);
-      const auto e = exp_fast(d, t);
-      if constexpr (kStore) hn::StoreU(e, d, out + i);
-      exponentials = hn::Add(exponentials, e);
-      if constexpr (kShifted) shifted = hn::Add(shifted, t);
+  RowSums<Vec<Tag<T>>> sums{hn::Zero(d), hn::Zero(d)};
+  int64_t i = 0;
+  for (; i + kTogether * lanes <= n; i += kTogether * lanes) {
+    if constexpr (kAsk) {
+      for (int k = 0; k < kTogether; ++k) prefetch_ahead(x + i + k * lanes);
     }
-    if (i < end) {
-      const auto t = hn::Sub(load_n(d, x + i, end - i), shift_v);
-      const auto e = exp_fast(d, t);
-      if constexpr (kStore) store_n(e, d, out + i, end - i);
-      const auto valid = hn::FirstN(d, static_cast<size_t>(end - i));
-      exponentials = hn::Add(exponentials, hn::IfThenElseZero(valid, e));
-      if constexpr (kShifted) shifted = hn::Add(shifted, hn::IfThenElseZero(valid, t));
-    }
-    sums.exponentials += static_cast<double>(reduce_sum(d, exponentials));
-    if constexpr (kShifted) sums.shifted += static_cast<double>(reduce_sum(d, shifted));
+    add_exponentials<kTogether, kStore, kShifted>(x + i, kStore ? out + i : nullptr, shift_v, sums);
   }
-  return sums;
+  for (; i + lanes <= n; i += lanes)
+    add_exponentials<1, kStore, kShifted>(x + i, kStore ? out + i : nullptr, shift_v, sums);
+  if (i < n) {
+    const auto t = hn::Sub(load_n(d, x + i, n - i), shift_v);
+    const auto e = exp_fast(d, t);
+    if constexpr (kStore) store_n(e, d, out + i, n - i);
+    const auto valid = hn::FirstN(d, static_cast<size_t>(n - i));
+    sums.exponentials = hn::Add(sums.exponentials, hn::IfThenElseZero(valid, e));
+    if constexpr (kShifted) sums.shifted = hn::Add(sums.shifted, hn::IfThenElseZero(valid, t));
+  }
+  return {reduce_sum(d, sums.exponentials), kShifted ? reduce_sum(d, sums.shifted) : A(0)};
+}
+
+/// One pass of RowSums; writes exp(x - shift) to `out` if kStore, and finds Σ (x - shift) if kShifted.
+template <bool kStore, bool kShifted, class T, class A = accumulator_t<T>>
+HWY_INLINE RowSums<A> row_sums(const T* x, A* out, int64_t n, A shift) {
+  if (n <= kNarrow) return block_sums<kStore, kShifted, false>(x, out, n, shift);
+  constexpr int64_t kBlock = 2048;
+  RowSums<double> sums{0, 0};
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const auto block =
+        block_sums<kStore, kShifted, true>(x + i, kStore ? out + i : nullptr, std::min(kBlock, n - i), shift);
+    sums.exponentials += static_cast<double>(block.exponentials);
+    sums.shifted += static_cast<double>(block.shifted);
+  }
+  return {static_cast<A>(sums.exponentials), static_cast<A>(sums.shifted)};
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE

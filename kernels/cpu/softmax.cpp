@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <type_traits>
 
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/grain.h>
@@ -17,77 +17,116 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-template <class T>
-HWY_INLINE void fill_row(T* y, int64_t n, T value) {
-  for (int64_t i = 0; i < n; ++i) y[i] = value;
-}
-
 /// y = exponentials / their sum.
 template <class Io, class T>
-HWY_INLINE void scale_row(const accumulator_t<T>* exponentials, T* y, int64_t n, double sum) {
+HWY_INLINE void scale_row(const accumulator_t<T>* exponentials, T* y, int64_t n,
+                          accumulator_t<T> inverse_sum) {
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto inverse = hn::Set(d, static_cast<accumulator_t<T>>(1 / sum));
+  const auto inverse = hn::Set(d, inverse_sum);
   int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    for (int64_t k = i; k < i + 4 * lanes; k += lanes)
+      Io().store(hn::Mul(hn::LoadU(d, exponentials + k), inverse), y + k);
+  }
   for (; i + lanes <= n; i += lanes) Io().store(hn::Mul(hn::LoadU(d, exponentials + i), inverse), y + i);
   if (i < n) store_n(hn::Mul(load_n(d, exponentials + i, n - i), inverse), d, y + i, n - i);
 }
 
-/// y = x - most - log sum.
-template <class Io, class T>
-HWY_INLINE void shift_row(const T* x, T* y, int64_t n, accumulator_t<T> most, double sum) {
-  const Tag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto log_sum = hn::Set(d, static_cast<accumulator_t<T>>(std::log(sum))), shift = hn::Set(d, most);
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) Io().store(hn::Sub(hn::Sub(load(d, x + i), shift), log_sum), y + i);
-  if (i < n) store_n(hn::Sub(hn::Sub(load_n(d, x + i, n - i), shift), log_sum), d, y + i, n - i);
+/// A logarithm and what rounding took from it, which would move a whole row.
+template <class A>
+struct LogSum {
+  A value, rest;
+};
+
+template <class A>
+HWY_INLINE LogSum<A> log_of(A sum) {
+  const double exact = std::log(static_cast<double>(sum));
+  const A value = static_cast<A>(exact);
+  return {value, static_cast<A>(exact - static_cast<double>(value))};
 }
 
-/// The exponentials of a group of rows are kept in `kept`, or in y where that is null.
-template <class Io, class T>
+/// y = x - most - log sum.
+template <class Io, class T, class A = accumulator_t<T>>
+HWY_INLINE void shift_row(const T* x, T* y, int64_t n, A most, LogSum<A> log_sum) {
+  const Tag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto shift = hn::Set(d, most), log = hn::Set(d, log_sum.value), rest = hn::Set(d, log_sum.rest);
+  const auto shifted = [&](auto v) HWY_ATTR { return hn::Sub(hn::Sub(hn::Sub(v, shift), rest), log); };
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) Io().store(shifted(load(d, x + i)), y + i);
+  if (i < n) store_n(shifted(load_n(d, x + i, n - i)), d, y + i, n - i);
+}
+
+/// The exponentials of the rows on their way are in `kept`, or in y where that is null.
+template <bool kLog, class Io, class T>
+struct SoftmaxSteps {
+  using A = accumulator_t<T>;
+  using Scale = std::conditional_t<kLog, LogSum<A>, A>;  // or the sum's inverse
+  const kernels::SoftmaxForward<T> args;
+  A* const kept;
+  const int64_t at_once;
+  A most[kMostRowsAtOnce];
+  Scale scale[kMostRowsAtOnce];
+
+  HWY_INLINE const T* x(int64_t row) const { return args.x + row * args.cols; }
+  HWY_INLINE T* y(int64_t row) const { return args.y + row * args.cols; }
+  HWY_INLINE int64_t place(int64_t row) const { return row & (at_once - 1); }
+  HWY_INLINE A* exponentials(int64_t row) const {
+    return kept == nullptr ? reinterpret_cast<A*>(y(row)) : kept + place(row) * args.cols;
+  }
+
+  /// 0 for a row of nothing but -inf: it stays so, and its exponentials are 0.
+  HWY_INLINE void find_maximum(int64_t row) {
+    const A found = row_max(x(row), args.cols);
+    most[place(row)] = row_is_empty(x(row), args.cols, found) ? A(0) : found;
+  }
+  HWY_INLINE void find_sums(int64_t row) {
+    const int64_t at = place(row);
+    const A sum =
+        row_sums<!kLog, false>(x(row), kLog ? nullptr : exponentials(row), args.cols, most[at]).exponentials;
+    if constexpr (kLog)
+      scale[at] = sum == 0 ? LogSum<A>{0, 0} : log_of(sum);
+    else
+      scale[at] = sum == 0 ? A(0) : 1 / sum;
+  }
+  HWY_INLINE void finish(int64_t row) {
+    const int64_t at = place(row);
+    if constexpr (kLog)
+      shift_row<Io>(x(row), y(row), args.cols, most[at], scale[at]);
+    else
+      scale_row<Io>(exponentials(row), y(row), args.cols, scale[at]);
+  }
+};
+
+template <bool kLog, class Io, class T>
 HWY_INLINE void softmax_rows_by(const kernels::SoftmaxForward<T>& args, int64_t begin, int64_t end,
                                 accumulator_t<T>* kept) {
+  SoftmaxSteps<kLog, Io, T> steps{args, kept, rows_at_once(args.cols), {}, {}};
+  for_rows_in_steps(begin, end, args.cols, steps);
+}
+
+template <bool kLog, class T>
+HWY_INLINE void softmax_rows_of(const kernels::SoftmaxForward<T>& args, int64_t begin, int64_t end) {
   using A = accumulator_t<T>;
-  constexpr A kLowest = -std::numeric_limits<A>::infinity();
-  const int64_t group = rows_in_group(args.cols), n = args.cols;
-  A most[kMostRowsInGroup];
-  double sum[kMostRowsInGroup];  // 0: the row is empty
-  for (int64_t row = begin; row < end; row += group) {
-    const int64_t rows = std::min(group, end - row);
-    const T* const x = args.x + row * n;
-    T* const y = args.y + row * n;
-    A* const exponentials = kept == nullptr ? reinterpret_cast<A*>(y) : kept;
-    for (int64_t r = 0; r < rows; ++r) most[r] = row_max(x + r * n, n);
-    for (int64_t r = 0; r < rows; ++r) {
-      if (row_is_empty(x + r * n, n, most[r]))
-        sum[r] = 0;
-      else if (args.log)
-        sum[r] = row_sums<false, false>(x + r * n, exponentials, n, most[r]).exponentials;
-      else
-        sum[r] = row_sums<true, false>(x + r * n, exponentials + r * n, n, most[r]).exponentials;
-    }
-    for (int64_t r = 0; r < rows; ++r) {
-      if (sum[r] == 0)
-        fill_row(y + r * n, n, args.log ? T(kLowest) : T(A(0)));
-      else if (args.log)
-        shift_row<Io>(x + r * n, y + r * n, n, most[r], sum[r]);
-      else
-        scale_row<Io>(exponentials + r * n, y + r * n, n, sum[r]);
-    }
+  const bool streamed = streams(args.y, args.rows, args.cols, 2);
+  // bfloat16 cannot hold the exponentials, and what is streamed should not be read again.
+  const bool apart = !kLog && (streamed || !std::is_same_v<T, A>);
+  Workspace<A> kept(apart ? rows_at_once(args.cols) * args.cols : 0);
+  if (streamed) {
+    softmax_rows_by<kLog, Streaming<T>>(args, begin, end, kept.data());
+    hwy::FlushStream();
+  } else {
+    softmax_rows_by<kLog, Whole<T>>(args, begin, end, kept.data());
   }
 }
 
 template <class T>
 void softmax_rows(const kernels::SoftmaxForward<T>& args, int64_t begin, int64_t end) {
-  using A = accumulator_t<T>;
-  const bool streamed = streams(args.y, args.rows, args.cols, 2);
-  // bfloat16 cannot hold the exponentials, and what is streamed should not be read again.
-  const bool apart = !args.log && (streamed || !std::is_same_v<T, A>);
-  Workspace<A> kept(apart ? rows_in_group(args.cols) * args.cols : 0);
-  if (!streamed) return softmax_rows_by<Whole<T>>(args, begin, end, kept.data());
-  softmax_rows_by<Streaming<T>>(args, begin, end, kept.data());
-  hwy::FlushStream();
+  if (args.log)
+    softmax_rows_of<true>(args, begin, end);
+  else
+    softmax_rows_of<false>(args, begin, end);
 }
 HEED_TYPED(softmax_rows, kernels::SoftmaxForward)
 
@@ -121,7 +160,7 @@ HWY_INLINE accumulator_t<T> gradient_sum(const T* y, const T* gy, int64_t n, boo
 /// The gradient of a vector of x; `sum` is gradient_sum().
 template <class D>
 HWY_INLINE Vec<D> softmax_gradient(D d, Vec<D> y, Vec<D> gy, Vec<D> sum, bool log) {
-  return log ? hn::NegMulAdd(exp_fast(d, y), sum, gy) : hn::Mul(y, hn::Sub(gy, sum));
+  return log ? hn::NegMulAdd(exp(d, y), sum, gy) : hn::Mul(y, hn::Sub(gy, sum));
 }
 
 template <class Io, class T>
@@ -134,7 +173,7 @@ HWY_INLINE void softmax_backward_rows_by(const kernels::SoftmaxBackward<T>& args
     const T *y = args.y + r * n, *gy = args.gy + r * n;
     T* gx = args.gx + r * n;
     if (log && row_is_empty(y, n, row_max(y, n))) {  // it stays -inf whatever x does
-      if (!accumulate) fill_row(gx, n, T(accumulator_t<T>(0)));
+      if (!accumulate) std::fill_n(gx, n, T(accumulator_t<T>(0)));
       continue;
     }
     const auto sum = hn::Set(d, gradient_sum(y, gy, n, log));
