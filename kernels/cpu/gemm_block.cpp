@@ -189,7 +189,7 @@ constexpr int64_t kDotElements = 1 << 15;     // of B a task
 constexpr int64_t kPackedElements = 1 << 22;  // of B at once
 constexpr int64_t kPieceElements = 1 << 20;   // of B in a piece of K
 constexpr int64_t kPieceUnit = 64;            // of K
-constexpr int64_t kPackElements = 1 << 14;    // of B a task
+constexpr int64_t kPackElements = 1 << 13;    // of B a task
 
 /// A product and the part of its columns that is packed at a time. Where a core reads a line that another
 /// wrote, both wait, and the other does again when it next writes there. So tokens, the rows of a training
@@ -209,7 +209,8 @@ struct Product {
   int64_t copies = 1;  // of packed columns, each for as many tiles
 
   void pack(int64_t first, int64_t count, A* packed) const {
-    const int64_t width = kPackedPanels * geometry.panel, groups = ceil_divide(count, width);
+    const bool transposed = b.column_stride != 1;  // and then each panel takes whole lines
+    const int64_t width = (transposed ? 1 : kPackedPanels) * geometry.panel, groups = ceil_divide(count, width);
     const int64_t per_task = std::max<int64_t>(kPackElements / (k * width), 1);
     parallel_for(copies * groups, per_task, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
