@@ -192,13 +192,14 @@ class Pool {
 
   std::atomic<int> threads_;  // 0: not yet known
   std::vector<std::thread> workers_;
+  std::exception_ptr exception_;
+  // A job is one line of the cache, which a worker waits for once.
+  alignas(64) std::atomic<uint32_t> epoch_{0};  // moves with each job; sleeping workers wait on it
+  std::atomic<bool> failed_{false};
+  std::atomic<int64_t> runs_{0};  // 0 before the first job
   detail::RangeFunction function_ = nullptr;
   void* context_ = nullptr;
   int64_t count_ = 0, grain_ = 1, chunks_ = 0;
-  std::exception_ptr exception_;
-  alignas(64) std::atomic<uint32_t> epoch_{0};  // moves with each job; sleeping workers wait on it
-  alignas(64) std::atomic<int64_t> runs_{0};    // 0 before the first job
-  std::atomic<bool> failed_{false};
   struct alignas(128) Unclaimed {
     std::atomic<int64_t> chunks{0};  // of a run; below 0 means none too
   };

@@ -71,14 +71,14 @@ void multiply(const kernels::Gemm<T, C>& args, const T* a, const T* b, C* c) {
     return;
   }
   using A = accumulator_t<T>;
-  GemmOutput<T> output{nullptr, 0, A(args.alpha), args.accumulate, nullptr, nullptr};
+  GemmOutput<T> output{nullptr, 0, A(args.alpha), {}, nullptr, nullptr};
   RoundTiles round;
   if constexpr (std::is_same_v<C, A>) {
     output.c = c;
     output.ldc = args.ldc;
+    if (args.accumulate) output.added = {c, args.ldc};
   } else {
     round = {c, args.ldc, args.accumulate};
-    output.accumulate = false;
     output.finish = RoundTiles::finish;
     output.context = &round;
   }

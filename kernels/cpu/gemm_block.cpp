@@ -29,7 +29,7 @@ struct GemmTile {
   A* c;
   int64_t ldc, rows, cols, k;
   A alpha;
-  bool accumulate;
+  Addend<A> added;
   A* a_buffer;            // room for GemmGeometry::a_buffer(rows) elements if copies_a(a, rows, k, step)
   bool streamed = false;  // whether C goes around the caches
 };
@@ -76,11 +76,10 @@ HWY_INLINE GemmGeometry geometry() {
           kPanelBytes / (panel * int64_t{sizeof(accumulator_t<T>)})};
 }
 
-/// c (+)= alpha a b for one piece of K.
-template <int64_t Step, class T>
+/// c = alpha a b + added for one piece of K.
+template <int64_t Step, class T, class A = accumulator_t<T>>
 HWY_INLINE void gemm_piece(const GemmTile<T>& tile, const RowPanels& panels, int64_t first, int64_t steps,
-                           bool accumulate) {
-  using A = accumulator_t<T>;
+                           Addend<A> added) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>())), width = kMicroVectors * lanes;
   const int64_t k = HWY_MIN(steps * Step, tile.k - first * Step), all_steps = step_count(tile.k, Step);
   const MatrixView<T> a = tile.a.at(0, first * Step);
@@ -107,8 +106,9 @@ HWY_INLINE void gemm_piece(const GemmTile<T>& tile, const RowPanels& panels, int
     for (int64_t i = 0; i < panels.count; ++i) {
       const A* panel = rows + (panel_stride ? i * panel_stride : panels.begin[i] * (transposed ? 1 : stride));
       A* c = tile.c + panels.begin[i] * tile.ldc + j;
-      choose_micro<A, Step == 2>(transposed, vectors, panels.rows(i))(
-          {panel, stride, b, b_stride, c, tile.ldc, steps, cols, tile.alpha, accumulate, tile.streamed});
+      choose_micro<A, Step == 2>(transposed, vectors,
+                                 panels.rows(i))({panel, stride, b, b_stride, c, tile.ldc, steps, cols,
+                                                  tile.alpha, added.at(panels.begin[i], j), tile.streamed});
     }
   }
 }
@@ -120,7 +120,8 @@ HWY_INLINE void gemm_tile(const GemmTile<T>& tile) {
                 pieces = (steps + most - 1) / most;
   for (int64_t i = 0; i < pieces; ++i) {
     const int64_t begin = i * steps / pieces, end = (i + 1) * steps / pieces;
-    gemm_piece<Step>(tile, panels, begin, end - begin, tile.accumulate || i > 0);
+    const Addend<accumulator_t<T>> before{tile.c, tile.ldc};
+    gemm_piece<Step>(tile, panels, begin, end - begin, i == 0 ? tile.added : before);
   }
   if (tile.streamed) hwy::FlushStream();
 }
@@ -210,7 +211,8 @@ struct Product {
 
   void pack(int64_t first, int64_t count, A* packed) const {
     const bool transposed = b.column_stride != 1;  // and then each panel takes whole lines
-    const int64_t width = (transposed ? 1 : kPackedPanels) * geometry.panel, groups = ceil_divide(count, width);
+    const int64_t width = (transposed ? 1 : kPackedPanels) * geometry.panel,
+                  groups = ceil_divide(count, width);
     const int64_t per_task = std::max<int64_t>(kPackElements / (k * width), 1);
     parallel_for(copies * groups, per_task, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -256,9 +258,9 @@ struct Product {
         const Tiling::Tile at = tiling.tile(t % tiles);
         if (t < tiles) {
           A* const c = output.c + at.row * output.ldc + at.col;
-          compute_in_place(at, 0, half, c, output.ldc, output.accumulate);
+          compute_in_place(at, 0, half, c, output.ldc, output.added.at(at.row, at.col));
         } else {
-          compute_in_place(at, half, k, second.data() + at.row * n + at.col, n, false);
+          compute_in_place(at, half, k, second.data() + at.row * n + at.col, n, {});
         }
       }
     });
@@ -288,7 +290,7 @@ struct Product {
     if (!output.c) part.c = buffer.data(), part.ldc = n;
     for (int64_t i = 0; i < pieces.parts; ++i) {
       const int64_t first = pieces.begin(i);
-      part.accumulate = output.accumulate || i > 0;
+      if (i > 0) part.added = {part.c, part.ldc};
       part.finish = i + 1 == pieces.parts ? output.finish : nullptr;
       Product{m, n, pieces.size(i), a.at(0, first), b.at(first, 0), part, false}.multiply_columns();
     }
@@ -318,8 +320,9 @@ struct Product {
         const int64_t row = rows.begin(i), height = rows.size(i);
         const MatrixView<T> part = a.at(row, p);
         Workspace<A> a_buffer(a_buffer_size(part, height, depth));
+        const Addend<A> before{c + row * ldc, ldc};
         functions.tile({part, m - row, packed.data(), 0, c + row * ldc, ldc, height, cols, depth,
-                        output.alpha, output.accumulate || piece > 0, a_buffer.data()});
+                        output.alpha, piece > 0 ? before : output.added.at(row, col), a_buffer.data()});
         if (output.finish && piece + 1 == pieces)
           output.finish(output.context, c + row * ldc, ldc, row, col, height, cols);
       }
@@ -334,7 +337,7 @@ struct Product {
       Workspace<A> buffer(output.c ? 0 : m * count);
       A* c = output.c ? output.c + first : buffer.data();
       dots({a.data, b.at(0, first).data, c, a.row_stride, b.column_stride, ldc, m, count, k, output.alpha,
-            output.accumulate});
+            output.added.at(0, first)});
       if (output.finish) output.finish(output.context, c, ldc, 0, first, m, count);
     });
   }
@@ -344,25 +347,26 @@ struct Product {
     Workspace<A> c_buffer(output.c ? 0 : at.rows * at.cols);
     A* const c = output.c ? output.c + at.row * output.ldc + at.col : c_buffer.data();
     const int64_t ldc = output.c ? output.ldc : at.cols;
+    const Addend<A> added = output.added.at(at.row, at.col);
     if (onednn) {
-      onednn_tile<T>({a.at(at.row, 0), b.at(0, at.col), c, at.rows, at.cols, k, ldc, output.accumulate});
+      onednn_tile<T>({a.at(at.row, 0), b.at(0, at.col), c, at.rows, at.cols, k, ldc, added.data != nullptr});
     } else if (in_place()) {
-      compute_in_place(at, 0, k, c, ldc, output.accumulate);
+      compute_in_place(at, 0, k, c, ldc, added);
     } else {
       Workspace<A> a_buffer(a_buffer_size(a.at(at.row, 0), at.rows, k));
       functions.tile({a.at(at.row, 0), m - at.row, packed, 0, c, ldc, at.rows, at.cols, k, output.alpha,
-                      output.accumulate, a_buffer.data(), streams_c()});
+                      added, a_buffer.data(), streams_c()});
     }
     if (output.finish) output.finish(output.context, c, ldc, at.row, at.col, at.rows, at.cols);
   }
 
   /// A tile of C from the part of K from `first` to `last`.
   void compute_in_place(const Tiling::Tile& at, int64_t first, int64_t last, A* c, int64_t ldc,
-                        bool accumulate) const {
+                        Addend<A> added) const {
     if constexpr (std::is_same_v<T, A>) {
       const MatrixView<T> part = b.at(first, at.col);
       functions.tile({a.at(at.row, first), m - at.row, part.data, part.row_stride, c, ldc, at.rows, at.cols,
-                      last - first, output.alpha, accumulate, nullptr});
+                      last - first, output.alpha, added, nullptr});
     }
   }
 
@@ -370,7 +374,7 @@ struct Product {
   /// are there. A usual store would first read what it overwrites.
   bool streams_c() const {
     constexpr int64_t kLeastBytes = 1 << 20, kLineBytes = 64;
-    return a.column_stride != 1 && output.c && !output.accumulate && !output.finish &&
+    return a.column_stride != 1 && output.c && !output.added.data && !output.finish &&
            steps <= geometry.most_k && m * n * int64_t{sizeof(A)} >= kLeastBytes &&
            n * int64_t{sizeof(A)} % kLineBytes == 0 && output.ldc * int64_t{sizeof(A)} % kLineBytes == 0 &&
            reinterpret_cast<uintptr_t>(output.c) % kLineBytes == 0;

@@ -30,14 +30,23 @@ MatrixView<T> matrix_view(const T* data, int64_t ld, bool transposed) {
   return transposed ? MatrixView<T>{data, 1, ld} : MatrixView<T>{data, ld, 1};
 }
 
+/// What is added to a product: a matrix with its row stride, or with 0 a row to each row; null for nothing.
+template <class A>
+struct Addend {
+  const A* data = nullptr;
+  int64_t stride = 0;
+
+  Addend at(int64_t row, int64_t col) const { return {data ? data + row * stride + col : nullptr, stride}; }
+};
+
 /// Where the product goes. Without c the tiles are handed to `finish` alone, in a buffer.
 template <class T>
 struct GemmOutput {
   using A = accumulator_t<T>;
   A* c;  // [m, n] or null
   int64_t ldc;
-  A alpha;          // c = alpha * product (+ c if accumulate)
-  bool accumulate;  // only with c
+  A alpha;
+  Addend<A> added;  // c = alpha * product + added, which may be c; only with c
   /// Called for each finished tile while it is in the cache, from the thread that made it: its elements
   /// [rows, cols] at row stride ld, which begin at (row, col) of the product. May be null if c is not.
   void (*finish)(void* context, const A* tile, int64_t ld, int64_t row, int64_t col, int64_t rows,

@@ -2,13 +2,14 @@
 // once or twice, would take longer than the product.
 #include <utility>
 
+#include <heed/kernels/cpu/gemm_block.h>
 #include <heed/kernels/cpu/simd.h>
 
 #ifndef HEED_KERNELS_CPU_GEMM_DOT_ONCE_
 #define HEED_KERNELS_CPU_GEMM_DOT_ONCE_
 namespace heed::cpu {
 
-/// Some columns of C: c[i, j] (+)= alpha times row i of A by row j of the transposed B.
+/// Some columns of C: c[i, j] = alpha times row i of A by row j of the transposed B + added[i, j].
 template <class T>
 struct GemmDots {
   using A = accumulator_t<T>;
@@ -16,7 +17,7 @@ struct GemmDots {
   A* c;
   int64_t lda, ldb, ldc, rows, columns, k;
   A alpha;
-  bool accumulate;
+  Addend<A> added;
 };
 
 }  // namespace heed::cpu
@@ -32,10 +33,10 @@ struct GemmDots {
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// c[0 … Rows - 1][0 … Columns - 1] (+)= alpha a bᵀ. Folds instead of loops, as in micro_block.
+/// c[0 … Rows - 1][0 … Columns - 1] = alpha a bᵀ + added. Folds instead of loops, as in micro_block.
 template <int64_t Rows, int64_t Columns, class T, size_t... I>
 HWY_INLINE void dot_block(const GemmDots<T>& args, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b,
-                          accumulator_t<T>* c, std::index_sequence<I...>) {
+                          accumulator_t<T>* c, Addend<accumulator_t<T>> added, std::index_sequence<I...>) {
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   Vec<Tag<T>> sum[Rows * Columns];
@@ -50,10 +51,10 @@ HWY_INLINE void dot_block(const GemmDots<T>& args, const T* HWY_RESTRICT a, cons
     ((sum[I] = hn::MulAdd(load_n(d, row(I) + p, n), load_n(d, column(I) + p, n), sum[I])), ...);
   }
   const auto put = [&](size_t i) {
-    accumulator_t<T>* to =
-        c + static_cast<int64_t>(i) / Columns * args.ldc + static_cast<int64_t>(i) % Columns;
+    const int64_t at_row = static_cast<int64_t>(i) / Columns, at_column = static_cast<int64_t>(i) % Columns;
     const accumulator_t<T> product = args.alpha * hn::GetLane(hn::SumOfLanes(d, sum[i]));
-    *to = args.accumulate ? *to + product : product;
+    const accumulator_t<T>* const more = added.at(at_row, at_column).data;
+    c[at_row * args.ldc + at_column] = more ? *more + product : product;
   };
   (put(I), ...);
 }
@@ -66,10 +67,11 @@ HWY_INLINE void dot_rows(const GemmDots<T>& args, int64_t row) {
   accumulator_t<T>* const c = args.c + row * args.ldc;
   int64_t j = 0;
   for (; j + kColumns <= args.columns; j += kColumns)
-    dot_block<Rows, kColumns>(args, a, args.b + j * args.ldb, c + j,
+    dot_block<Rows, kColumns>(args, a, args.b + j * args.ldb, c + j, args.added.at(row, j),
                               std::make_index_sequence<Rows * kColumns>());
   for (; j < args.columns; ++j)
-    dot_block<Rows, 1>(args, a, args.b + j * args.ldb, c + j, std::make_index_sequence<Rows>());
+    dot_block<Rows, 1>(args, a, args.b + j * args.ldb, c + j, args.added.at(row, j),
+                       std::make_index_sequence<Rows>());
 }
 
 template <class T>

@@ -4,6 +4,7 @@
 
 #include <hwy/cache_control.h>
 
+#include <heed/kernels/cpu/gemm_block.h>
 #include <heed/kernels/cpu/simd.h>
 
 #if defined(HEED_KERNELS_CPU_GEMM_MICRO_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -66,16 +67,16 @@ struct MicroArgs {
   A* c;
   int64_t ldc, k, cols;
   A alpha;
-  bool accumulate;
-  bool streamed;  // c goes around the caches, where it is a whole block
+  Addend<A> added;  // which may be c
+  bool streamed;    // c goes around the caches, where it is a whole block
 };
 
-/// c = alpha * sum (+ c), for the first n columns of one vector.
+/// c = scaled (+ added), for the first n columns of one vector.
 template <class D, class A>
-HWY_INLINE void micro_store_n(D d, Vec<D> scaled, bool accumulate, A* c, int64_t n) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  if (n > 0)
-    store_n(accumulate ? hn::Add(scaled, load_n(d, c, HWY_MIN(n, lanes))) : scaled, d, c, HWY_MIN(n, lanes));
+HWY_INLINE void micro_store_n(D d, Vec<D> scaled, const A* added, A* c, int64_t n) {
+  if (n <= 0) return;
+  n = HWY_MIN(n, static_cast<int64_t>(hn::Lanes(d)));
+  store_n(added ? hn::Add(scaled, load_n(d, added, n)) : scaled, d, c, n);
 }
 
 template <int64_t Vectors, class D, class A>
@@ -110,23 +111,23 @@ HWY_INLINE void micro_block(const MicroArgs<A>& args, std::index_sequence<R...>)
     a += step;
     b += b_step;
   }
-  A* HWY_RESTRICT c = args.c;
+  A* const c = args.c;
   const int64_t ldc = args.ldc, cols = args.cols;
-  const bool accumulate = args.accumulate;
+  const Addend<A> added = args.added;
   if (args.alpha != 1) {
     const auto alpha = hn::Set(d, args.alpha);
     ((left[R] = hn::Mul(left[R], alpha), right[R] = hn::Mul(right[R], alpha)), ...);
   }
   if (cols < Vectors * lanes) {
-    ((micro_store_n(d, left[R], accumulate, c + static_cast<int64_t>(R) * ldc, cols),
-      micro_store_n(d, right[R], accumulate, c + static_cast<int64_t>(R) * ldc + lanes, cols - lanes)),
+    ((micro_store_n(d, left[R], added.at(R, 0).data, c + static_cast<int64_t>(R) * ldc, cols),
+      micro_store_n(d, right[R], added.at(R, lanes).data, c + static_cast<int64_t>(R) * ldc + lanes,
+                    cols - lanes)),
      ...);
     return;
   }
-  if (accumulate) {
-    ((left[R] = hn::Add(left[R], hn::LoadU(d, c + static_cast<int64_t>(R) * ldc))), ...);
-    if (Vectors == 2)
-      ((right[R] = hn::Add(right[R], hn::LoadU(d, c + static_cast<int64_t>(R) * ldc + lanes))), ...);
+  if (added.data) {
+    ((left[R] = hn::Add(left[R], hn::LoadU(d, added.at(R, 0).data))), ...);
+    if (Vectors == 2) ((right[R] = hn::Add(right[R], hn::LoadU(d, added.at(R, lanes).data))), ...);
   }
   if (args.streamed) {
     ((micro_stream<Vectors>(d, left[R], right[R], c + static_cast<int64_t>(R) * ldc)), ...);
@@ -162,8 +163,9 @@ HWY_INLINE void micro_row(const MicroArgs<A>& args, std::index_sequence<S...>) {
   const auto total = [&](const Vec<Tag<A>>* sum) HWY_ATTR {
     return hn::Mul(alpha, hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3])));
   };
-  micro_store_n(d, total(left), args.accumulate, args.c, args.cols);
-  if (Vectors == 2) micro_store_n(d, total(right), args.accumulate, args.c + lanes, args.cols - lanes);
+  micro_store_n(d, total(left), args.added.data, args.c, args.cols);
+  if (Vectors == 2)
+    micro_store_n(d, total(right), args.added.at(0, lanes).data, args.c + lanes, args.cols - lanes);
 }
 
 template <bool Transposed, int64_t Vectors, bool Pairs, int64_t Rows, class A>

@@ -225,12 +225,14 @@ void linear_forward(const kernels::LinearForward<T>& args) {
   if (args.rows <= 0 || args.out <= 0) return;
   if (args.in == 0) return finish_without_product(args);
   kernels::LinearForward<T> context = args;
-  GemmOutput<T> output{nullptr, 0, A(1), false, finish_tile<T>, &context};
+  GemmOutput<T> output{nullptr, 0, A(1), {}, finish_tile<T>, &context};
   if constexpr (std::is_same_v<T, A>) {  // y itself holds the product until the tile is finished
     output.c = args.y;
     output.ldc = args.out;
-    const bool plain = args.activation == Activation::none && !args.dropout.active();
-    if (plain && !args.bias && !args.pre_activation) output.finish = nullptr;
+    if (args.activation == Activation::none && !args.dropout.active() && !args.pre_activation) {
+      output.added = {args.bias, 0};
+      output.finish = nullptr;
+    }
   }
   const MatrixView<T> x{args.x, args.in, 1};
   if constexpr (kTakesPacked<T>) {
