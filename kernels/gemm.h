@@ -19,11 +19,12 @@ struct Gemm {
   C* c;        // [m, n] row-major with row stride ldc
   int64_t m, n, k;
   int64_t lda, ldb, ldc;  // elements between rows as stored; at least the row's length
-  bool transpose_a, transpose_b;
-  int64_t batch;                         // 1 for a single product
-  int64_t stride_a, stride_b, stride_c;  // elements between the matrices of a batch; 0 repeats an operand
-  float alpha;
-  bool accumulate;
+  bool transpose_a = false, transpose_b = false;
+  int64_t batch = 1;
+  int64_t stride_a = 0, stride_b = 0,
+          stride_c = 0;  // elements between the matrices of a batch; 0 repeats one
+  float alpha = 1;
+  bool accumulate = false;
 
   Work work() const {
     const int64_t results = accumulate ? 2 : 1;

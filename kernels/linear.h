@@ -7,6 +7,7 @@
 #include <heed/core/base/philox.h>
 #include <heed/core/base/work.h>
 #include <heed/kernels/activation.h>
+#include <heed/kernels/gemm.h>
 
 namespace heed::kernels {
 
@@ -29,8 +30,8 @@ struct LinearForward {  // y = dropout(f(x Wᵀ + bias))
   }
 };
 
-/// Takes the gradient of y back to that of x Wᵀ + bias; the products with x and W follow by gemm.
-/// With neither activation nor dropout gpre may be null, then only gbias is computed.
+/// Takes the gradient of y back to that of x Wᵀ + bias, and this one to those of bias, W and x, each where it
+/// is wanted. With neither activation nor dropout gpre may be null.
 template <class T>
 struct LinearBackward {
   const T* gy;    // [rows, out]
@@ -41,8 +42,50 @@ struct LinearBackward {
   accumulator_t<T>* gbias;  // [out], sums over rows in fixed order; null if not wanted
   bool accumulate_bias;
   int64_t rows, out;
+  // The products.
+  int64_t in = 0;
+  const T* x = nullptr;                 // [rows, in], with gweight
+  accumulator_t<T>* gweight = nullptr;  // [out, in]; null if not wanted
+  bool accumulate_weight = false;
+  const T* weight = nullptr;  // [out, in], with gx
+  T* gx = nullptr;            // [rows, in]; null if not wanted
+  bool accumulate_x = false;
 
-  Work work() const { return moves<T>(rows * out * (1 + (kept ? 1 : 0) + (gpre ? 1 : 0))); }
+  /// gweight (+)= gpreᵀ x
+  Gemm<T, accumulator_t<T>> weight_product() const {
+    return {.a = gpre ? gpre : gy,
+            .b = x,
+            .c = gweight,
+            .m = out,
+            .n = in,
+            .k = rows,
+            .lda = out,
+            .ldb = in,
+            .ldc = in,
+            .transpose_a = true,
+            .accumulate = accumulate_weight};
+  }
+  /// gx (+)= gpre W
+  Gemm<T> input_product() const {
+    return {.a = gpre ? gpre : gy,
+            .b = weight,
+            .c = gx,
+            .m = rows,
+            .n = in,
+            .k = out,
+            .lda = out,
+            .ldb = in,
+            .ldc = in,
+            .accumulate = accumulate_x};
+  }
+
+  Work work() const {
+    const bool passes = gpre || gbias;
+    Work all = moves<T>(passes ? rows * out * (1 + (kept ? 1 : 0) + (gpre ? 1 : 0)) : 0);
+    if (gweight) all = all + weight_product().work();
+    if (gx) all = all + input_product().work();
+    return all;
+  }
 };
 
 }  // namespace heed::kernels

@@ -2,7 +2,6 @@
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/dropout_option.h>
-#include <heed/kernels/gemm.h>
 #include <heed/kernels/linear.h>
 
 namespace heed {
@@ -16,58 +15,31 @@ struct LinearCall {
   int64_t rows, in, out;
 };
 
-// C [m, n] (+)= op(A) B, all without gaps between rows.
-template <class T, class C>
-void product(Device device, const T* a, bool transpose_a, const T* b, C* c, int64_t m, int64_t n, int64_t k,
-             bool accumulate) {
-  HEED_DISPATCH(device, gemm,
-                kernels::Gemm<T, C>{.a = a,
-                                    .b = b,
-                                    .c = c,
-                                    .m = m,
-                                    .n = n,
-                                    .k = k,
-                                    .lda = transpose_a ? m : k,
-                                    .ldb = n,
-                                    .ldc = n,
-                                    .transpose_a = transpose_a,
-                                    .transpose_b = false,
-                                    .batch = 1,
-                                    .stride_a = 0,
-                                    .stride_b = 0,
-                                    .stride_c = 0,
-                                    .alpha = 1,
-                                    .accumulate = accumulate});
-}
-
 template <class T>
 void backward(const LinearCall& call, const GradIn& gy, GradOut& gx) {
   using A = accumulator_t<T>;
   const Tensor g = gy[0].contiguous(), x = *call.x, weight = *call.weight, kept = *call.kept;
   const bool plain = call.activation == Activation::none && !call.dropout.active();
-  const Tensor gpre = plain ? g : empty_like(g);
-  const GradSlot to_bias = accumulator_if_wanted(gx, 2);
-  if (!plain || to_bias.tensor.defined())
-    HEED_DISPATCH(g.device(), linear_backward,
-                  kernels::LinearBackward<T>{.gy = g.data<T>(),
-                                             .kept = data_or_null<T>(kept),
-                                             .activation = call.activation,
-                                             .dropout = call.dropout,
-                                             .gpre = plain ? nullptr : gpre.data<T>(),
-                                             .gbias = data_or_null<A>(to_bias.tensor),
-                                             .accumulate_bias = to_bias.accumulate,
-                                             .rows = call.rows,
-                                             .out = call.out});
-  if (gx.wants(1)) {
-    const GradSlot slot = gx.into_accumulator(1);
-    product(g.device(), gpre.data<T>(), true, x.data<T>(), slot.tensor.data<A>(), call.out, call.in,
-            call.rows, slot.accumulate);
-  }
-  if (gx.wants(0)) {
-    const GradSlot slot = gx.into(0);
-    product(g.device(), gpre.data<T>(), false, weight.data<T>(), slot.tensor.data<T>(), call.rows, call.in,
-            call.out, slot.accumulate);
-  }
+  const Tensor gpre = plain ? Tensor() : empty_like(g);
+  const GradSlot to_bias = accumulator_if_wanted(gx, 2), to_weight = accumulator_if_wanted(gx, 1);
+  const GradSlot to_x = gx.wants(0) ? gx.into(0) : GradSlot();
+  HEED_DISPATCH(g.device(), linear_backward,
+                kernels::LinearBackward<T>{.gy = g.data<T>(),
+                                           .kept = data_or_null<T>(kept),
+                                           .activation = call.activation,
+                                           .dropout = call.dropout,
+                                           .gpre = data_or_null<T>(gpre),
+                                           .gbias = data_or_null<A>(to_bias.tensor),
+                                           .accumulate_bias = to_bias.accumulate,
+                                           .rows = call.rows,
+                                           .out = call.out,
+                                           .in = call.in,
+                                           .x = data_or_null<T>(x),
+                                           .gweight = data_or_null<A>(to_weight.tensor),
+                                           .accumulate_weight = to_weight.accumulate,
+                                           .weight = data_or_null<T>(weight),
+                                           .gx = data_or_null<T>(to_x.tensor),
+                                           .accumulate_x = to_x.accumulate});
 }
 
 /// The weight as the CPU's product takes it, made on first use and kept with its memory; null where the

@@ -82,8 +82,8 @@ void multiply(const kernels::Gemm<T, C>& args, const T* a, const T* b, C* c) {
     output.finish = RoundTiles::finish;
     output.context = &round;
   }
-  gemm_blocked(args.m, args.n, args.k, matrix_view(a, args.lda, args.transpose_a),
-               matrix_view(b, args.ldb, args.transpose_b), output);
+  gemm_blocked<T>({args.m, args.n, args.k, matrix_view(a, args.lda, args.transpose_a),
+                   matrix_view(b, args.ldb, args.transpose_b), output});
 }
 
 }  // namespace

@@ -1,185 +1,17 @@
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "heed/kernels/cpu/gemm_block.cpp"
-
 #include <algorithm>
-#include <unistd.h>
+#include <type_traits>
 #include <utility>
 
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/gemm_block.h>
-#include <heed/kernels/cpu/gemm_dot-inl.h>
-#include <heed/kernels/cpu/gemm_micro-inl.h>
 #include <heed/kernels/cpu/gemm_onednn.h>
-#include <heed/kernels/cpu/gemm_pack-inl.h>
+#include <heed/kernels/cpu/gemm_tile.h>
 #include <heed/kernels/cpu/gemm_tiling.h>
+#include <heed/kernels/cpu/task_lists.h>
 #include <heed/kernels/cpu/workspace.h>
 
-#ifndef HEED_KERNELS_CPU_GEMM_BLOCK_ONCE_
-#define HEED_KERNELS_CPU_GEMM_BLOCK_ONCE_
-namespace heed::cpu {
-
-/// One tile of C and what it is made of.
-template <class T>
-struct GemmTile {
-  using A = accumulator_t<T>;
-  MatrixView<T> a;   // op(A) from the tile's first row
-  int64_t a_rows;    // rows of op(A) from there to its end
-  const A* b;        // from the tile's first column: packed panels, or elements as they lie
-  int64_t b_stride;  // between rows that lie so, and then A is read as it lies too; 0 if B is packed
-  A* c;
-  int64_t ldc, rows, cols, k;
-  A alpha;
-  Addend<A> added;
-  A* a_buffer;            // room for GemmGeometry::a_buffer(rows) elements if copies_a(a, rows, k, step)
-  bool streamed = false;  // whether C goes around the caches
-};
-
-/// From this row stride on, rows of A compete for the same sets of the first-level cache. They are copied
-/// where it has fewer ways than a panel has rows.
-constexpr int64_t kFarRows = 4096, kManyWays = 12;
-
-/// Ways of the first-level cache, 0 if unknown.
-inline int64_t cache_ways() {
-#ifdef _SC_LEVEL1_DCACHE_ASSOC
-  static const int64_t ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
-  return ways;
-#else
-  return 0;
-#endif
-}
-
-/// Whether a tile's rows of A are read from a copy: packed, converted or just moved together. Whole pairs of
-/// bf16 are elements as they lie.
-template <class T>
-bool copies_a(const MatrixView<T>& a, int64_t rows, int64_t k, int64_t step) {
-  using A = accumulator_t<T>;
-  const bool elements = int64_t{sizeof(T)} * step == sizeof(A) && k % step == 0 && a.row_stride % step == 0 &&
-                        reinterpret_cast<uintptr_t>(a.data) % sizeof(A) == 0;
-  return a.column_stride != 1 || !elements ||
-         (rows > 1 && a.row_stride * int64_t{sizeof(T)} >= kFarRows && cache_ways() < kManyWays);
-}
-
-}  // namespace heed::cpu
-#endif
-
-HWY_BEFORE_NAMESPACE();
-namespace heed::cpu::HWY_NAMESPACE {
-
-/// With AVX2 a panel of B leaves room in a 32 KiB first-level cache for the rows of A. With AVX-512 it
-/// streams from the second level, a vector in twelve multiply-adds, and longer pieces of K touch C less
-/// often.
-constexpr int64_t kPanelBytes = HWY_TARGET == HWY_AVX3 ? 65536 : 24576;
-template <class T, int64_t Step>
-HWY_INLINE GemmGeometry geometry() {
-  const int64_t panel = kMicroVectors * static_cast<int64_t>(hn::Lanes(Tag<T>()));
-  return {kMicroRows, kPackedRows<accumulator_t<T>>, panel, Step,
-          kPanelBytes / (panel * int64_t{sizeof(accumulator_t<T>)})};
-}
-
-/// c = alpha a b + added for one piece of K.
-template <int64_t Step, class T, class A = accumulator_t<T>>
-HWY_INLINE void gemm_piece(const GemmTile<T>& tile, const RowPanels& panels, int64_t first, int64_t steps,
-                           Addend<A> added) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>())), width = kMicroVectors * lanes;
-  const int64_t k = HWY_MIN(steps * Step, tile.k - first * Step), all_steps = step_count(tile.k, Step);
-  const MatrixView<T> a = tile.a.at(0, first * Step);
-  const bool transposed = a.column_stride != 1, in_place = tile.b_stride != 0;
-  const A* rows = tile.a_buffer;
-  int64_t stride = steps, panel_stride = 0;  // between panels of kMicroRows, where they have a stride
-  if (in_place) {
-    rows = reinterpret_cast<const A*>(a.data);
-    stride = transposed ? a.column_stride : a.row_stride;
-  } else if (transposed) {
-    pack_a<Step>(a, panels, tile.a_rows, k, tile.a_buffer);
-    stride = kPackedRows<A>;
-    panel_stride = steps * kPackedRows<A>;
-  } else if (copies_a(a, tile.rows, k, Step)) {
-    copy_rows<Step>(a, tile.rows, k, tile.a_buffer);
-  } else {
-    rows = reinterpret_cast<const A*>(a.data);
-    stride = a.row_stride / Step;
-  }
-  for (int64_t j = 0; j < tile.cols; j += width) {
-    const int64_t cols = HWY_MIN(width, tile.cols - j), vectors = cols > lanes ? 2 : 1;
-    const int64_t b_stride = in_place ? tile.b_stride : vectors * lanes;
-    const A* b = tile.b + (in_place ? j : j * all_steps) + first * b_stride;
-    for (int64_t i = 0; i < panels.count; ++i) {
-      const A* panel = rows + (panel_stride ? i * panel_stride : panels.begin[i] * (transposed ? 1 : stride));
-      A* c = tile.c + panels.begin[i] * tile.ldc + j;
-      choose_micro<A, Step == 2>(transposed, vectors,
-                                 panels.rows(i))({panel, stride, b, b_stride, c, tile.ldc, steps, cols,
-                                                  tile.alpha, added.at(panels.begin[i], j), tile.streamed});
-    }
-  }
-}
-
-template <int64_t Step, class T>
-HWY_INLINE void gemm_tile(const GemmTile<T>& tile) {
-  const RowPanels panels(tile.rows);
-  const int64_t steps = step_count(tile.k, Step), most = geometry<T, Step>().most_k,
-                pieces = (steps + most - 1) / most;
-  for (int64_t i = 0; i < pieces; ++i) {
-    const int64_t begin = i * steps / pieces, end = (i + 1) * steps / pieces;
-    const Addend<accumulator_t<T>> before{tile.c, tile.ldc};
-    gemm_piece<Step>(tile, panels, begin, end - begin, i == 0 ? tile.added : before);
-  }
-  if (tile.streamed) hwy::FlushStream();
-}
-
-#define HEED_DEFINE(T, Step, suffix)                                                      \
-  GemmGeometry geometry_##suffix() { return geometry<T, Step>(); }                        \
-  void pack_b_##suffix(MatrixView<T> b, int64_t k, int64_t cols, accumulator_t<T>* out) { \
-    pack_b<Step>(b, k, cols, out);                                                        \
-  }                                                                                       \
-  void gemm_tile_##suffix(const GemmTile<T>& tile) { gemm_tile<Step>(tile); }
-HEED_DEFINE(float, 1, f32)
-HEED_DEFINE(double, 1, f64)
-HEED_DEFINE(bfloat16, 1, bf16)
-HEED_DEFINE(bfloat16, kHasPairs ? 2 : 1, pairs)
-#undef HEED_DEFINE
-void gemm_dots_f32(const GemmDots<float>& args) { gemm_dots(args); }
-void gemm_dots_f64(const GemmDots<double>& args) { gemm_dots(args); }
-void gemm_dots_bf16(const GemmDots<bfloat16>& args) { gemm_dots(args); }
-
-}  // namespace heed::cpu::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 namespace heed::cpu {
 namespace {
-
-/// What works on packed panels, for one type and instruction set.
-template <class T>
-struct GemmFunctions {
-  GemmGeometry geometry;
-  void (*pack_b)(MatrixView<T> b, int64_t k, int64_t cols, accumulator_t<T>* out);
-  void (*tile)(const GemmTile<T>& tile);
-};
-
-#define HEED_EXPORT(T, suffix)                                                                          \
-  HWY_EXPORT(geometry_##suffix);                                                                        \
-  HWY_EXPORT(pack_b_##suffix);                                                                          \
-  HWY_EXPORT(gemm_tile_##suffix);                                                                       \
-  GemmFunctions<T> functions_##suffix() {                                                               \
-    return {HEED_SIMD(geometry_##suffix)(), HEED_SIMD(pack_b_##suffix), HEED_SIMD(gemm_tile_##suffix)}; \
-  }
-HEED_EXPORT(float, f32)
-HEED_EXPORT(double, f64)
-HEED_EXPORT(bfloat16, bf16)
-HEED_EXPORT(bfloat16, pairs)
-#undef HEED_EXPORT
-HWY_EXPORT(gemm_dots_f32);
-HWY_EXPORT(gemm_dots_f64);
-HWY_EXPORT(gemm_dots_bf16);
-
-GemmFunctions<float> functions_of(float) { return functions_f32(); }
-GemmFunctions<double> functions_of(double) { return functions_f64(); }
-GemmFunctions<bfloat16> functions_of(bfloat16) {
-  return has_bf16_dot() ? functions_pairs() : functions_bf16();
-}
-auto dots_of(float) { return HEED_SIMD(gemm_dots_f32); }
-auto dots_of(double) { return HEED_SIMD(gemm_dots_f64); }
-auto dots_of(bfloat16) { return HEED_SIMD(gemm_dots_bf16); }
 
 constexpr int64_t kStripRows = 3 * kMaxTileRows, kStripCols = 128, kLeastStrips = 12;
 constexpr int64_t kSharedRows = 192;          // tokens from which on threads are worth sums of their own
@@ -204,7 +36,7 @@ struct Product {
   MatrixView<T> a, b;
   const GemmOutput<T>& output;
   bool onednn;
-  GemmFunctions<T> functions = functions_of(T());
+  GemmFunctions<T> functions = gemm_functions<T>();
   const GemmGeometry& geometry = functions.geometry;
   int64_t steps = geometry.steps(k);
   int64_t copies = 1;  // of packed columns, each for as many tiles
@@ -246,29 +78,6 @@ struct Product {
 
   bool sums_halves() const {
     return in_place() && a.column_stride != 1 && output.c && !output.finish && k >= kSharedRows;
-  }
-
-  /// C over each half of K, and their sum.
-  void multiply_halves() const {
-    const Tiling tiling(m, n, geometry, onednn);
-    const int64_t tiles = tiling.tiles(), half = ceil_divide(k, 2);
-    Workspace<A> second(m * n);
-    parallel_for(2 * tiles, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; ++t) {
-        const Tiling::Tile at = tiling.tile(t % tiles);
-        if (t < tiles) {
-          A* const c = output.c + at.row * output.ldc + at.col;
-          compute_in_place(at, 0, half, c, output.ldc, output.added.at(at.row, at.col));
-        } else {
-          compute_in_place(at, half, k, second.data() + at.row * n + at.col, n, {});
-        }
-      }
-    });
-    parallel_for(m, std::max<int64_t>(kAddedElements / n, 1), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        for (int64_t j = 0; j < n; ++j) output.c[i * output.ldc + j] += second.data()[i * n + j];
-      }
-    });
   }
 
   /// Packs as many columns at a time as have room.
@@ -331,13 +140,12 @@ struct Product {
 
   /// Without packing: for few rows, A and the transposed B as they lie.
   void multiply_few() const {
-    const auto dots = dots_of(T());
     parallel_for(n, std::max<int64_t>(kDotElements / k, 16), [&](int64_t first, int64_t end) {
       const int64_t count = end - first, ldc = output.c ? output.ldc : count;
       Workspace<A> buffer(output.c ? 0 : m * count);
       A* c = output.c ? output.c + first : buffer.data();
-      dots({a.data, b.at(0, first).data, c, a.row_stride, b.column_stride, ldc, m, count, k, output.alpha,
-            output.added.at(0, first)});
+      functions.dots({a.data, b.at(0, first).data, c, a.row_stride, b.column_stride, ldc, m, count, k,
+                      output.alpha, output.added.at(0, first)});
       if (output.finish) output.finish(output.context, c, ldc, 0, first, m, count);
     });
   }
@@ -385,16 +193,73 @@ struct Product {
   }
 };
 
+/// A product in place, as tasks that need nothing before them: its tiles, or those over each half of K, whose
+/// sum is then C.
+template <class T>
+class DirectProduct {
+ public:
+  using A = accumulator_t<T>;
+
+  explicit DirectProduct(const Product<T>& product)
+      : product_(product),
+        tiling_(product.m, product.n, product.geometry, false),
+        halves_(product.sums_halves()),
+        second_(halves_ ? product.m * product.n : 0) {}
+
+  int64_t tasks() const { return tiling_.tiles() << halves_; }
+
+  void run(int64_t task) {
+    const Tiling::Tile at = tiling_.tile(task % tiling_.tiles());
+    if (!halves_) return product_.compute(at, nullptr);
+    const GemmOutput<T>& output = product_.output;
+    const int64_t half = ceil_divide(product_.k, 2), n = product_.n;
+    if (task < tiling_.tiles()) {
+      A* const c = output.c + at.row * output.ldc + at.col;
+      product_.compute_in_place(at, 0, half, c, output.ldc, output.added.at(at.row, at.col));
+    } else {
+      product_.compute_in_place(at, half, product_.k, second_.data() + at.row * n + at.col, n, {});
+    }
+  }
+
+  /// After all tasks.
+  void finish() {
+    if (!halves_) return;
+    const int64_t n = product_.n;
+    parallel_for(product_.m, std::max<int64_t>(kAddedElements / n, 1), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        A* const c = product_.output.c + i * product_.output.ldc;
+        for (int64_t j = 0; j < n; ++j) c[j] += second_.data()[i * n + j];
+      }
+    });
+  }
+
+ private:
+  const Product<T>& product_;
+  const Tiling tiling_;
+  const bool halves_;
+  Workspace<A> second_;
+};
+
+template <class T>
+Product<T> product_of(const BlockedGemm<T>& args) {
+  return {args.m, args.n, args.k, args.a, args.b, args.output, use_onednn<T>(args.output.alpha)};
+}
+
 }  // namespace
 
 template <class T>
-void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b,
-                  const GemmOutput<T>& output) {
-  const bool onednn = use_onednn<T>(output.alpha);
-  Product<T> product{m, n, k, a, b, output, onednn};
+void gemm_blocked(const BlockedGemm<T>& args) {
+  const auto& [m, n, k, a, b, output] = args;
+  Product<T> product = product_of(args);
   if (m <= kFewRows && a.column_stride == 1 && b.row_stride == 1) return product.multiply_few();
-  if (product.sums_halves()) return product.multiply_halves();
-  if (product.onednn || product.in_place()) return product.multiply(0, n, nullptr);
+  if (product.onednn) return product.multiply(0, n, nullptr);
+  if (product.in_place()) {
+    DirectProduct<T> direct(product);
+    parallel_for(direct.tasks(), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) direct.run(t);
+    });
+    return direct.finish();
+  }
   if (m <= kStripRows && n >= kLeastStrips * kStripCols) return product.multiply_strips();
   if (a.column_stride == 1 && m >= kCopiedRows && n * k <= kSmallWeight) product.copies = 2;
   if (k > n && n * product.steps > kPieceElements) return product.multiply_pieces();
@@ -402,8 +267,24 @@ void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T
 }
 
 template <class T>
+bool gemm_blocked_beside(const BlockedGemm<T>& first, const BlockedGemm<T>& second, int64_t tasks,
+                         void (*task)(void* context, int64_t i), void* context) {
+  const Product<T> one = product_of(first), other = product_of(second);
+  if (!one.in_place() || !other.in_place()) return false;
+  DirectProduct<T> a(one), b(other);
+  const auto beside = [&](int64_t i) { task(context, i); };
+  const auto run_a = [&](int64_t i) { a.run(i); };
+  const auto run_b = [&](int64_t i) { b.run(i); };
+  parallel_for_lists(TaskList<decltype(beside)>{tasks, beside}, TaskList<decltype(run_a)>{a.tasks(), run_a},
+                     TaskList<decltype(run_b)>{b.tasks(), run_b});
+  a.finish();
+  b.finish();
+  return true;
+}
+
+template <class T>
 int64_t gemm_packed_size(int64_t n, int64_t k) {
-  return functions_of(T()).geometry.packed_size(n, k);
+  return gemm_functions<T>().geometry.packed_size(n, k);
 }
 
 template <class T>
@@ -413,22 +294,20 @@ void gemm_pack(int64_t n, int64_t k, MatrixView<T> b, accumulator_t<T>* packed) 
 }
 
 template <class T>
-void gemm_blocked_packed(int64_t m, int64_t n, int64_t k, MatrixView<T> a, const accumulator_t<T>* packed,
-                         const GemmOutput<T>& output) {
-  Product<T>{m, n, k, a, {}, output, false}.multiply(0, n, packed);
+void gemm_blocked_packed(const BlockedGemm<T>& args, const accumulator_t<T>* packed) {
+  Product<T>{args.m, args.n, args.k, args.a, {}, args.output, false}.multiply(0, args.n, packed);
 }
 
-#define HEED_INSTANTIATE(T)                                                                               \
-  template void gemm_blocked<T>(int64_t, int64_t, int64_t, MatrixView<T>, MatrixView<T>,                  \
-                                const GemmOutput<T>&);                                                    \
-  template int64_t gemm_packed_size<T>(int64_t, int64_t);                                                 \
-  template void gemm_pack<T>(int64_t, int64_t, MatrixView<T>, accumulator_t<T>*);                         \
-  template void gemm_blocked_packed<T>(int64_t, int64_t, int64_t, MatrixView<T>, const accumulator_t<T>*, \
-                                       const GemmOutput<T>&);
+#define HEED_INSTANTIATE(T)                                                                   \
+  template void gemm_blocked<T>(const BlockedGemm<T>&);                                       \
+  template bool gemm_blocked_beside<T>(const BlockedGemm<T>&, const BlockedGemm<T>&, int64_t, \
+                                       void (*)(void*, int64_t), void*);                      \
+  template int64_t gemm_packed_size<T>(int64_t, int64_t);                                     \
+  template void gemm_pack<T>(int64_t, int64_t, MatrixView<T>, accumulator_t<T>*);             \
+  template void gemm_blocked_packed<T>(const BlockedGemm<T>&, const accumulator_t<T>*);
 HEED_INSTANTIATE(float)
 HEED_INSTANTIATE(double)
 HEED_INSTANTIATE(bfloat16)
 #undef HEED_INSTANTIATE
 
 }  // namespace heed::cpu
-#endif

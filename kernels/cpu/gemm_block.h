@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <heed/core/base/dtype.h>
+#include <heed/kernels/gemm.h>
 
 namespace heed::cpu {
 
@@ -56,8 +57,33 @@ struct GemmOutput {
 
 /// The product of a [m, k] and b [k, n] in accumulator_t<T>; m, n and k at least 1.
 template <class T>
-void gemm_blocked(int64_t m, int64_t n, int64_t k, MatrixView<T> a, MatrixView<T> b,
-                  const GemmOutput<T>& output);
+struct BlockedGemm {
+  int64_t m, n, k;
+  MatrixView<T> a, b;
+  GemmOutput<T> output;
+};
+
+/// A single product whose result is kept as it is summed.
+template <class T>
+BlockedGemm<T> blocked(const kernels::Gemm<T>& args) {
+  GemmOutput<T> output{args.c, args.ldc, args.alpha, {}, nullptr, nullptr};
+  if (args.accumulate) output.added = {args.c, args.ldc};
+  return {args.m,
+          args.n,
+          args.k,
+          matrix_view(args.a, args.lda, args.transpose_a),
+          matrix_view(args.b, args.ldb, args.transpose_b),
+          output};
+}
+
+template <class T>
+void gemm_blocked(const BlockedGemm<T>& args);
+
+/// Two products that do not depend on each other, and task(context, i) for each i below `tasks`, as one job.
+/// False, and nothing is done, if a product has operands to pack first.
+template <class T>
+bool gemm_blocked_beside(const BlockedGemm<T>& first, const BlockedGemm<T>& second, int64_t tasks,
+                         void (*task)(void* context, int64_t i), void* context);
 
 /// Elements of b [k, n] when packed.
 template <class T>
@@ -67,9 +93,8 @@ int64_t gemm_packed_size(int64_t n, int64_t k);
 template <class T>
 void gemm_pack(int64_t n, int64_t k, MatrixView<T> b, accumulator_t<T>* packed);
 
-/// gemm_blocked with a b that gemm_pack packed.
+/// gemm_blocked with a b that gemm_pack packed, in place of args.b.
 template <class T>
-void gemm_blocked_packed(int64_t m, int64_t n, int64_t k, MatrixView<T> a, const accumulator_t<T>* packed,
-                         const GemmOutput<T>& output);
+void gemm_blocked_packed(const BlockedGemm<T>& args, const accumulator_t<T>* packed);
 
 }  // namespace heed::cpu

@@ -2,26 +2,8 @@
 // once or twice, would take longer than the product.
 #include <utility>
 
-#include <heed/kernels/cpu/gemm_block.h>
+#include <heed/kernels/cpu/gemm_tile.h>
 #include <heed/kernels/cpu/simd.h>
-
-#ifndef HEED_KERNELS_CPU_GEMM_DOT_ONCE_
-#define HEED_KERNELS_CPU_GEMM_DOT_ONCE_
-namespace heed::cpu {
-
-/// Some columns of C: c[i, j] = alpha times row i of A by row j of the transposed B + added[i, j].
-template <class T>
-struct GemmDots {
-  using A = accumulator_t<T>;
-  const T *a, *b;
-  A* c;
-  int64_t lda, ldb, ldc, rows, columns, k;
-  A alpha;
-  Addend<A> added;
-};
-
-}  // namespace heed::cpu
-#endif
 
 #if defined(HEED_KERNELS_CPU_GEMM_DOT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_KERNELS_CPU_GEMM_DOT_INL_H_

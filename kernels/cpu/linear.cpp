@@ -7,6 +7,7 @@
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/activation_simd.h>
 #include <heed/kernels/cpu/gemm_block.h>
+#include <heed/kernels/cpu/gemm_tiling.h>
 #include <heed/kernels/cpu/grain.h>
 #include <heed/kernels/cpu/simd.h>
 #include <heed/kernels/cpu/workspace.h>
@@ -217,6 +218,25 @@ void add_partial_sums(const A* partial, int64_t blocks, int64_t out, A* gbias, b
   });
 }
 
+template <class F>
+void run_tasks(int64_t count, const F& task) {
+  parallel_for(count, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) task(i);
+  });
+}
+
+/// Both products of a backward and `tasks` calls of task(i) as one job; false where products cannot be.
+template <class T, class F>
+bool multiply_beside(const kernels::LinearBackward<T>& args, int64_t tasks, const F& task) {
+  if constexpr (std::is_same_v<T, accumulator_t<T>>) {
+    if (!args.gweight || !args.gx || args.rows == 0 || args.out == 0 || args.in == 0) return false;
+    return gemm_blocked_beside<T>(
+        blocked(args.weight_product()), blocked(args.input_product()), tasks,
+        [](void* context, int64_t i) { (*static_cast<const F*>(context))(i); }, const_cast<F*>(&task));
+  }
+  return false;
+}
+
 }  // namespace
 
 template <class T>
@@ -236,9 +256,10 @@ void linear_forward(const kernels::LinearForward<T>& args) {
   }
   const MatrixView<T> x{args.x, args.in, 1};
   if constexpr (kTakesPacked<T>) {
-    if (args.packed) return gemm_blocked_packed<T>(args.rows, args.out, args.in, x, args.packed, output);
+    if (args.packed)
+      return gemm_blocked_packed<T>({args.rows, args.out, args.in, x, {}, output}, args.packed);
   }
-  gemm_blocked<T>(args.rows, args.out, args.in, x, {args.weight, 1, args.in}, output);
+  gemm_blocked<T>({args.rows, args.out, args.in, x, {args.weight, 1, args.in}, output});
 }
 
 template <class T>
@@ -259,18 +280,23 @@ void linear_backward(const kernels::LinearBackward<T>& args) {
               "linear_backward: gpre is needed with an activation or dropout");
   HEED_ASSERT(args.kept || args.activation == Activation::none || args.rows == 0,
               "linear_backward: what the forward kept is needed with an activation");
-  if (args.out <= 0) return;
   kernels::LinearBackward<T> task = args;
   if (plain && args.gpre == args.gy) task.gpre = nullptr;  // they are the same
-  const int64_t per_task = rows_per_partial_sum(args.rows), blocks = (args.rows + per_task - 1) / per_task;
+  const int64_t per_task = rows_per_partial_sum(args.rows), blocks = ceil_divide(args.rows, per_task);
   Workspace<A> partial(args.gbias ? blocks * args.out : 0);
-  if (task.gpre || args.gbias) {
-    const auto backward = backward_of(T());
-    parallel_for(args.rows, per_task, [&](int64_t begin, int64_t end) {
-      A* sums = args.gbias ? partial.data() + begin / per_task * args.out : nullptr;
-      if (sums) std::fill_n(sums, args.out, A(0));
-      backward(task, begin, end, sums);
-    });
+  const auto pass = [&, backward = backward_of(T())](int64_t block) {
+    const int64_t begin = block * per_task, end = std::min(begin + per_task, args.rows);
+    A* sums = args.gbias ? partial.data() + block * args.out : nullptr;
+    if (sums) std::fill_n(sums, args.out, A(0));
+    backward(task, begin, end, sums);
+  };
+  const int64_t passes = args.out > 0 && (task.gpre || args.gbias) ? blocks : 0;
+  const bool before = task.gpre != nullptr;  // the products
+  if (before) run_tasks(passes, pass);
+  if (!multiply_beside(args, before ? 0 : passes, pass)) {
+    if (!before) run_tasks(passes, pass);
+    if (args.gweight) gemm(args.weight_product());
+    if (args.gx) gemm(args.input_product());
   }
   if (args.gbias) add_partial_sums(partial.data(), blocks, args.out, args.gbias, args.accumulate_bias);
 }

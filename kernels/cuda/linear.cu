@@ -88,40 +88,10 @@ __global__ void __launch_bounds__(kColumnThreads* kRowThreads)
   }
 }
 
-}  // namespace
-
+// gpre, and the sums for the bias.
 template <class T>
-void linear_forward(const LinearForward<T>& args) {
-  constexpr const char* kWhat = "linear_forward";
-  if (args.rows == 0 || args.out == 0) return;
-  T* const product = args.pre_activation != nullptr ? args.pre_activation : args.y;
-  multiply(kWhat, FusedGemm<T>{.product = {.a = args.x,
-                                           .b = args.weight,
-                                           .c = product,
-                                           .m = args.rows,
-                                           .n = args.out,
-                                           .k = args.in,
-                                           .lda = std::max<int64_t>(args.in, 1),
-                                           .ldb = std::max<int64_t>(args.in, 1),
-                                           .ldc = args.out,
-                                           .transpose_a = false,
-                                           .transpose_b = true,
-                                           .batch = 1,
-                                           .stride_a = 0,
-                                           .stride_b = 0,
-                                           .stride_c = 0,
-                                           .alpha = 1.0f,
-                                           .accumulate = false},
-                               .bias = args.bias});
-  if (product != args.y || args.activation != Activation::none || args.dropout.active())
-    elementwise(kWhat, FinishOp<T>{args.activation, args.dropout, product, args.y},
-                single_run<1>(args.rows * args.out));
-}
-
-template <class T>
-void linear_backward(const LinearBackward<T>& args) {
+void backward_rows(const LinearBackward<T>& args) {
   constexpr const char* kWhat = "linear_backward";
-  if (args.out == 0 || (args.gpre == nullptr && args.gbias == nullptr)) return;
   const int64_t stretches = simt::ceil_div<int64_t>(args.rows, kRowThreads);
   const int64_t slices =
       args.gbias == nullptr ? std::min<int64_t>(stretches, 65535) : std::min(stretches, kMostSlices);
@@ -141,6 +111,36 @@ void linear_backward(const LinearBackward<T>& args) {
   if (args.gbias != nullptr)
     add_partials(kWhat, {{partials, args.gbias, args.accumulate_bias}, {nullptr, nullptr, false}}, slices,
                  args.out);
+}
+
+}  // namespace
+
+template <class T>
+void linear_forward(const LinearForward<T>& args) {
+  constexpr const char* kWhat = "linear_forward";
+  if (args.rows == 0 || args.out == 0) return;
+  T* const product = args.pre_activation != nullptr ? args.pre_activation : args.y;
+  multiply(kWhat, FusedGemm<T>{.product = {.a = args.x,
+                                           .b = args.weight,
+                                           .c = product,
+                                           .m = args.rows,
+                                           .n = args.out,
+                                           .k = args.in,
+                                           .lda = std::max<int64_t>(args.in, 1),
+                                           .ldb = std::max<int64_t>(args.in, 1),
+                                           .ldc = args.out,
+                                           .transpose_b = true},
+                               .bias = args.bias});
+  if (product != args.y || args.activation != Activation::none || args.dropout.active())
+    elementwise(kWhat, FinishOp<T>{args.activation, args.dropout, product, args.y},
+                single_run<1>(args.rows * args.out));
+}
+
+template <class T>
+void linear_backward(const LinearBackward<T>& args) {
+  if (args.out > 0 && (args.gpre != nullptr || args.gbias != nullptr)) backward_rows(args);
+  if (args.gweight != nullptr) gemm(args.weight_product());
+  if (args.gx != nullptr) gemm(args.input_product());
 }
 
 #define HEED_INSTANTIATE(T)                                 \

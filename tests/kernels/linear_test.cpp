@@ -295,6 +295,76 @@ TYPED_TEST(LinearOf, BackwardOfTheBiasAlone) {
   EXPECT_THROW(cpu::linear_backward(args), InternalError);
 }
 
+/// The products of a backward give what they give alone, whether they run as one job or not.
+template <class T>
+void check_products(int64_t rows, int64_t in, int64_t out, Activation activation, bool accumulate) {
+  using A = accumulator_t<T>;
+  std::mt19937 engine(7);
+  const auto x = uniform<T>(rows * in, engine), weight = uniform<T>(out * in, engine),
+             gy = uniform<T>(rows * out, engine), pre = uniform<T>(rows * out, engine);
+  const auto weight_before = uniform<A>(out * in, engine);
+  const auto x_before = uniform<T>(rows * in, engine);
+  auto gpre = poisoned<T>(rows * out);
+  auto gbias = poisoned<A>(out);
+  const bool plain = activation == Activation::none;
+  LinearBackward<T> args{gy.data(),
+                         plain ? nullptr : pre.data(),
+                         activation,
+                         Dropout{},
+                         plain ? nullptr : gpre.data(),
+                         gbias.data(),
+                         false,
+                         rows,
+                         out};
+  cpu::linear_backward(args);
+  const auto gbias_alone = gbias;
+  args.in = in;
+  args.x = x.data();
+  args.weight = weight.data();
+  args.accumulate_weight = args.accumulate_x = accumulate;
+  auto gweight_alone = weight_before;
+  auto gx_alone = x_before;
+  args.gweight = gweight_alone.data();
+  args.gx = gx_alone.data();
+  cpu::gemm(args.weight_product());
+  cpu::gemm(args.input_product());
+  for (int threads : {1, 2, 4}) {
+    set_thread_count(threads);
+    for (const bool with_weight : {true, false}) {
+      for (const bool with_x : {true, false}) {
+        SCOPED_TRACE(concat(rows, " x ", in, " x ", out, ", ", threads, " threads"));
+        auto gweight = weight_before;
+        auto gx = x_before;
+        gbias = poisoned<A>(out);
+        args.gbias = gbias.data();
+        args.gweight = with_weight ? gweight.data() : nullptr;
+        args.gx = with_x ? gx.data() : nullptr;
+        cpu::linear_backward(args);
+        const auto same = [](const auto& got, const auto& want) {
+          return got.empty() || std::memcmp(got.data(), want.data(), got.size() * sizeof(got[0])) == 0;
+        };
+        EXPECT_TRUE(same(gbias, gbias_alone));
+        EXPECT_TRUE(same(gweight, with_weight ? gweight_alone : weight_before));
+        EXPECT_TRUE(same(gx, with_x ? gx_alone : x_before));
+      }
+    }
+  }
+  set_thread_count(1);
+}
+
+TYPED_TEST(LinearOf, BackwardWithProducts) {
+  for (const Activation activation : {Activation::none, Activation::gelu}) {
+    check_products<TypeParam>(333, 64, 96, activation, true);  // sums over each half of the rows
+    check_products<TypeParam>(100, 64, 96, activation, false);
+    check_products<TypeParam>(70, 33, 21, activation, true);  // what has to be packed
+  }
+  for (const bool accumulate : {false, true}) {
+    check_products<TypeParam>(0, 3, 2, Activation::none, accumulate);
+    check_products<TypeParam>(3, 0, 2, Activation::none, accumulate);
+    check_products<TypeParam>(3, 2, 0, Activation::none, accumulate);
+  }
+}
+
 TYPED_TEST(LinearOf, BitsDoNotDependOnTheThreads) {
   using T = TypeParam;
   std::mt19937 engine(5);

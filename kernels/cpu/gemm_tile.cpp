@@ -1,0 +1,140 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/kernels/cpu/gemm_tile.cpp"
+
+#include <unistd.h>
+
+#include <heed/kernels/cpu/gemm_dot-inl.h>
+#include <heed/kernels/cpu/gemm_micro-inl.h>
+#include <heed/kernels/cpu/gemm_pack-inl.h>
+#include <heed/kernels/cpu/gemm_tile.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+/// With AVX2 a panel of B leaves room in a 32 KiB first-level cache for the rows of A. With AVX-512 it
+/// streams from the second level, a vector in twelve multiply-adds, and longer pieces of K touch C less
+/// often.
+constexpr int64_t kPanelBytes = HWY_TARGET == HWY_AVX3 ? 65536 : 24576;
+template <class T, int64_t Step>
+HWY_INLINE GemmGeometry geometry() {
+  const int64_t panel = kMicroVectors * static_cast<int64_t>(hn::Lanes(Tag<T>()));
+  return {kMicroRows, kPackedRows<accumulator_t<T>>, panel, Step,
+          kPanelBytes / (panel * int64_t{sizeof(accumulator_t<T>)})};
+}
+
+/// c = alpha a b + added for one piece of K.
+template <int64_t Step, class T, class A = accumulator_t<T>>
+HWY_INLINE void gemm_piece(const GemmTile<T>& tile, const RowPanels& panels, int64_t first, int64_t steps,
+                           Addend<A> added) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>())), width = kMicroVectors * lanes;
+  const int64_t k = HWY_MIN(steps * Step, tile.k - first * Step), all_steps = step_count(tile.k, Step);
+  const MatrixView<T> a = tile.a.at(0, first * Step);
+  const bool transposed = a.column_stride != 1, in_place = tile.b_stride != 0;
+  const A* rows = tile.a_buffer;
+  int64_t stride = steps, panel_stride = 0;  // between panels of kMicroRows, where they have a stride
+  if (in_place) {
+    rows = reinterpret_cast<const A*>(a.data);
+    stride = transposed ? a.column_stride : a.row_stride;
+  } else if (transposed) {
+    pack_a<Step>(a, panels, tile.a_rows, k, tile.a_buffer);
+    stride = kPackedRows<A>;
+    panel_stride = steps * kPackedRows<A>;
+  } else if (copies_a(a, tile.rows, k, Step)) {
+    copy_rows<Step>(a, tile.rows, k, tile.a_buffer);
+  } else {
+    rows = reinterpret_cast<const A*>(a.data);
+    stride = a.row_stride / Step;
+  }
+  for (int64_t j = 0; j < tile.cols; j += width) {
+    const int64_t cols = HWY_MIN(width, tile.cols - j), vectors = cols > lanes ? 2 : 1;
+    const int64_t b_stride = in_place ? tile.b_stride : vectors * lanes;
+    const A* b = tile.b + (in_place ? j : j * all_steps) + first * b_stride;
+    for (int64_t i = 0; i < panels.count; ++i) {
+      const A* panel = rows + (panel_stride ? i * panel_stride : panels.begin[i] * (transposed ? 1 : stride));
+      A* c = tile.c + panels.begin[i] * tile.ldc + j;
+      choose_micro<A, Step == 2>(transposed, vectors,
+                                 panels.rows(i))({panel, stride, b, b_stride, c, tile.ldc, steps, cols,
+                                                  tile.alpha, added.at(panels.begin[i], j), tile.streamed});
+    }
+  }
+}
+
+template <int64_t Step, class T>
+HWY_INLINE void gemm_tile(const GemmTile<T>& tile) {
+  const RowPanels panels(tile.rows);
+  const int64_t steps = step_count(tile.k, Step), most = geometry<T, Step>().most_k,
+                pieces = (steps + most - 1) / most;
+  for (int64_t i = 0; i < pieces; ++i) {
+    const int64_t begin = i * steps / pieces, end = (i + 1) * steps / pieces;
+    const Addend<accumulator_t<T>> before{tile.c, tile.ldc};
+    gemm_piece<Step>(tile, panels, begin, end - begin, i == 0 ? tile.added : before);
+  }
+  if (tile.streamed) hwy::FlushStream();
+}
+
+#define HEED_DEFINE(T, Step, suffix)                                                      \
+  GemmGeometry geometry_##suffix() { return geometry<T, Step>(); }                        \
+  void pack_b_##suffix(MatrixView<T> b, int64_t k, int64_t cols, accumulator_t<T>* out) { \
+    pack_b<Step>(b, k, cols, out);                                                        \
+  }                                                                                       \
+  void gemm_tile_##suffix(const GemmTile<T>& tile) { gemm_tile<Step>(tile); }
+HEED_DEFINE(float, 1, f32)
+HEED_DEFINE(double, 1, f64)
+HEED_DEFINE(bfloat16, 1, bf16)
+HEED_DEFINE(bfloat16, kHasPairs ? 2 : 1, pairs)
+#undef HEED_DEFINE
+void gemm_dots_f32(const GemmDots<float>& args) { gemm_dots(args); }
+void gemm_dots_f64(const GemmDots<double>& args) { gemm_dots(args); }
+void gemm_dots_bf16(const GemmDots<bfloat16>& args) { gemm_dots(args); }
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+
+int64_t cache_ways() {
+#ifdef _SC_LEVEL1_DCACHE_ASSOC
+  static const int64_t ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
+  return ways;
+#else
+  return 0;
+#endif
+}
+
+namespace {
+
+#define HEED_EXPORT(T, suffix, dots)                                                                   \
+  HWY_EXPORT(geometry_##suffix);                                                                       \
+  HWY_EXPORT(pack_b_##suffix);                                                                         \
+  HWY_EXPORT(gemm_tile_##suffix);                                                                      \
+  GemmFunctions<T> functions_##suffix() {                                                              \
+    return {HEED_SIMD(geometry_##suffix)(), HEED_SIMD(pack_b_##suffix), HEED_SIMD(gemm_tile_##suffix), \
+            HEED_SIMD(dots)};                                                                          \
+  }
+HWY_EXPORT(gemm_dots_f32);
+HWY_EXPORT(gemm_dots_f64);
+HWY_EXPORT(gemm_dots_bf16);
+HEED_EXPORT(float, f32, gemm_dots_f32)
+HEED_EXPORT(double, f64, gemm_dots_f64)
+HEED_EXPORT(bfloat16, bf16, gemm_dots_bf16)
+HEED_EXPORT(bfloat16, pairs, gemm_dots_bf16)
+#undef HEED_EXPORT
+
+}  // namespace
+
+template <>
+GemmFunctions<float> gemm_functions() {
+  return functions_f32();
+}
+template <>
+GemmFunctions<double> gemm_functions() {
+  return functions_f64();
+}
+template <>
+GemmFunctions<bfloat16> gemm_functions() {
+  return has_bf16_dot() ? functions_pairs() : functions_bf16();
+}
+
+}  // namespace heed::cpu
+#endif
