@@ -21,8 +21,7 @@ struct Gemm {
   int64_t lda, ldb, ldc;  // elements between rows as stored; at least the row's length
   bool transpose_a = false, transpose_b = false;
   int64_t batch = 1;
-  int64_t stride_a = 0, stride_b = 0,
-          stride_c = 0;  // elements between the matrices of a batch; 0 repeats one
+  int64_t stride_a = 0, stride_b = 0, stride_c = 0;  // between a batch's matrices; 0 repeats an operand
   float alpha = 1;
   bool accumulate = false;
 

@@ -53,31 +53,10 @@ struct LinearBackward {
 
   /// gweight (+)= gpreᵀ x
   Gemm<T, accumulator_t<T>> weight_product() const {
-    return {.a = gpre ? gpre : gy,
-            .b = x,
-            .c = gweight,
-            .m = out,
-            .n = in,
-            .k = rows,
-            .lda = out,
-            .ldb = in,
-            .ldc = in,
-            .transpose_a = true,
-            .accumulate = accumulate_weight};
+    return product(true, x, gweight, out, rows, accumulate_weight);
   }
   /// gx (+)= gpre W
-  Gemm<T> input_product() const {
-    return {.a = gpre ? gpre : gy,
-            .b = weight,
-            .c = gx,
-            .m = rows,
-            .n = in,
-            .k = out,
-            .lda = out,
-            .ldb = in,
-            .ldc = in,
-            .accumulate = accumulate_x};
-  }
+  Gemm<T> input_product() const { return product(false, weight, gx, rows, out, accumulate_x); }
 
   Work work() const {
     const bool passes = gpre || gbias;
@@ -85,6 +64,23 @@ struct LinearBackward {
     if (gweight) all = all + weight_product().work();
     if (gx) all = all + input_product().work();
     return all;
+  }
+
+ private:
+  /// c [m, in] (+)= gpre b, or gpreᵀ b
+  template <class C>
+  Gemm<T, C> product(bool transposed, const T* b, C* c, int64_t m, int64_t k, bool accumulate) const {
+    return {.a = gpre ? gpre : gy,
+            .b = b,
+            .c = c,
+            .m = m,
+            .n = in,
+            .k = k,
+            .lda = out,
+            .ldb = in,
+            .ldc = in,
+            .transpose_a = transposed,
+            .accumulate = accumulate};
   }
 };
 

@@ -34,14 +34,7 @@ class Product {
                                 .lda = k_,
                                 .ldb = k_,
                                 .ldc = n_,
-                                .transpose_a = false,
-                                .transpose_b = true,
-                                .batch = 1,
-                                .stride_a = 0,
-                                .stride_b = 0,
-                                .stride_c = 0,
-                                .alpha = 1,
-                                .accumulate = false});
+                                .transpose_b = true});
   }
   const std::string& wrong() const { return wrong_; }
 

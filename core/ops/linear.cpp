@@ -21,8 +21,8 @@ void backward(const LinearCall& call, const GradIn& gy, GradOut& gx) {
   const Tensor g = gy[0].contiguous(), x = *call.x, weight = *call.weight, kept = *call.kept;
   const bool plain = call.activation == Activation::none && !call.dropout.active();
   const Tensor gpre = plain ? Tensor() : empty_like(g);
-  const GradSlot to_bias = accumulator_if_wanted(gx, 2), to_weight = accumulator_if_wanted(gx, 1);
-  const GradSlot to_x = gx.wants(0) ? gx.into(0) : GradSlot();
+  const GradSlot to_bias = accumulator_if_wanted(gx, 2), to_weight = accumulator_if_wanted(gx, 1),
+                 to_x = slot_if_wanted(gx, 0);
   HEED_DISPATCH(g.device(), linear_backward,
                 kernels::LinearBackward<T>{.gy = g.data<T>(),
                                            .kept = data_or_null<T>(kept),

@@ -64,26 +64,20 @@ struct RoundTiles {
 };
 
 template <class T, class C>
-void multiply(const kernels::Gemm<T, C>& args, const T* a, const T* b, C* c) {
+void multiply(const kernels::Gemm<T, C>& args) {
   if (args.k == 0) {
     if (args.accumulate) return;
-    for (int64_t i = 0; i < args.m; ++i) std::fill_n(c + i * args.ldc, args.n, C(0.0f));
+    for (int64_t i = 0; i < args.m; ++i) std::fill_n(args.c + i * args.ldc, args.n, C(0.0f));
     return;
   }
-  using A = accumulator_t<T>;
-  GemmOutput<T> output{nullptr, 0, A(args.alpha), {}, nullptr, nullptr};
+  BlockedGemm<T> product = blocked(args);
   RoundTiles round;
-  if constexpr (std::is_same_v<C, A>) {
-    output.c = c;
-    output.ldc = args.ldc;
-    if (args.accumulate) output.added = {c, args.ldc};
-  } else {
-    round = {c, args.ldc, args.accumulate};
-    output.finish = RoundTiles::finish;
-    output.context = &round;
+  if constexpr (!std::is_same_v<C, accumulator_t<T>>) {
+    round = {args.c, args.ldc, args.accumulate};
+    product.output.finish = RoundTiles::finish;
+    product.output.context = &round;
   }
-  gemm_blocked<T>({args.m, args.n, args.k, matrix_view(a, args.lda, args.transpose_a),
-                   matrix_view(b, args.ldb, args.transpose_b), output});
+  gemm_blocked(product);
 }
 
 }  // namespace
@@ -93,7 +87,11 @@ void gemm(const kernels::Gemm<T, C>& args) {
   if (args.m <= 0 || args.n <= 0 || args.batch <= 0) return;
   check(args);
   const auto one = [&](int64_t i) {
-    multiply(args, args.a + i * args.stride_a, args.b + i * args.stride_b, args.c + i * args.stride_c);
+    kernels::Gemm<T, C> single = args;
+    single.a += i * args.stride_a;
+    single.b += i * args.stride_b;
+    single.c += i * args.stride_c;
+    multiply(single);
   };
   const int64_t work = std::max<int64_t>(args.m * args.n * args.k, 1);
   if (args.batch > 1 && work < kSmallProduct) {

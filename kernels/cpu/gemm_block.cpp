@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <type_traits>
-#include <utility>
 
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/gemm_block.h>
@@ -255,9 +254,8 @@ void gemm_blocked(const BlockedGemm<T>& args) {
   if (product.onednn) return product.multiply(0, n, nullptr);
   if (product.in_place()) {
     DirectProduct<T> direct(product);
-    parallel_for(direct.tasks(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; ++t) direct.run(t);
-    });
+    const auto run = [&](int64_t i) { direct.run(i); };
+    parallel_for_lists(TaskList{direct.tasks(), run});
     return direct.finish();
   }
   if (m <= kStripRows && n >= kLeastStrips * kStripCols) return product.multiply_strips();
@@ -275,8 +273,7 @@ bool gemm_blocked_beside(const BlockedGemm<T>& first, const BlockedGemm<T>& seco
   const auto beside = [&](int64_t i) { task(context, i); };
   const auto run_a = [&](int64_t i) { a.run(i); };
   const auto run_b = [&](int64_t i) { b.run(i); };
-  parallel_for_lists(TaskList<decltype(beside)>{tasks, beside}, TaskList<decltype(run_a)>{a.tasks(), run_a},
-                     TaskList<decltype(run_b)>{b.tasks(), run_b});
+  parallel_for_lists(TaskList{tasks, beside}, TaskList{a.tasks(), run_a}, TaskList{b.tasks(), run_b});
   a.finish();
   b.finish();
   return true;

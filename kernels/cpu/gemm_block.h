@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <heed/core/base/dtype.h>
 #include <heed/kernels/gemm.h>
@@ -63,11 +64,16 @@ struct BlockedGemm {
   GemmOutput<T> output;
 };
 
-/// A single product whose result is kept as it is summed.
-template <class T>
-BlockedGemm<T> blocked(const kernels::Gemm<T>& args) {
-  GemmOutput<T> output{args.c, args.ldc, args.alpha, {}, nullptr, nullptr};
-  if (args.accumulate) output.added = {args.c, args.ldc};
+/// A single product. Where C is not what sums are kept in, the output is the caller's to complete.
+template <class T, class C>
+BlockedGemm<T> blocked(const kernels::Gemm<T, C>& args) {
+  using A = accumulator_t<T>;
+  GemmOutput<T> output{nullptr, 0, A(args.alpha), {}, nullptr, nullptr};
+  if constexpr (std::is_same_v<C, A>) {
+    output.c = args.c;
+    output.ldc = args.ldc;
+    if (args.accumulate) output.added = {args.c, args.ldc};
+  }
   return {args.m,
           args.n,
           args.k,

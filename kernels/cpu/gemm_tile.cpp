@@ -63,7 +63,7 @@ template <int64_t Step, class T>
 HWY_INLINE void gemm_tile(const GemmTile<T>& tile) {
   const RowPanels panels(tile.rows);
   const int64_t steps = step_count(tile.k, Step), most = geometry<T, Step>().most_k,
-                pieces = (steps + most - 1) / most;
+                pieces = ceil_divide(steps, most);
   for (int64_t i = 0; i < pieces; ++i) {
     const int64_t begin = i * steps / pieces, end = (i + 1) * steps / pieces;
     const Addend<accumulator_t<T>> before{tile.c, tile.ldc};

@@ -10,6 +10,7 @@
 #include <heed/kernels/cpu/gemm_tiling.h>
 #include <heed/kernels/cpu/grain.h>
 #include <heed/kernels/cpu/simd.h>
+#include <heed/kernels/cpu/task_lists.h>
 #include <heed/kernels/cpu/workspace.h>
 #include <heed/kernels/linear.h>
 
@@ -218,13 +219,6 @@ void add_partial_sums(const A* partial, int64_t blocks, int64_t out, A* gbias, b
   });
 }
 
-template <class F>
-void run_tasks(int64_t count, const F& task) {
-  parallel_for(count, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) task(i);
-  });
-}
-
 /// Both products of a backward and `tasks` calls of task(i) as one job; false where products cannot be.
 template <class T, class F>
 bool multiply_beside(const kernels::LinearBackward<T>& args, int64_t tasks, const F& task) {
@@ -292,9 +286,9 @@ void linear_backward(const kernels::LinearBackward<T>& args) {
   };
   const int64_t passes = args.out > 0 && (task.gpre || args.gbias) ? blocks : 0;
   const bool before = task.gpre != nullptr;  // the products
-  if (before) run_tasks(passes, pass);
+  if (before) parallel_for_lists(TaskList{passes, pass});
   if (!multiply_beside(args, before ? 0 : passes, pass)) {
-    if (!before) run_tasks(passes, pass);
+    if (!before) parallel_for_lists(TaskList{passes, pass});
     if (args.gweight) gemm(args.weight_product());
     if (args.gx) gemm(args.input_product());
   }

@@ -12,6 +12,8 @@ struct TaskList {
   int64_t count;
   const F& run;  // called with the number of each task, 0 … count - 1
 };
+template <class F>
+TaskList(int64_t, const F&) -> TaskList<F>;
 
 /// Runs all lists. The first half of the job is the first half of each list, so that two threads share each
 /// as they would share it alone.

@@ -157,14 +157,7 @@ TYPED_TEST(StreamingTest, GradientOfAWeight) {
                                   .lda = kRows,
                                   .ldb = kCols,
                                   .ldc = kCols,
-                                  .transpose_a = true,
-                                  .transpose_b = false,
-                                  .batch = 1,
-                                  .stride_a = 0,
-                                  .stride_b = 0,
-                                  .stride_c = 0,
-                                  .alpha = 1,
-                                  .accumulate = false});
+                                  .transpose_a = true});
   };
   Matrix<A> result(kRows);
   expect_parts_alike(kRows, result, product);
