@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -11,42 +10,20 @@
 #include <vector>
 
 #include <heed/core/base/allocator.h>
+#include <heed/core/base/block_heap.h>
 #include <heed/core/base/check.h>
 #include <heed/core/base/pause.h>
+#include <heed/core/base/size_class.h>
 
 namespace heed {
 namespace {
 
-constexpr size_t kAlignment = 128;
-constexpr int kStepsPerDoubling = 4;  // a block is at most a quarter larger than what was asked
-
-// Size classes: multiples of 128 up to 512, then four steps per doubling.
-struct SizeClass {
-  size_t bytes;
-  size_t index;
-};
-
-SizeClass size_class(size_t bytes) {
-  if (bytes <= 512) {
-    const size_t blocks = std::max<size_t>(1, (bytes + kAlignment - 1) / kAlignment);
-    return {blocks * kAlignment, blocks - 1};
-  }
-  const int doubling = std::bit_width(bytes - 1) - 1;  // 2^doubling < bytes <= 2^(doubling + 1)
-  const size_t base = size_t{1} << doubling;
-  const size_t step = base / kStepsPerDoubling;
-  const size_t steps = (bytes - base + step - 1) / step;  // 1 .. 4
-  return {base + steps * step, 4 + static_cast<size_t>(doubling - 9) * kStepsPerDoubling + (steps - 1)};
-}
-
-size_t class_bytes(size_t index) {
-  if (index < 4) return (index + 1) * kAlignment;
-  return ((size_t{1} << (9 + (index - 4) / kStepsPerDoubling)) / kStepsPerDoubling) *
-         (kStepsPerDoubling + 1 + (index - 4) % kStepsPerDoubling);
-}
-
-constexpr size_t kClasses = 4 + 55 * kStepsPerDoubling;
+constexpr size_t kLargeBytes = size_t{1} << 19;    // blocks of so many bytes and more are cut from segments
+constexpr size_t kSegmentBytes = size_t{1} << 25;  // of this size, unless for one block
+constexpr size_t kSegmentUnit = size_t{1} << 21;
+constexpr size_t kClasses = size_class(kLargeBytes).index;
 constexpr size_t kThreadBytes = size_t{1} << 16;  // the largest block that a thread keeps for itself
-constexpr size_t kThreadClasses = 4 + 7 * kStepsPerDoubling;
+constexpr size_t kThreadClasses = size_class(kThreadBytes).index + 1;
 constexpr int64_t kThreadLimit = int64_t{1} << 20;  // bytes that a thread keeps at most
 constexpr size_t kLargestRequest = size_t{1} << 62;
 
@@ -170,6 +147,7 @@ struct Allocator::State {
   bool poisons;
   mutable std::mutex mutex;
   FreeList free_lists[kClasses];
+  BlockHeap large;
   MemoryStats stats;  // blocks that threads keep count as in use
   int64_t limit = 0;
   bool keeps_for_threads = false;         // the CPU's own allocator, without a limit:
@@ -187,8 +165,48 @@ struct Allocator::State {
   bool keeps() const { return kind != AllocatorKind::plain; }
 
   size_t block_bytes(size_t bytes) const {
-    return keeps() ? size_class(bytes).bytes
-                   : (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+    return keeps() && bytes < kLargeBytes ? size_class(bytes).bytes
+                                          : round_up(std::max<size_t>(bytes, 1), kAlignment);
+  }
+
+  bool in_segments(size_t block) const { return keeps() && block >= kLargeBytes; }
+
+  /// From what is cached; null if there is none.
+  void* take_cached(size_t block) {
+    void* pointer = nullptr;
+    if (in_segments(block)) {
+      pointer = large.take(block);
+    } else if (keeps() && !free_lists[size_class(block).index].empty()) {
+      FreeList& list = free_lists[size_class(block).index];
+      pointer = list.back();
+      list.pop_back();
+    }
+    if (pointer) stats.cached -= static_cast<int64_t>(block);
+    return pointer;
+  }
+
+  /// From the source, a large block in a segment, or by itself if there is no memory for one.
+  void* acquire(size_t block) {
+    if (in_segments(block)) {
+      const size_t whole = round_up(block, kSegmentUnit);
+      if (add_segment(whole < kSegmentBytes / 2 ? kSegmentBytes : whole) || add_segment(block))
+        return take_cached(block);
+      return nullptr;
+    }
+    return source.acquire(source.context, block);
+  }
+
+  bool add_segment(size_t bytes) {
+    void* const segment = source.acquire(source.context, bytes);
+    if (segment == nullptr) return false;
+    try {
+      large.add(segment, bytes);
+    } catch (...) {  // no room to remember it
+      source.release(source.context, segment, bytes);
+      return false;
+    }
+    stats.cached += static_cast<int64_t>(bytes);
+    return true;
   }
 
   // What threads keep is cached, not in use.
@@ -204,34 +222,41 @@ struct Allocator::State {
     return all;
   }
 
-  void take_back(void* pointer, SizeClass size) noexcept {
-    stats.in_use -= static_cast<int64_t>(size.bytes);
+  void take_back(void* pointer, size_t block) noexcept {
+    stats.in_use -= static_cast<int64_t>(block);
     if (keeps()) {
       try {
-        free_lists[size.index].push_back(pointer);
-        stats.cached += static_cast<int64_t>(size.bytes);
+        if (in_segments(block))
+          large.give_back(pointer);
+        else
+          free_lists[size_class(block).index].push_back(pointer);
+        stats.cached += static_cast<int64_t>(block);
         return;
       } catch (...) {  // no room to remember it: give it back instead
       }
     }
-    source.release(source.context, pointer, size.bytes);
+    source.release(source.context, pointer, block);
   }
 
   void empty_thread(ThreadBlocks& thread) noexcept {
     for (size_t index = 0; index < kThreadClasses; ++index)
       while (ThreadBlocks::Free* const block = thread.lists[index]) {
         thread.lists[index] = block->next;
-        take_back(block, {class_bytes(index), index});
+        take_back(block, class_bytes(index));
       }
     thread.kept.store(0, std::memory_order_relaxed);
   }
 
   void release_all() noexcept {
+    const auto release = [this](void* pointer, size_t bytes) {
+      source.release(source.context, pointer, bytes);
+      stats.cached -= static_cast<int64_t>(bytes);
+    };
     for (size_t index = 0; index < kClasses; ++index) {
-      for (void* pointer : free_lists[index]) source.release(source.context, pointer, class_bytes(index));
+      for (void* pointer : free_lists[index]) release(pointer, class_bytes(index));
       free_lists[index].clear();
     }
-    stats.cached = 0;
+    large.release_unused(release);
   }
 };
 
@@ -302,24 +327,20 @@ void* Allocator::allocate(size_t bytes) {
   if (s.limit > 0 && s.counted().in_use + static_cast<int64_t>(block) > s.limit) throw out_of_memory();
 
   void* pointer = nullptr;
-  if (s.keeps()) {
-    auto& list = s.free_lists[size_class(bytes).index];
-    if (!list.empty()) {
-      pointer = list.back();
-      list.pop_back();
-      s.stats.cached -= static_cast<int64_t>(block);
+  try {
+    pointer = s.take_cached(block);
+    if (pointer == nullptr) {
+      pointer = s.acquire(block);
+      if (pointer == nullptr && s.kind == AllocatorKind::caching) {
+        if (s.keeps_for_threads && thread_slot.blocks) s.empty_thread(*thread_slot.blocks);
+        s.release_all();
+        pointer = s.acquire(block);
+      }
+      ++s.stats.system_calls;
     }
+  } catch (const std::bad_alloc&) {  // no room for the list of blocks
   }
-  if (pointer == nullptr) {
-    pointer = s.source.acquire(s.source.context, block);
-    if (pointer == nullptr && s.kind == AllocatorKind::caching) {
-      if (s.keeps_for_threads && thread_slot.blocks) s.empty_thread(*thread_slot.blocks);
-      s.release_all();
-      pointer = s.source.acquire(s.source.context, block);
-    }
-    if (pointer == nullptr) throw out_of_memory();
-    ++s.stats.system_calls;
-  }
+  if (pointer == nullptr) throw out_of_memory();
   if (s.poisons) s.source.poison(s.source.context, pointer, block);
   ++s.stats.requests;
   s.stats.in_use += static_cast<int64_t>(block);
@@ -335,7 +356,7 @@ void Allocator::deallocate(void* pointer, size_t bytes) noexcept {
     if (mine && mine->keep(pointer, size_class(bytes))) return;
   }
   const std::unique_lock lock = lock_soon(s.mutex);
-  s.take_back(pointer, {s.block_bytes(bytes), s.keeps() ? size_class(bytes).index : 0});
+  s.take_back(pointer, s.block_bytes(bytes));
 }
 
 MemoryStats Allocator::stats() const {

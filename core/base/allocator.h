@@ -1,5 +1,5 @@
-// Memory for tensors and for the small objects behind them. The caching allocator keeps what was freed for
-// the next request of the same size class, so a training loop stops asking the system after its first steps.
+// Memory for tensors and for the small objects behind them. The caching allocator keeps what was freed, so a
+// training loop stops asking the system after its first steps.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +36,10 @@ struct MemorySource {
   void* context;
 };
 
-/// Hands out blocks by size class; thread-safe. Of the CPU's, a thread keeps the smaller blocks that it
-/// freed, up to 1 MiB, for its own next requests, and gives them back when it ends.
+/// Hands out blocks; thread-safe. What was freed serves the next request of its size class, from 512 KiB on
+/// requests of any size: large blocks are cut from segments of 32 MiB and more, and joined again. Of the
+/// CPU's, a thread keeps the smaller blocks that it freed, up to 1 MiB, for its own next requests, and gives
+/// them back when it ends.
 class Allocator {
  public:
   explicit Allocator(const MemorySource& source, AllocatorKind kind = default_allocator_kind());
