@@ -44,8 +44,9 @@ class StepOutputs {
 ///
 /// What the function draws from the default generator is drawn anew in each call, the same numbers as without
 /// capture. Everything else that is decided on the host stays as it was when the function was recorded:
-/// shapes, branches, options. Tensors that outlive a step and are changed by it (parameters, gradients,
-/// moments) must exist before the first call. The device is for one thread meanwhile.
+/// shapes, branches, options. Tensors that outlive a step and are changed by it (parameters, moments) must
+/// exist before the first call; gradients are made and forgotten within one. The device is for one thread
+/// meanwhile.
 class CapturedStep {
  public:
   /// Returns what the host wants to read, such as the loss.

@@ -4,7 +4,7 @@
 
 namespace heed {
 
-LeafNode::LeafNode(const Shape& shape, DType dtype, Device device) : Node("", 0) {
+LeafNode::LeafNode(const Shape& shape, DType dtype, Device device) : Node("", 0), gradient_dtype_(dtype) {
   outputs().push_back({shape, dtype, device, {}, false, false, {}, {}});
 }
 
@@ -12,9 +12,13 @@ GradSlot LeafNode::slot(int output, DType dtype) {
   const Output& self = outputs()[static_cast<size_t>(output)];
   if (!self.hooks.empty()) return Node::slot(output, dtype);
   settle();
-  if (!grad_.defined() && dtype == self.dtype) grad_ = empty(self.shape, {self.dtype, self.device});
-  if (!grad_.defined() || grad_.dtype() != dtype) return {};
-  return {grad_, std::exchange(has_grad_, true)};
+  if (dtype != gradient_dtype_) return {};
+  const bool accumulate = grad_.defined();
+  if (accumulate)
+    check_repeatable();
+  else
+    grad_ = empty(self.shape, {dtype, self.device});
+  return {grad_, accumulate};
 }
 
 void LeafNode::collect(int output, const Tensor& gradient) {
@@ -33,19 +37,25 @@ void LeafNode::complete() {
 }
 
 const Tensor& LeafNode::gradient(int output) const {
-  static const Tensor none;
   const Output& self = outputs()[static_cast<size_t>(output)];
-  if (!self.hooks.empty() || self.gradient.defined()) return self.gradient;
-  return has_grad_ ? grad_ : none;
+  return !self.hooks.empty() || self.gradient.defined() ? self.gradient : grad_;
 }
 
-// All of its memory, and no part of an arena: nothing else would be kept alive.
+// All of its memory, and no part of more: nothing else would be kept alive.
 bool LeafNode::may_become_grad(const Tensor& gradient) const {
   const Output& self = outputs()[0];
-  return !grad_.defined() && gradient.dtype() == self.dtype && gradient.device() == self.device &&
+  return !grad_.defined() && gradient.dtype() == gradient_dtype_ && gradient.device() == self.device &&
          gradient.strides() == contiguous_strides(self.shape) && !gradient.requires_grad() &&
          !gradient.storage()->is_part() &&
          gradient.storage()->bytes() == gradient.numel() * size_of(gradient.dtype());
+}
+
+// A captured step may add only to what it made itself: other memory may long be another's when it is
+// repeated.
+void LeafNode::check_repeatable() const {
+  HEED_CHECK(!is_capturing(grad_.device()) || grad_.storage()->is_captured(), StateError,
+             "backward: each repetition of the captured step would add to a gradient from before it; call "
+             "zero_grad() before the step");
 }
 
 void LeafNode::accumulate(Tensor gradient) {
@@ -53,14 +63,14 @@ void LeafNode::accumulate(Tensor gradient) {
   const bool held_by_others = !gradient.impl().unique() || !gradient.storage()->unique();
   if (!held_by_others && may_become_grad(gradient)) {
     grad_ = std::move(gradient);
+  } else if (grad_.defined()) {
+    check_repeatable();
+    grad_.add_(gradient);
   } else {
-    if (!grad_.defined()) grad_ = empty(self.shape, {self.dtype, self.device});
-    if (has_grad_)
-      grad_.add_(gradient);
-    else
-      grad_.copy_(gradient);
+    const Tensor mine = empty(self.shape, {gradient_dtype_, self.device});
+    mine.copy_(gradient);
+    grad_ = mine;
   }
-  has_grad_ = true;
 }
 
 void LeafNode::settle() {
@@ -68,9 +78,11 @@ void LeafNode::settle() {
   if (self.gradient.defined()) accumulate(std::exchange(self.gradient, {}));
 }
 
-void LeafNode::bind(const Tensor& slot) {
-  if (has_grad_) slot.copy_(grad_);
-  grad_ = slot;
+void LeafNode::bind(DType dtype, Device device, DType gradient_dtype) {
+  outputs()[0].dtype = dtype;
+  outputs()[0].device = device;
+  if (grad_.defined()) grad_ = grad_.to(device).to(gradient_dtype);
+  gradient_dtype_ = gradient_dtype;
   bound_ = true;
 }
 

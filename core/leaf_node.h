@@ -21,25 +21,22 @@ class LeafNode final : public Node {
   void complete() override;
   const Tensor& gradient(int output) const override;
 
-  Tensor grad() const { return has_grad_ ? grad_ : Tensor(); }
-  /// Forgets the gradient; an arena slot keeps its memory.
-  void forget() {
-    has_grad_ = false;
-    if (!bound_) grad_ = {};
-  }
-  void set_has_grad(bool value) { has_grad_ = value; }
-  /// Fixes where the gradient lives: the slot of a parameter arena. Its dtype may be wider than the tensor's.
-  void bind(const Tensor& slot);
+  const Tensor& grad() const { return grad_; }
+  /// Forgets the gradient, whose memory is free for others.
+  void forget() { grad_ = {}; }
+  /// Makes it that of a parameter, moved or converted, whose gradient may be of a wider dtype.
+  void bind(DType dtype, Device device, DType gradient_dtype);
   bool bound() const { return bound_; }
 
  private:
   void apply(const GradIn&, GradOut&) override {}
   bool may_become_grad(const Tensor& gradient) const;
+  void check_repeatable() const;
   void accumulate(Tensor gradient);
   void settle();  // adds what waits
 
   Tensor grad_;
-  bool has_grad_ = false;
+  DType gradient_dtype_;
   bool bound_ = false;
 };
 

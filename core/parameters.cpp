@@ -4,17 +4,16 @@
 
 #include <heed/core/creation.h>
 #include <heed/core/dispatch.h>
+#include <heed/core/gradient_parts.h>
 #include <heed/core/leaf_node.h>
-#include <heed/core/parameters.h>
 #include <heed/core/tensor_impl.h>
-#include <heed/kernels/optimizer.h>
 
 namespace heed {
 namespace {
 
 constexpr int64_t kSlotBytes = 128;
 
-DType gradient_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+DType gradient_dtype_of(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 
 // Slots start at multiples that are 128 bytes in the narrowest dtype an arena may have.
 int64_t aligned(int64_t elements) {
@@ -30,15 +29,14 @@ struct Parameters::State {
   std::unordered_map<std::string, size_t> by_name;
   int64_t elements = 0;  // of an arena, gaps included
   int64_t numel = 0;
-  Tensor values, gradients;
+  Tensor values;
   bool held = false;
 
-  // Points each handle at its slot of the value arena, and its gradient at the gradient arena. The memory
-  // that held the parameters goes back to the system: as much as they all take, in sizes that nothing else
-  // asks for.
-  void bind(const Tensor& new_values, const Tensor& new_gradients) {
+  // Points each handle at its slot of the arena. The memory that held the parameters goes back to the system:
+  // as much as they all take, which nothing else may ask for.
+  void bind(const Tensor& new_values) {
     const Device old_device = parameters.front().tensor.device();
-    const int64_t value_size = size_of(new_values.dtype()), gradient_size = size_of(new_gradients.dtype());
+    const int64_t value_size = size_of(new_values.dtype());
     for (size_t i = 0; i < parameters.size(); ++i) {
       TensorImpl& impl = parameters[i].tensor.impl();
       const Ref<Storage> slot =
@@ -51,16 +49,9 @@ struct Parameters::State {
       impl.strides = target.strides();
       impl.offset = 0;
       impl.contiguous = true;
-      const Tensor gradient = make_tensor(
-          make_ref<Storage>(new_gradients.storage(), offsets[i] * gradient_size, impl.numel * gradient_size),
-          impl.shape, impl.strides, 0, new_gradients.dtype());
-      LeafNode* leaf = leaf_node(parameters[i].tensor);
-      leaf->outputs()[0].dtype = impl.dtype;
-      leaf->outputs()[0].device = slot->device();
-      leaf->bind(gradient);
+      leaf_node(parameters[i].tensor)->bind(impl.dtype, slot->device(), gradient_dtype_of(impl.dtype));
     }
     values = new_values;
-    gradients = new_gradients;
     allocator(old_device).release_cached();
   }
 };
@@ -94,9 +85,7 @@ Parameters::Parameters(std::vector<Parameter> list) : state_(std::make_shared<St
     state_->elements += aligned(parameter.tensor.numel());
   }
   if (state_->parameters.empty()) return;
-  const TensorOptions options = state_->parameters.front().tensor.options();
-  state_->bind(zeros({state_->elements}, options),
-               zeros({state_->elements}, {gradient_dtype(options.dtype), options.device}));
+  state_->bind(zeros({state_->elements}, state_->parameters.front().tensor.options()));
 }
 
 int64_t Parameters::size() const { return state_ ? static_cast<int64_t>(state_->parameters.size()) : 0; }
@@ -114,18 +103,22 @@ const Parameter* Parameters::find(const std::string& name) const {
 
 int64_t Parameters::numel() const { return state_ ? state_->numel : 0; }
 DType Parameters::dtype() const { return values().dtype(); }
+DType Parameters::gradient_dtype() const { return gradient_dtype_of(dtype()); }
 Device Parameters::device() const { return values().device(); }
 int64_t Parameters::offset(int64_t i) const { return state_->offsets[static_cast<size_t>(i)]; }
-bool Parameters::has_gradient(int64_t i) const { return leaf_node((*this)[i].tensor)->grad().defined(); }
+const Tensor& Parameters::gradient(int64_t i) const { return leaf_node((*this)[i].tensor)->grad(); }
+
+PooledVector<int64_t> Parameters::with_gradient() const {
+  PooledVector<int64_t> result;
+  result.reserve(static_cast<size_t>(size()));
+  for (int64_t i = 0; i < size(); ++i)
+    if (gradient(i).defined()) result.push_back(i);
+  return result;
+}
 
 const Tensor& Parameters::values() const {
   HEED_CHECK(size() > 0, StateError, "Parameters: there are none");
   return state_->values;
-}
-
-const Tensor& Parameters::gradients() const {
-  HEED_CHECK(size() > 0, StateError, "Parameters: there are none");
-  return state_->gradients;
 }
 
 Tensor Parameters::make_arena(DType dtype) const { return zeros({values().numel()}, {dtype, device()}); }
@@ -139,28 +132,19 @@ void Parameters::zero_grad() const {
   for (const Parameter& parameter : *this) leaf_node(parameter.tensor)->forget();
 }
 
-void Parameters::settle_gradients() const {
-  const int64_t element = size_of(gradients().dtype());
-  for (int64_t i = 0; i < size(); ++i)
-    if (!has_gradient(i))
-      fill_bytes(static_cast<std::byte*>(gradients().raw_data()) + offset(i) * element, device(), 0,
-                 (*this)[i].tensor.numel() * element);
-}
-
 double Parameters::gradient_norm() const {
   return size() == 0 ? 0 : std::bit_cast<double>(measure_gradient_norm().item<int64_t>());
 }
 
 Tensor Parameters::measure_gradient_norm() const {
-  settle_gradients();
   const Tensor result = empty({1}, {DType::i64, device()});
   const auto run = [&]<class A>() {
+    const auto parts = gradient_parts<A>(*this, with_gradient());
     HEED_DISPATCH(device(), gradient_norm,
-                  kernels::GradientNorm<A>{.g = gradients().data<A>(),
-                                           .count = gradients().numel(),
+                  kernels::GradientNorm<A>{.gradients = parts,
                                            .norm = reinterpret_cast<double*>(result.data<int64_t>())});
   };
-  if (gradients().dtype() == DType::f64)
+  if (gradient_dtype() == DType::f64)
     run.template operator()<double>();
   else
     run.template operator()<float>();
@@ -170,8 +154,7 @@ Tensor Parameters::measure_gradient_norm() const {
 void Parameters::rebuild(DType dtype, Device device) const {
   HEED_CHECK(!state_->held, StateError, "Parameters: cannot become ", dtype, " on ", device,
              ": an optimizer holds them; move or convert the model before making the optimizer");
-  state_->bind(zeros({state_->elements}, {dtype, device}),
-               zeros({state_->elements}, {gradient_dtype(dtype), device}));
+  state_->bind(zeros({state_->elements}, {dtype, device}));
 }
 
 void Parameters::to(Device target) const {

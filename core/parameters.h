@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <heed/core/base/pooled_vector.h>
 #include <heed/core/tensor.h>
 
 namespace heed {
@@ -17,11 +18,11 @@ struct Parameter {
   Tensor tensor;
 };
 
-/// An ordered list of parameters whose values lie in one arena and whose gradients in another, each parameter
-/// in a slot aligned to 128 bytes with zeroed gaps between. Norms and optimizer steps are single passes over
-/// the arenas. Building it moves the values and points the given handles at their slots: whoever
-/// holds a handle sees the same parameter. Gradients are f32 for bf16 parameters, else of the parameters'
-/// dtype. Copies share.
+/// An ordered list of parameters whose values lie in one arena, each in a slot aligned to 128 bytes with
+/// zeroed gaps between; an optimizer's moments have arenas of the same layout. Building it moves the values
+/// and points the given handles at their slots: whoever holds a handle sees the same parameter. A gradient
+/// has memory from its first backward until it is forgotten: what a forward needs lies there in between.
+/// Gradients are f32 for bf16 parameters, else of the parameters' dtype. Copies share.
 class Parameters {
  public:
   Parameters() = default;
@@ -39,16 +40,18 @@ class Parameters {
   /// Elements of all parameters.
   int64_t numel() const;
   DType dtype() const;
+  DType gradient_dtype() const;
   Device device() const;
 
   /// Where parameter i lies in the arenas, in elements.
   int64_t offset(int64_t i) const;
-  bool has_gradient(int64_t i) const;
+  /// Undefined if no backward reached parameter i since zero_grad().
+  const Tensor& gradient(int64_t i) const;
+  /// The parameters that have one, in order.
+  PooledVector<int64_t> with_gradient() const;
 
-  /// The arenas, one axis, gaps included. Where no gradient was written since zero_grad(), that of gradients
-  /// holds what was left there, until settle_gradients().
+  /// The arena of values, one axis, gaps included.
   const Tensor& values() const;
-  const Tensor& gradients() const;
   /// A further arena of the same layout, zeroed: moments, masters.
   Tensor make_arena(DType dtype) const;
   /// The part of an arena that belongs to parameter i, in its shape.
@@ -56,15 +59,13 @@ class Parameters {
 
   /// Forgets all gradients: the next one of each parameter is written, not added.
   void zero_grad() const;
-  /// Prepares for reading gradients(): slots that got no gradient are made zero.
-  void settle_gradients() const;
   /// Euclidean norm of all gradients.
   double gradient_norm() const;
   /// The same without waiting for the device: the bits of a double, i64 [1], in its memory.
   Tensor measure_gradient_norm() const;
 
-  /// Moves or converts the arenas. StateError once hold() was called: an optimizer has moments of the old
-  /// kind.
+  /// Moves or converts values and gradients. StateError once hold() was called: an optimizer has moments of
+  /// the old kind.
   void to(Device device) const;
   void to(DType dtype) const;
   void hold() const;

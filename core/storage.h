@@ -36,6 +36,8 @@ class Storage : public RefCounted, public Pooled {
   int64_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   bool is_part() const { return static_cast<bool>(whole_); }
+  /// Whether the capture of a step made it, whose repetitions write to it again.
+  bool is_captured() const { return static_cast<bool>(arena_); }
 
   /// Moves with each write that was noted; that of a part also with writes to the whole.
   int64_t version() const { return whole_ ? version_ + whole_->version_ : version_; }

@@ -1,21 +1,40 @@
-// Optimizer steps over contiguous arenas, and the norm that clipping needs. Contract for both devices.
+// Optimizer steps, and the norm that clipping needs. Contract for both devices.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/work.h>
 
 namespace heed::kernels {
 
-/// √Σ g², in double, summed in an order that depends on count alone.
+/// The gradient of one parameter, and where in the arenas of values and moments the parameter lies.
 template <class A>
-struct GradientNorm {
+struct GradientPart {
   const A* g;  // [count]
   int64_t count;
+  int64_t offset;  // of the arenas' elements
+};
+
+/// In the host's memory, until the call returns.
+template <class A>
+using GradientParts = std::span<const GradientPart<A>>;
+
+template <class A>
+int64_t elements_of(GradientParts<A> gradients) {
+  int64_t elements = 0;
+  for (const GradientPart<A>& part : gradients) elements += part.count;
+  return elements;
+}
+
+/// √Σ g² over all parts, in double, summed in an order that depends on their sizes alone.
+template <class A>
+struct GradientNorm {
+  GradientParts<A> gradients;
   double* norm;  // [1]
 
-  Work work() const { return moves<A>(count); }
+  Work work() const { return moves<A>(elements_of(gradients)); }
 };
 
 /// What changes from step to step lies in the memory of the device, so that a captured step can be repeated:
@@ -31,22 +50,22 @@ struct AdvanceStep {
   const double* gradient_norm;  // [1] or null: not measured
 };
 
-/// What Adam, AdamW and SGD share: a slice of the arenas with one rate. A is float or double; T is A, or
+/// What Adam, AdamW and SGD share: parameters with one rate, in arenas. A is float or double; T is A, or
 /// bfloat16 with A = float and `master` the values that the step works on.
 template <class T>
 struct StepSlice {
   using A = accumulator_t<T>;
-  T* value;           // [count]
-  A* master;          // [count]; null: value itself is stepped
-  const A* gradient;  // [count]
-  int64_t count;
+  T* value;   // arena
+  A* master;  // arena; null: value itself is stepped
+  GradientParts<A> gradients;
   const double* rate;  // [1]
-  double rate_factor;  // of this slice
+  double rate_factor;  // of these parameters
   double weight_decay;
   const double* gradient_norm;  // [1], of the whole gradient. Not finite: nothing is done. Null: unknown
   double clip;  // gradients are scaled by min(1, clip / (norm + 1e-6)); 0 or no norm: they are not
 
-  Work work() const { return moves<T>((master ? 1 : 2) * count) + moves<A>((master ? 3 : 1) * count); }
+  int64_t count() const { return elements_of(gradients); }
+  Work work() const { return moves<T>((master ? 1 : 2) * count()) + moves<A>((master ? 3 : 1) * count()); }
 };
 
 /// Adam (Kingma and Ba, arXiv 1412.6980); decoupled: AdamW (Loshchilov and Hutter, arXiv 1711.05101).
@@ -55,13 +74,13 @@ struct StepSlice {
 template <class T>
 struct AdamStep {
   StepSlice<T> slice;
-  accumulator_t<T>* m;  // [count]
-  accumulator_t<T>* v;  // [count]
+  accumulator_t<T>* m;  // arena
+  accumulator_t<T>* v;  // arena
   double beta1, beta2, eps;
   bool decoupled;       // weight decay acts on the value, not on the gradient
   const int64_t* step;  // [1], counted from 1
 
-  Work work() const { return slice.work() + moves<accumulator_t<T>>(4 * slice.count); }
+  Work work() const { return slice.work() + moves<accumulator_t<T>>(4 * slice.count()); }
 };
 
 /// Stochastic gradient descent: b = momentum * b + (1 - dampening) * g; value -= rate * (nesterov ? g +
@@ -69,13 +88,13 @@ struct AdamStep {
 template <class T>
 struct SgdStep {
   StepSlice<T> slice;
-  accumulator_t<T>* momentum_buffer;  // [count]; null if momentum is 0
+  accumulator_t<T>* momentum_buffer;  // arena; null if momentum is 0
   double momentum, dampening;
   bool nesterov;
   const int64_t* step;  // [1], counted from 1; in the first the buffer is set to g
 
   Work work() const {
-    return slice.work() + moves<accumulator_t<T>>((momentum_buffer ? 2 : 0) * slice.count);
+    return slice.work() + moves<accumulator_t<T>>((momentum_buffer ? 2 : 0) * slice.count());
   }
 };
 

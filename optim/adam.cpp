@@ -17,7 +17,7 @@ Adam::Adam(Parameters list, const AdamOptions& options, bool decoupled)
                " and ", options.beta2);
   HEED_CHECK(options.eps > 0 && std::isfinite(options.eps), ConfigError, "Adam: eps must be positive, got ",
              options.eps);
-  const DType dtype = parameters().gradients().dtype();
+  const DType dtype = parameters().gradient_dtype();
   m_ = parameters().make_arena(dtype);
   v_ = parameters().make_arena(dtype);
 }
@@ -25,12 +25,11 @@ Adam::Adam(Parameters list, const AdamOptions& options, bool decoupled)
 void Adam::step_slice(const Slice& slice) {
   visit_floating(parameters().dtype(), "Adam", [&]<class T>() {
     using A = accumulator_t<T>;
+    const auto gradients = gradient_parts<A>(parameters(), slice.parameters);
     HEED_DISPATCH(parameters().device(), adam_step,
-                  kernels::AdamStep<T>{.slice = step_slice_of<T>(parameters(), masters(), slice.begin,
-                                                                 slice.end, slice.rate, slice.rate_factor,
-                                                                 slice.weight_decay, slice.norm, slice.clip),
-                                       .m = m_.data<A>() + slice.begin,
-                                       .v = v_.data<A>() + slice.begin,
+                  kernels::AdamStep<T>{.slice = step_slice_of<T>(slice, parameters(), masters(), gradients),
+                                       .m = m_.data<A>(),
+                                       .v = v_.data<A>(),
                                        .beta1 = options_.beta1,
                                        .beta2 = options_.beta2,
                                        .eps = options_.eps,

@@ -27,9 +27,9 @@ void check_rate(double rate) {
 
 // For messages: which gradient made the norm what it is.
 std::string first_bad_gradient(const Parameters& parameters) {
-  for (const Parameter& parameter : parameters)
-    if (const Tensor gradient = parameter.tensor.grad(); gradient.defined() && !all_finite(gradient))
-      return concat(", and the first bad gradient that of '", parameter.name, "'");
+  for (const int64_t i : parameters.with_gradient())
+    if (!all_finite(parameters.gradient(i)))
+      return concat(", and the first bad gradient that of '", parameters[i].name, "'");
   return ", though each gradient is finite";
 }
 
@@ -90,7 +90,8 @@ StepResult Optimizer::step(const StepOptions& options) {
              "optimizer: clip must be positive, got ", options.clip);
   NoGrad no_grad;
   StepResult result;
-  for (int64_t i = 0; i < parameters_.size(); ++i) result.without_gradient += !parameters_.has_gradient(i);
+  const PooledVector<int64_t> stepped = parameters_.with_gradient();
+  result.without_gradient = parameters_.size() - static_cast<int64_t>(stepped.size());
   const double* norm = nullptr;
   if (options.clip > 0 || options.measure_norm) {
     result.norm = parameters_.measure_gradient_norm();
@@ -99,33 +100,17 @@ StepResult Optimizer::step(const StepOptions& options) {
   }
   HEED_DISPATCH(parameters_.device(), advance_step,
                 kernels::AdvanceStep{.step = step_tensor_.data<int64_t>(), .gradient_norm = norm});
-  for_each_slice(options.clip, norm);
+  const auto* rate = reinterpret_cast<const double*>(rate_tensor_.data<int64_t>());
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    Slice slice{{}, rate, groups_[g].rate_factor, groups_[g].weight_decay, norm, options.clip};
+    slice.parameters.reserve(stepped.size());
+    for (const int64_t i : stepped)
+      if (group_of_[static_cast<size_t>(i)] == static_cast<int32_t>(g)) slice.parameters.push_back(i);
+    if (!slice.parameters.empty()) step_slice(slice);
+  }
   for (const Parameter& parameter : parameters_) parameter.tensor.bump_version();
   parameters_.zero_grad();
   return result;
-}
-
-void Optimizer::for_each_slice(double clip, const double* norm) {
-  const auto* rate = reinterpret_cast<const double*>(rate_tensor_.data<int64_t>());
-  const int64_t count = parameters_.size();
-  const auto end_of = [&](int64_t i) {
-    return i + 1 < count ? parameters_.offset(i + 1) : parameters_.values().numel();
-  };
-  for (int64_t first = 0; first < count;) {
-    if (!parameters_.has_gradient(first)) {
-      ++first;
-      continue;
-    }
-    const int32_t group = group_of_[static_cast<size_t>(first)];
-    int64_t last = first;
-    while (last + 1 < count && parameters_.has_gradient(last + 1) &&
-           group_of_[static_cast<size_t>(last + 1)] == group)
-      ++last;
-    const Group& settings = groups_[static_cast<size_t>(group)];
-    step_slice({parameters_.offset(first), end_of(last), rate, settings.rate_factor, settings.weight_decay,
-                norm, clip});
-    first = last + 1;
-  }
 }
 
 std::vector<std::pair<std::string, Tensor>> Optimizer::state() const {
@@ -161,7 +146,8 @@ double clip_gradient_norm(const Parameters& parameters, double max_norm) {
   HEED_CHECK(std::isfinite(norm), NumericError, "clip_gradient_norm: the gradient norm is ", norm,
              first_bad_gradient(parameters));
   const double scale = max_norm / (norm + 1e-6);
-  if (scale < 1) parameters.gradients().mul_(scale);
+  if (scale < 1)
+    for (const int64_t i : parameters.with_gradient()) parameters.gradient(i).mul_(scale);
   return norm;
 }
 

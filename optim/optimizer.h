@@ -35,14 +35,22 @@ struct StepResult {
   int64_t without_gradient = 0;  // parameters left alone because no gradient reached them
 
   double gradient_norm() const;  // 0 if it was not measured
-  bool skipped() const;          // nothing was changed but the gradients, which are zero
+  bool skipped() const;          // nothing was changed but the gradients, which are forgotten
 };
 
 /// Steps the parameters of one model. A parameter that got no gradient since the last step is left alone.
-/// step() ends with all gradients zero. It holds the parameters: the model cannot move to another device any
-/// more.
+/// step() forgets all gradients. It holds the parameters: the model cannot move to another device any more.
 class Optimizer {
  public:
+  /// Parameters that share a group and have gradients.
+  struct Slice {
+    PooledVector<int64_t> parameters;
+    const double* rate;
+    double rate_factor, weight_decay;
+    const double* norm;  // null: not measured
+    double clip;
+  };
+
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
   virtual ~Optimizer() = default;
@@ -67,15 +75,6 @@ class Optimizer {
   void load_state(const std::vector<std::pair<std::string, Tensor>>& state);
 
  protected:
-  /// One part of the arenas whose parameters share a group and all have gradients.
-  struct Slice {
-    int64_t begin, end;  // elements
-    const double* rate;
-    double rate_factor, weight_decay;
-    const double* norm;  // null: not measured
-    double clip;
-  };
-
   /// Parameters that no group takes have the given weight decay.
   Optimizer(Parameters parameters, double rate, double weight_decay, std::vector<Group> groups);
   virtual void step_slice(const Slice& slice) = 0;
@@ -89,7 +88,6 @@ class Optimizer {
 
  private:
   void check_norm(double norm) const;
-  void for_each_slice(double clip, const double* norm);
 
   Parameters parameters_;
   std::vector<Group> groups_;

@@ -10,22 +10,20 @@ Sgd::Sgd(Parameters list, const SgdOptions& options)
   HEED_CHECK(!options.nesterov || (options.momentum > 0 && options.dampening == 0), ConfigError,
              "Sgd: nesterov needs momentum > 0 and dampening 0, got ", options.momentum, " and ",
              options.dampening);
-  if (options.momentum > 0) momentum_ = parameters().make_arena(parameters().gradients().dtype());
+  if (options.momentum > 0) momentum_ = parameters().make_arena(parameters().gradient_dtype());
 }
 
 void Sgd::step_slice(const Slice& slice) {
   visit_floating(parameters().dtype(), "Sgd", [&]<class T>() {
     using A = accumulator_t<T>;
-    HEED_DISPATCH(
-        parameters().device(), sgd_step,
-        kernels::SgdStep<T>{
-            .slice = step_slice_of<T>(parameters(), masters(), slice.begin, slice.end, slice.rate,
-                                      slice.rate_factor, slice.weight_decay, slice.norm, slice.clip),
-            .momentum_buffer = momentum_.defined() ? momentum_.data<A>() + slice.begin : nullptr,
-            .momentum = options_.momentum,
-            .dampening = options_.dampening,
-            .nesterov = options_.nesterov,
-            .step = step_tensor().data<int64_t>()});
+    const auto gradients = gradient_parts<A>(parameters(), slice.parameters);
+    HEED_DISPATCH(parameters().device(), sgd_step,
+                  kernels::SgdStep<T>{.slice = step_slice_of<T>(slice, parameters(), masters(), gradients),
+                                      .momentum_buffer = momentum_.defined() ? momentum_.data<A>() : nullptr,
+                                      .momentum = options_.momentum,
+                                      .dampening = options_.dampening,
+                                      .nesterov = options_.nesterov,
+                                      .step = step_tensor().data<int64_t>()});
   });
 }
 

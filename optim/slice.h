@@ -1,26 +1,24 @@
-// From a slice of the arenas to what the step kernels take. Private to optim: not installed.
+// From parameters with one rate to what the step kernels take. Private to optim: not installed.
 #pragma once
 
-#include <heed/core/parameters.h>
-#include <heed/kernels/optimizer.h>
+#include <heed/core/gradient_parts.h>
+#include <heed/optim/optimizer.h>
 
 namespace heed::optim {
 
-/// Elements [begin, end) of the arenas, for values of type T.
+/// For values of type T, whose gradients the caller holds.
 template <class T>
-kernels::StepSlice<T> step_slice_of(const Parameters& parameters, const Tensor& masters, int64_t begin,
-                                    int64_t end, const double* rate, double rate_factor, double weight_decay,
-                                    const double* norm, double clip) {
-  using A = accumulator_t<T>;
-  return {.value = parameters.values().data<T>() + begin,
-          .master = masters.defined() ? masters.data<A>() + begin : nullptr,
-          .gradient = parameters.gradients().data<A>() + begin,
-          .count = end - begin,
-          .rate = rate,
-          .rate_factor = rate_factor,
-          .weight_decay = weight_decay,
-          .gradient_norm = norm,
-          .clip = clip};
+kernels::StepSlice<T> step_slice_of(const Optimizer::Slice& slice, const Parameters& parameters,
+                                    const Tensor& masters,
+                                    kernels::GradientParts<accumulator_t<T>> gradients) {
+  return {.value = parameters.values().data<T>(),
+          .master = masters.defined() ? masters.data<accumulator_t<T>>() : nullptr,
+          .gradients = gradients,
+          .rate = slice.rate,
+          .rate_factor = slice.rate_factor,
+          .weight_decay = slice.weight_decay,
+          .gradient_norm = slice.norm,
+          .clip = slice.clip};
 }
 
 }  // namespace heed::optim

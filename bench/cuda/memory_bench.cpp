@@ -256,16 +256,22 @@ Work adam(int64_t rows, int64_t cols) {
            {1, DType::i64, Holds::one_value, 5}},
           (kMaster ? 30 : 28) * count,
           [=](const std::vector<void*>& at, bool on_device) {
-            const kernels::AdamStep<T> args{
-                {to<T>(at[0]), kMaster ? to<float>(at[1]) : nullptr, to<float>(at[2]), count,
-                 to<double>(at[5]), 1.0, 0.01, nullptr, 0.0},
-                to<float>(at[3]),
-                to<float>(at[4]),
-                0.9,
-                0.999,
-                1e-8,
-                true,
-                to<int64_t>(at[6])};
+            const kernels::GradientPart<float> gradient{to<float>(at[2]), count, 0};
+            const kernels::AdamStep<T> args{{to<T>(at[0]),
+                                             kMaster ? to<float>(at[1]) : nullptr,
+                                             {&gradient, 1},
+                                             to<double>(at[5]),
+                                             1.0,
+                                             0.01,
+                                             nullptr,
+                                             0.0},
+                                            to<float>(at[3]),
+                                            to<float>(at[4]),
+                                            0.9,
+                                            0.999,
+                                            1e-8,
+                                            true,
+                                            to<int64_t>(at[6])};
             HEED_ON(on_device, adam_step, args);
           }};
 }

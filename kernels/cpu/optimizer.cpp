@@ -12,6 +12,7 @@ template <class A>
 struct StepFactors {
   A clip, shrink, decay;  // of the gradient; of the value, decoupled; of the value into the gradient
   bool has_decay;
+  int64_t elements;  // of all parameters of the step
 };
 
 template <class A>
@@ -29,6 +30,7 @@ struct SgdFactors {
 };
 
 constexpr int64_t kNormBlock = 4096, kNormBlocksPerTask = 8;
+constexpr int64_t kStepBlock = 64, kStepBlocksPerTask = 256;  // tasks begin at whole lines
 
 }  // namespace heed::cpu
 #endif
@@ -38,6 +40,7 @@ constexpr int64_t kNormBlock = 4096, kNormBlocksPerTask = 8;
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/gradient_blocks.h>
 #include <heed/kernels/cpu/simd.h>
 #include <heed/kernels/cpu/streaming-inl.h>
 #include <heed/kernels/cpu/workspace.h>
@@ -48,11 +51,10 @@ namespace heed::cpu::HWY_NAMESPACE {
 // No fused multiply-add below: every instruction set gives the bits of the formulas as they are written.
 
 /// The gradient as the step sees it: clipped, and with weight decay added to it.
-template <class T, class Io, class A = accumulator_t<T>>
-HWY_INLINE Vec<Tag<A>> take_gradient(const kernels::StepSlice<T>& slice, const StepFactors<A>& f, int64_t i,
-                                     Vec<Tag<A>> value, Io io) {
+template <class Io, class A>
+HWY_INLINE Vec<Tag<A>> take_gradient(const A* gradient, const StepFactors<A>& f, Vec<Tag<A>> value, Io io) {
   const Tag<A> d;
-  auto g = hn::Mul(io.load(slice.gradient + i), hn::Set(d, f.clip));
+  auto g = hn::Mul(io.load(gradient), hn::Set(d, f.clip));
   if (f.has_decay) g = hn::Add(g, hn::Mul(value, hn::Set(d, f.decay)));
   return g;
 }
@@ -70,11 +72,12 @@ HWY_INLINE void store_value(const kernels::StepSlice<T>& slice, int64_t i, Vec<T
 }
 
 template <template <class> class Io, class T, class A, class... N>
-HWY_INLINE void step(const kernels::AdamStep<T>& args, const AdamFactors<A>& f, int64_t i, N... n) {
+HWY_INLINE void step(const kernels::AdamStep<T>& args, const AdamFactors<A>& f, const A* gradient, int64_t i,
+                     N... n) {
   const Tag<A> d;
   const Io<A> io{n...};
   auto value = load_value<T, Io>(args.slice, i, n...);
-  const auto g = take_gradient(args.slice, f.common, i, value, io);
+  const auto g = take_gradient(gradient, f.common, value, io);
   value = hn::Mul(value, hn::Set(d, f.common.shrink));
 
   auto m = io.load(args.m + i), v = io.load(args.v + i);
@@ -91,11 +94,12 @@ HWY_INLINE void step(const kernels::AdamStep<T>& args, const AdamFactors<A>& f, 
 }
 
 template <template <class> class Io, class T, class A, class... N>
-HWY_INLINE void step(const kernels::SgdStep<T>& args, const SgdFactors<A>& f, int64_t i, N... n) {
+HWY_INLINE void step(const kernels::SgdStep<T>& args, const SgdFactors<A>& f, const A* gradient, int64_t i,
+                     N... n) {
   const Tag<A> d;
   const Io<A> io{n...};
   auto value = load_value<T, Io>(args.slice, i, n...);
-  auto g = take_gradient(args.slice, f.common, i, value, io);
+  auto g = take_gradient(gradient, f.common, value, io);
   if (args.momentum_buffer != nullptr) {
     const auto momentum = hn::Set(d, f.momentum);
     auto b = g;
@@ -114,28 +118,30 @@ HWY_INLINE void step(const kernels::SgdStep<T>& args, const SgdFactors<A>& f, in
 template <class T>
 struct WholeStreamed : std::conditional_t<std::is_same_v<T, bfloat16>, Streaming<T>, Whole<T>> {};
 
-template <class Args, class Factors>
-void step_range(const Args& args, const Factors& factors, int64_t begin, int64_t end) {
+/// Elements [begin, end) of the arenas; `gradient` is that of the first.
+template <class Args, class Factors, class A>
+void step_range(const Args& args, const Factors& factors, const A* gradient, int64_t begin, int64_t end) {
   using T = std::remove_pointer_t<decltype(args.slice.value)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>())),
                 whole = begin + (end - begin) / lanes * lanes;
   int64_t i = begin;
-  if (std::is_same_v<T, bfloat16> && streams(args.slice.value, 1, args.slice.count / 32 * 32, 8)) {
-    for (; i < whole; i += lanes) step<WholeStreamed>(args, factors, i);
+  if (std::is_same_v<T, bfloat16> &&
+      streams(args.slice.value + begin, 1, factors.common.elements / 32 * 32, 8)) {
+    for (; i < whole; i += lanes, gradient += lanes) step<WholeStreamed>(args, factors, gradient, i);
     hwy::FlushStream();
   }
-  for (; i < whole; i += lanes) step<Whole>(args, factors, i);
-  if (i < end) step<Partial>(args, factors, i, end - i);
+  for (; i < whole; i += lanes, gradient += lanes) step<Whole>(args, factors, gradient, i);
+  if (i < end) step<Partial>(args, factors, gradient, i, end - i);
 }
 
 #define HEED_DEFINE(T, name)                                                                       \
   void adam_##name(const kernels::AdamStep<T>& args, const AdamFactors<accumulator_t<T>>& factors, \
-                   int64_t begin, int64_t end) {                                                   \
-    step_range(args, factors, begin, end);                                                         \
+                   const accumulator_t<T>* gradient, int64_t begin, int64_t end) {                 \
+    step_range(args, factors, gradient, begin, end);                                               \
   }                                                                                                \
   void sgd_##name(const kernels::SgdStep<T>& args, const SgdFactors<accumulator_t<T>>& factors,    \
-                  int64_t begin, int64_t end) {                                                    \
-    step_range(args, factors, begin, end);                                                         \
+                  const accumulator_t<T>* gradient, int64_t begin, int64_t end) {                  \
+    step_range(args, factors, gradient, begin, end);                                               \
   }
 HEED_DEFINE(float, f32)
 HEED_DEFINE(bfloat16, bf16)
@@ -185,8 +191,6 @@ HWY_AFTER_NAMESPACE();
 namespace heed::cpu {
 namespace {
 
-constexpr int64_t kElementsPerTask = 16384;
-
 #define HEED_EXPORT(T, name)                                                    \
   HWY_EXPORT(adam_##name);                                                      \
   HWY_EXPORT(sgd_##name);                                                       \
@@ -199,8 +203,8 @@ HEED_EXPORT(double, f64)
 
 HWY_EXPORT(sum_squares_f32);
 HWY_EXPORT(sum_squares_f64);
-auto sum_squares_for(const float*) { return HEED_SIMD(sum_squares_f32); }
-auto sum_squares_for(const double*) { return HEED_SIMD(sum_squares_f64); }
+auto sum_squares_for(float) { return HEED_SIMD(sum_squares_f32); }
+auto sum_squares_for(double) { return HEED_SIMD(sum_squares_f64); }
 
 bool is_skipped(const double* norm) { return norm != nullptr && !std::isfinite(*norm); }
 
@@ -217,31 +221,35 @@ StepFactors<A> step_factors(const kernels::StepSlice<T>& slice, bool decoupled) 
     if (clip > 1) clip = 1;
   }
   return {A(clip), A(decoupled ? 1 - rate_of(slice) * slice.weight_decay : 1), A(slice.weight_decay),
-          !decoupled && slice.weight_decay != 0};
+          !decoupled && slice.weight_decay != 0, slice.count()};
 }
 
 template <class Args, class Factors>
 void step_all(const Args& args, const Factors& factors) {
   const auto step = step_for(args);
-  parallel_for(args.slice.count, kElementsPerTask,
-               [&](int64_t begin, int64_t end) { step(args, factors, begin, end); });
+  const GradientBlocks blocks(args.slice.gradients, kStepBlock);
+  parallel_for(blocks.count(), kStepBlocksPerTask, [&](int64_t begin, int64_t end) {
+    blocks.for_each_part(begin, end, [&](const auto& part, int64_t, int64_t first, int64_t last) {
+      step(args, factors, part.g + first, part.offset + first, part.offset + last);
+    });
+  });
 }
 
 }  // namespace
 
 template <class A>
 void gradient_norm(const kernels::GradientNorm<A>& args) {
-  const auto sum_squares = sum_squares_for(args.g);
-  const int64_t blocks = (args.count + kNormBlock - 1) / kNormBlock;
-  Workspace<double> sums(blocks);
-  parallel_for(blocks, kNormBlocksPerTask, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) {
-      const int64_t first = block * kNormBlock;
-      sums.data()[block] = sum_squares(args.g + first, std::min(kNormBlock, args.count - first));
-    }
+  const auto sum_squares = sum_squares_for(A());
+  const GradientBlocks blocks(args.gradients, kNormBlock);
+  Workspace<double> sums(blocks.count());
+  parallel_for(blocks.count(), kNormBlocksPerTask, [&](int64_t begin, int64_t end) {
+    blocks.for_each_part(begin, end, [&](const auto& part, int64_t block, int64_t first, int64_t last) {
+      for (; first < last; first += kNormBlock)
+        sums.data()[block++] = sum_squares(part.g + first, std::min(kNormBlock, last - first));
+    });
   });
   double total = 0;
-  for (int64_t block = 0; block < blocks; ++block) total += sums.data()[block];
+  for (int64_t block = 0; block < blocks.count(); ++block) total += sums.data()[block];
   *args.norm = std::sqrt(total);
 }
 

@@ -20,7 +20,7 @@ class Workspace {
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  T* data() { return data_; }
+  T* data() const { return data_; }
 
  private:
   T* data_ = nullptr;

@@ -9,15 +9,63 @@ namespace heed::cuda {
 namespace {
 
 using kernels::AdamStep;
+using kernels::GradientPart;
+using kernels::GradientParts;
 using kernels::SgdStep;
 using kernels::StepSlice;
 
 constexpr int kThreads = 256;
+constexpr int kWidth = 4;              // elements at once
 constexpr int64_t kMostBlocks = 1024;  // enough to keep a GPU busy; a block works out the factors once
-constexpr int64_t kNormElements = 16;  // of a thread, at least
 
-unsigned blocks_for(int64_t items) {
-  return static_cast<unsigned>(std::min(simt::ceil_div<int64_t>(items, kThreads), kMostBlocks));
+// ---- the gradients of a launch
+
+constexpr int kParts = 64;
+constexpr int64_t kChunk = int64_t{kThreads} * kWidth * 4;
+
+// Cut into chunks, which blocks take in turn.
+struct PartTable {
+  GradientPart<float> parts[kParts];
+  int64_t first_chunk[kParts + 1];  // of each part, and the number of chunks
+  int size;
+
+  unsigned blocks() const { return static_cast<unsigned>(std::min(first_chunk[size], kMostBlocks)); }
+};
+
+// f(gradient, i) for each run of kRun elements that is this thread's: its gradient, and its place in the
+// arenas.
+template <int kRun, class F>
+__device__ __forceinline__ void for_each_run(const PartTable& table, const F& f) {
+  int at = 0;
+  for (int64_t chunk = blockIdx.x; chunk < table.first_chunk[table.size]; chunk += gridDim.x) {
+    while (chunk >= table.first_chunk[at + 1]) ++at;
+    const float* const g = table.parts[at].g;
+    const int64_t offset = table.parts[at].offset, first = (chunk - table.first_chunk[at]) * kChunk;
+    const int64_t left = table.parts[at].count - first, end = first + (left < kChunk ? left : kChunk);
+#pragma unroll 4
+    for (int64_t i = first + int64_t{threadIdx.x} * kRun; i < end; i += int64_t{kThreads} * kRun)
+      f(g + i, offset + i);
+  }
+}
+
+// run(table, whether its parts are read kWidth elements at a time) for all parts.
+template <class Run>
+void for_each_table(GradientParts<float> parts, bool aligned, const Run& run) {
+  for (const bool vectors : {true, false}) {
+    PartTable table{};
+    for (const GradientPart<float>& part : parts) {
+      const bool fits =
+          aligned && part.count % kWidth == 0 && part.offset % kWidth == 0 && aligned_for<kWidth>(part.g);
+      if (part.count == 0 || fits != vectors) continue;
+      table.parts[table.size] = part;
+      table.first_chunk[table.size + 1] =
+          table.first_chunk[table.size] + simt::ceil_div<int64_t>(part.count, kChunk);
+      if (++table.size < kParts) continue;
+      run(table, vectors);
+      table = {};
+    }
+    if (table.size > 0) run(table, vectors);
+  }
 }
 
 // ---- the norm
@@ -37,16 +85,14 @@ __device__ __forceinline__ double sum_of_threads(double value) {
 }
 
 // Budget: 32 registers, 2048 bytes shared.
-template <int kWidth>
-__global__ void __launch_bounds__(kThreads) norm_kernel(const float* g, int64_t items, double* partials) {
+template <int kRun>
+__global__ void __launch_bounds__(kThreads) norm_kernel(PartTable table, double* partials) {
   double sum = 0;
-#pragma unroll 4
-  for (int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x; item < items;
-       item += int64_t{gridDim.x} * kThreads) {
-    float v[kWidth];
-    load(v, g + item * kWidth);
-    for (int j = 0; j < kWidth; ++j) sum += double(v[j]) * double(v[j]);
-  }
+  for_each_run<kRun>(table, [&](const float* g, int64_t) {
+    float v[kRun];
+    load(v, g);
+    for (int j = 0; j < kRun; ++j) sum += double(v[j]) * double(v[j]);
+  });
   sum = sum_of_threads(sum);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
@@ -128,24 +174,24 @@ __device__ void set_factors(Factors& f, const SgdStep<T>& args) {
 }
 
 // The gradient as the step sees it: clipped, and with weight decay added to it.
-template <class T, int kWidth>
-__device__ __forceinline__ void take_gradient(const StepSlice<T>& slice, const Factors& f, int64_t i,
-                                              const float (&value)[kWidth], float (&g)[kWidth]) {
-  load(g, slice.gradient + i);
-  for (int j = 0; j < kWidth; ++j) {
+template <int kRun>
+__device__ __forceinline__ void take_gradient(const float* gradient, const Factors& f,
+                                              const float (&value)[kRun], float (&g)[kRun]) {
+  load(g, gradient);
+  for (int j = 0; j < kRun; ++j) {
     g[j] = times(g[j], f.clip);
     if (f.has_decay) g[j] = plus(g[j], times(value[j], f.decay));
   }
 }
 
-template <int kWidth, class T>
-__device__ __forceinline__ void step(const AdamStep<T>& args, const Factors& f, int64_t i,
-                                     float (&value)[kWidth]) {
-  float g[kWidth], m[kWidth], v[kWidth];
-  take_gradient(args.slice, f, i, value, g);
+template <int kRun, class T>
+__device__ __forceinline__ void step(const AdamStep<T>& args, const Factors& f, const float* gradient,
+                                     int64_t i, float (&value)[kRun]) {
+  float g[kRun], m[kRun], v[kRun];
+  take_gradient(gradient, f, value, g);
   load(m, args.m + i);
   load(v, args.v + i);
-  for (int j = 0; j < kWidth; ++j) {
+  for (int j = 0; j < kRun; ++j) {
     const float difference = plus(g[j], -m[j]);
     m[j] = f.lerp_from_gradient ? plus(g[j], -times(difference, plus(1.0f, -f.one_minus_beta1)))
                                 : plus(m[j], times(f.one_minus_beta1, difference));
@@ -157,28 +203,27 @@ __device__ __forceinline__ void step(const AdamStep<T>& args, const Factors& f, 
   store(args.v + i, v);
 }
 
-template <int kWidth, class T>
-__device__ __forceinline__ void step(const SgdStep<T>& args, const Factors& f, int64_t i,
-                                     float (&value)[kWidth]) {
-  float g[kWidth];
-  take_gradient(args.slice, f, i, value, g);
+template <int kRun, class T>
+__device__ __forceinline__ void step(const SgdStep<T>& args, const Factors& f, const float* gradient,
+                                     int64_t i, float (&value)[kRun]) {
+  float g[kRun];
+  take_gradient(gradient, f, value, g);
   if (args.momentum_buffer != nullptr) {
-    float b[kWidth] = {};
+    float b[kRun] = {};
     if (!f.first) load(b, args.momentum_buffer + i);
-    for (int j = 0; j < kWidth; ++j) {
+    for (int j = 0; j < kRun; ++j) {
       b[j] = f.first ? g[j] : plus(times(b[j], f.momentum), times(g[j], f.one_minus_dampening));
       g[j] = args.nesterov ? plus(g[j], times(b[j], f.momentum)) : b[j];
     }
     store(args.momentum_buffer + i, b);
   }
-  for (int j = 0; j < kWidth; ++j) value[j] = plus(value[j], times(g[j], -f.step_size));
+  for (int j = 0; j < kRun; ++j) value[j] = plus(value[j], times(g[j], -f.step_size));
 }
 
-// Budget: 56 registers, 56 bytes shared.
-template <template <class> class Args, class T, int kWidth>
-__global__ void __launch_bounds__(kThreads) step_kernel(Args<T> args, int64_t items) {
+// Budget: 64 registers, 56 bytes shared.
+template <template <class> class Args, class T, int kRun>
+__global__ void __launch_bounds__(kThreads) step_kernel(Args<T> args, PartTable table) {
   const StepSlice<T>& slice = args.slice;
-  const int64_t first = int64_t{blockIdx.x} * kThreads + threadIdx.x, stride = int64_t{gridDim.x} * kThreads;
   if (is_skipped(slice.gradient_norm)) return;
   auto& factors = simt::shared<Factors>();
   if (threadIdx.x == 0) {
@@ -187,42 +232,43 @@ __global__ void __launch_bounds__(kThreads) step_kernel(Args<T> args, int64_t it
   }
   __syncthreads();
   const Factors f = factors;
-  for (int64_t item = first; item < items; item += stride) {
-    const int64_t i = item * kWidth;
-    float value[kWidth];
+  for_each_run<kRun>(table, [&](const float* gradient, int64_t i) {
+    float value[kRun];
     if (slice.master != nullptr)
       load(value, slice.master + i);
     else
       load(value, slice.value + i);
-    step<kWidth>(args, f, i, value);
+    step<kRun>(args, f, gradient, i, value);
     if (slice.master != nullptr) store(slice.master + i, value);
     store(slice.value + i, value);
-  }
+  });
 }
 
 template <template <class> class Args, class T>
 void run_steps(const char* what, const Args<T>& args, bool aligned) {
-  constexpr int kWidth = 4;
-  const int64_t count = args.slice.count;
-  if (count == 0) return;
-  const bool vectors = aligned && count % kWidth == 0 && aligned_for<kWidth>(args.slice.value) &&
-                       aligned_for<kWidth>(args.slice.master) && aligned_for<kWidth>(args.slice.gradient);
-  const int64_t items = vectors ? count / kWidth : count;
-  launch(what, vectors ? step_kernel<Args, T, kWidth> : step_kernel<Args, T, 1>, dim3(blocks_for(items)),
-         dim3(kThreads), 0, args, items);
+  const StepSlice<T>& slice = args.slice;
+  const bool arenas_aligned =
+      aligned && aligned_for<kWidth>(slice.value) && aligned_for<kWidth>(slice.master);
+  Args<T> on_device = args;
+  on_device.slice.gradients = {};  // the host's; a launch has its table
+  for_each_table(slice.gradients, arenas_aligned, [&](const PartTable& table, bool vectors) {
+    launch(what, vectors ? step_kernel<Args, T, kWidth> : step_kernel<Args, T, 1>, dim3(table.blocks()),
+           dim3(kThreads), 0, on_device, table);
+  });
 }
 
 }  // namespace
 
 template <class A>
 void gradient_norm(const kernels::GradientNorm<A>& args) {
-  constexpr int kWidth = 4;
-  const bool vectors = args.count % kWidth == 0 && aligned_for<kWidth>(args.g);
-  const int64_t items = vectors ? args.count / kWidth : args.count;
-  const unsigned blocks = std::max(1u, blocks_for(simt::ceil_div(items, kNormElements)));
-  const Scratch partials(blocks * sizeof(double));
-  launch("gradient_norm", vectors ? norm_kernel<kWidth> : norm_kernel<1>, dim3(blocks), dim3(kThreads), 0,
-         args.g, items, partials.as<double>());
+  const size_t most_tables = args.gradients.size() / kParts + 2;
+  const Scratch partials(most_tables * kMostBlocks * sizeof(double));
+  unsigned blocks = 0;
+  for_each_table(args.gradients, true, [&](const PartTable& table, bool vectors) {
+    launch("gradient_norm", vectors ? norm_kernel<kWidth> : norm_kernel<1>, dim3(table.blocks()),
+           dim3(kThreads), 0, table, partials.as<double>() + blocks);
+    blocks += table.blocks();
+  });
   launch("gradient_norm", join_norm_kernel, dim3(1), dim3(kThreads), 0, partials.as<double>(),
          static_cast<int>(blocks), args.norm);
 }

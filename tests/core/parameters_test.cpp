@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <heed/core/base/allocator.h>
 #include <heed/core/ops.h>
 #include <heed/core/parameters.h>
 
@@ -32,13 +33,13 @@ TEST(Parameters, GapsStayZero) {
   for (int64_t i = 3; i < parameters.offset(1); ++i) EXPECT_EQ(values[static_cast<size_t>(i)], 0.0f);
 }
 
-TEST(Parameters, GradientsLandInTheArena) {
+TEST(Parameters, GradientsCountUntilTheyAreForgotten) {
   const Tensor a = leaf({4}, 1), b = leaf({4}, 2);
   const Parameters parameters({{"a", {}, a}, {"b", {}, b}});
   sum(a * 3.0).backward();
-  EXPECT_TRUE(parameters.has_gradient(0));
-  EXPECT_FALSE(parameters.has_gradient(1));
-  EXPECT_EQ(parameters.slot(parameters.gradients(), 0).to_vector<float>(), std::vector<float>(4, 3.0f));
+  EXPECT_EQ(parameters.with_gradient(), PooledVector<int64_t>{0});
+  EXPECT_FALSE(parameters.gradient(1).defined());
+  EXPECT_EQ(parameters.gradient(0).to_vector<float>(), std::vector<float>(4, 3.0f));
   EXPECT_NEAR(parameters.gradient_norm(), 6, 1e-12);
   sum(a + b).backward();
   EXPECT_NEAR(parameters.gradient_norm(), std::sqrt(4 * 16.0 + 4), 1e-12);
@@ -47,15 +48,29 @@ TEST(Parameters, GradientsLandInTheArena) {
   EXPECT_EQ(parameters.gradient_norm(), 0);
 }
 
-TEST(Parameters, AForgottenGradientDoesNotCount) {
-  const Tensor a = leaf({4}, 1);
+TEST(Parameters, AForgottenGradientNeitherCountsNorHasMemory) {
+  const Tensor a = leaf({400, 400}, 1);
   const Parameters parameters({{"a", {}, a}});
+  const int64_t before = cpu_allocator().stats().in_use;
   sum(a).backward();
+  EXPECT_GE(cpu_allocator().stats().in_use, before + 640000);
   a.zero_grad();
   EXPECT_EQ(parameters.gradient_norm(), 0);
+  EXPECT_LT(cpu_allocator().stats().in_use, before + 640000);
 }
 
-TEST(Parameters, AnEarlierGradientMovesIntoTheArena) {
+TEST(Parameters, WhoeverHoldsAGradientKeepsIt) {
+  const Tensor a = leaf({4}, 1);
+  const Parameters parameters({{"a", {}, a}});
+  sum(a * 3.0).backward();
+  const Tensor held = a.grad();
+  parameters.zero_grad();
+  sum(a * 5.0).backward();
+  EXPECT_EQ(held.to_vector<float>(), std::vector<float>(4, 3.0f));
+  EXPECT_EQ(a.grad().to_vector<float>(), std::vector<float>(4, 5.0f));
+}
+
+TEST(Parameters, AnEarlierGradientStays) {
   const Tensor a = leaf({2}, 1);
   sum(a * 5.0).backward();
   const Parameters parameters({{"a", {}, a}});
@@ -86,10 +101,20 @@ TEST(Parameters, SlotsHaveVersionsOfTheirOwn) {
 TEST(Parameters, BFloat16KeepsGradientsInFloat) {
   const Tensor a = normal({4}, 1).to(DType::bf16).set_requires_grad();
   const Parameters parameters({{"a", {}, a}});
-  EXPECT_EQ(parameters.gradients().dtype(), DType::f32);
+  EXPECT_EQ(parameters.gradient_dtype(), DType::f32);
   sum(a * 2.0).backward();
   EXPECT_EQ(a.grad().dtype(), DType::f32);
   EXPECT_EQ(a.grad().to_vector<float>(), std::vector<float>(4, 2.0f));
+}
+
+TEST(Parameters, AGradientIsConvertedWithItsParameter) {
+  const Tensor a = leaf({4}, 1);
+  const Parameters parameters({{"a", {}, a}});
+  sum(a * 2.0).backward();
+  parameters.to(DType::f64);
+  EXPECT_EQ(a.grad().dtype(), DType::f64);
+  sum(a * 3.0).backward();
+  EXPECT_EQ(a.grad().to_vector<double>(), std::vector<double>(4, 5.0));
 }
 
 TEST(Parameters, ConvertAndHold) {

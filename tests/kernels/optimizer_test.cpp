@@ -13,12 +13,25 @@ using namespace heed::testing;
 
 constexpr double kRate = 3e-3;
 
-/// The state of one parameter tensor.
+/// Gradients of parameters of `size` elements, the first of which has one.
+template <class A>
+std::vector<kernels::GradientPart<A>> cut(const std::vector<A>& gradient, size_t size) {
+  std::vector<kernels::GradientPart<A>> parts;
+  for (size_t first = 0, count; first < gradient.size(); first += count) {
+    count = std::min(first == 0 && size < gradient.size() ? 1 : size, gradient.size() - first);
+    parts.push_back({gradient.data() + first, static_cast<int64_t>(count), static_cast<int64_t>(first)});
+  }
+  return parts;
+}
+
+/// The state of one parameter, or of several that stand one behind the other.
 template <class T>
 struct Arenas {
   using A = accumulator_t<T>;
   std::vector<T> value;
   std::vector<A> master, gradient, m, v;
+  std::vector<kernels::GradientPart<A>> parts;
+  bool one_parameter = true;
 
   Arenas(int64_t n, bool with_master)
       : value(random_values<T>(n, 1)),
@@ -32,15 +45,8 @@ struct Arenas {
   }
 
   kernels::StepSlice<T> slice(double decay, const double* norm, double clip) {
-    return {value.data(),
-            master.empty() ? nullptr : master.data(),
-            gradient.data(),
-            static_cast<int64_t>(value.size()),
-            &kRate,
-            1,
-            decay,
-            norm,
-            clip};
+    parts = cut(gradient, one_parameter ? value.size() : size_t{100});
+    return {value.data(), master.empty() ? nullptr : master.data(), parts, &kRate, 1, decay, norm, clip};
   }
 };
 
@@ -127,6 +133,7 @@ template <class T, class Run, class Plain>
 void expect_same_steps(int64_t n, bool with_master, const Run& run, const Plain& plain) {
   using A = accumulator_t<T>;
   Arenas<T> arenas(n, with_master), expected = arenas;
+  arenas.one_parameter = n % 2 == 0;
   for (int64_t step = 1; step <= 4; ++step) {
     arenas.draw_gradient(static_cast<uint32_t>(100 + step));
     expected.gradient = arenas.gradient;
@@ -228,6 +235,7 @@ TYPED_TEST(OptimizerTest, NoThreadCountChangesABit) {
   using T = TypeParam;
   expect_same_for_all_thread_counts([] {
     Arenas<T> arenas(100003, true);
+    arenas.one_parameter = false;
     arenas.draw_gradient(1);
     adam(arenas, 1, {});
     return arenas.value;
@@ -248,7 +256,8 @@ TYPED_TEST_SUITE(GradientNormTest, NormTypes);
 template <class A>
 double norm_of(const std::vector<A>& g) {
   double result = NAN;
-  cpu::gradient_norm<A>({g.data(), static_cast<int64_t>(g.size()), &result});
+  const kernels::GradientPart<A> part{g.data(), static_cast<int64_t>(g.size()), 0};
+  cpu::gradient_norm<A>({{&part, 1}, &result});
   return result;
 }
 
@@ -277,6 +286,29 @@ TYPED_TEST(GradientNormTest, IsSummedInTheSameOrderEverywhere) {
     total += sum;
   }
   EXPECT_EQ(norm_of(g), std::sqrt(total));
+}
+
+// Blocks end with their parameter, and parameters without elements have none.
+TYPED_TEST(GradientNormTest, OfManyParameters) {
+  const auto g = random_values<TypeParam>(30000, 1);
+  for (const size_t size : {1, 100, 4096, 5000, 29999}) {
+    auto parts = cut(g, size);
+    double total = 0;
+    for (const auto& part : parts)
+      for (int64_t block = 0; block < part.count; block += 4096) {
+        const auto* const first = part.g + block;
+        const double norm =
+            norm_of(std::vector<TypeParam>(first, first + std::min<int64_t>(4096, part.count - block)));
+        total += norm * norm;
+      }
+    parts.insert(parts.begin() + 1, {g.data(), 0, 0});
+    double norm = NAN;
+    cpu::gradient_norm<TypeParam>({parts, &norm});
+    EXPECT_NEAR(norm, std::sqrt(total), 1e-14 * norm) << size;
+  }
+  double norm = NAN;
+  cpu::gradient_norm<TypeParam>({{}, &norm});
+  EXPECT_EQ(norm, 0);
 }
 
 TYPED_TEST(GradientNormTest, NeitherOverflowsNorHidesNan) {

@@ -172,17 +172,17 @@ TEST(StreamingStep, OfBfloat16WithMasters) {
     auto master = random_values<float>(kCount, 2), m = random_values<float>(kCount, 3),
          v = random_values<float>(kCount, 4, 0, 1);
     for (int64_t i = 0; i < kCount; i += at_once) {
-      cpu::adam_step<bfloat16>({.slice = {.value = value + i,
-                                          .master = master.data() + i,
-                                          .gradient = gradient.data() + i,
-                                          .count = std::min(at_once, kCount - i),
+      const kernels::GradientPart<float> part{gradient.data() + i, std::min(at_once, kCount - i), i};
+      cpu::adam_step<bfloat16>({.slice = {.value = value,
+                                          .master = master.data(),
+                                          .gradients = {&part, 1},
                                           .rate = &rate,
                                           .rate_factor = 1,
                                           .weight_decay = 0.1,
                                           .gradient_norm = nullptr,
                                           .clip = 0},
-                                .m = m.data() + i,
-                                .v = v.data() + i,
+                                .m = m.data(),
+                                .v = v.data(),
                                 .beta1 = 0.9,
                                 .beta2 = 0.99,
                                 .eps = 1e-8,

@@ -60,7 +60,7 @@ void check_precisions(NormPlacement norm, Device device) {
   EXPECT_EQ(loss.dtype(), DType::f32);
   loss.backward();
   EXPECT_EQ(model.parameters().dtype(), DType::bf16);
-  EXPECT_EQ(model.parameters().gradients().dtype(), DType::f32);
+  EXPECT_EQ(model.parameters().gradient_dtype(), DType::f32);
   const optim::Adam adam(model.parameters());
   int64_t masters = 0;
   for (const auto& entry : adam.state()) {

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <functional>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -88,7 +89,7 @@ TEST(Sgd, FollowsTheFormula) {
   for (size_t i = 0; i < 7; ++i) EXPECT_NEAR(got[i], value[i], 1e-12);
 }
 
-TEST(Optimizer, ClipsInItsOwnPassAndZeroesGradients) {
+TEST(Optimizer, ClipsInItsOwnPassAndForgetsGradients) {
   const Tensor x = leaf({4}, 1);
   const Parameters parameters({{"x", {}, x}});
   Sgd sgd(parameters, {.rate = 1});
@@ -186,27 +187,30 @@ TEST(Optimizer, BFloat16StepsItsMasters) {
 }
 
 struct Training {
-  int64_t elements;  // of the first of two parameters
+  std::vector<int64_t> sizes;  // elements of each parameter
   uint64_t steps;
   StepOptions step;
 };
 
-// Two parameters after steps from the same gradients.
+// All values after steps from the same gradients.
 template <class Optimizer, class Options>
 std::vector<double> trained(const Options& options, const Training& run, DType dtype, Device device) {
-  const auto made = [&](const Shape& shape, uint64_t seed) {
-    return test::normal(shape, seed).to(dtype).to(device).set_requires_grad();
-  };
-  const Tensor x = made({run.elements}, 1), y = made({7}, 2);
-  Optimizer optimizer(Parameters({{"x", {}, x}, {"y", {}, y}}), options);
+  std::vector<Parameter> list;
+  for (const int64_t size : run.sizes) {
+    const Tensor value = test::normal({size}, list.size() + 1).to(dtype).to(device);
+    list.push_back({"p" + std::to_string(list.size()), {}, value.set_requires_grad()});
+  }
+  Optimizer optimizer(Parameters(list), options);
   for (uint64_t step = 0; step < run.steps; ++step) {
-    for (const Tensor& parameter : {x, y})
-      set_gradient(parameter, test::normal(parameter.shape(), 10 + step).to(dtype).to(device));
+    for (const Parameter& parameter : list)
+      set_gradient(parameter.tensor, test::normal(parameter.tensor.shape(), 10 + step).to(dtype).to(device));
     optimizer.step(run.step);
   }
-  std::vector<double> values = x.to(kCpu).to(DType::f64).template to_vector<double>();
-  const std::vector<double> more = y.to(kCpu).to(DType::f64).template to_vector<double>();
-  values.insert(values.end(), more.begin(), more.end());
+  std::vector<double> values;
+  for (const Parameter& parameter : list) {
+    const std::vector<double> more = parameter.tensor.to(kCpu).to(DType::f64).template to_vector<double>();
+    values.insert(values.end(), more.begin(), more.end());
+  }
   return values;
 }
 
@@ -221,15 +225,19 @@ TEST(Optimizer, OnCudaEqualsTheCpu) {
   const SgdOptions sgd{.rate = 0.01, .momentum = 0.9};
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const Training& run :
-         {Training{165, 6, {.clip = 3.0}}, {165, 2, {.measure_norm = true}}, {165, 2, {}}}) {
+         {Training{{165, 7}, 6, {.clip = 3.0}}, {{165, 7}, 2, {.measure_norm = true}}, {{165, 7}, 2, {}}}) {
       const double eps = test::epsilon(dtype);
       compare([&](Device d) { return trained<Adam>(adam, run, dtype, d); }, eps);
       compare([&](Device d) { return trained<AdamW>(adam, run, dtype, d); }, eps);
       compare([&](Device d) { return trained<Sgd>(sgd, run, dtype, d); }, eps);
     }
-  // More than each thread of the largest launch takes at once, and more partial norms than threads join them.
-  const Training large{4'200'001, 1, {.clip = 3.0}};
+  // More than the blocks of a launch take at once, and more parameters than a launch has, of sizes that can
+  // and that cannot be read four at a time.
+  Training large{{4'300'001, 4'300'004}, 1, {.clip = 3.0}};
   compare([&](Device d) { return trained<Adam>(adam, large, DType::f32, d); }, 0x1p-23);
+  Training many{{}, 2, {.clip = 3.0}};
+  for (int64_t i = 0; i < 300; ++i) many.sizes.push_back(i % 2 ? 4 * i : 1 + 17 * i % 101);
+  compare([&](Device d) { return trained<AdamW>(adam, many, DType::f32, d); }, 0x1p-23);
 }
 
 struct CapturedRun {
@@ -300,7 +308,33 @@ TEST(Optimizer, WhatACapturedStepCannotDo) {
     EXPECT_EQ(x.detach().to_vector<float>(), before);
   };
   refused([](Optimizer& adam) { adam.step({.clip = 1}); }, "the host would wait for cuda:0");
-  refused([](Optimizer& adam) { adam.set_rate(1); }, "set_rate within a captured step");
+  refused(
+      [](Optimizer& adam) {
+        adam.step();
+        adam.set_rate(1);
+      },
+      "set_rate within a captured step");
+}
+
+TEST(Optimizer, ACapturedStepAddsToNoEarlierGradient) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  const Tensor x = ones({6}, {.device = cuda_device()}).set_requires_grad();
+  Sgd sgd(Parameters({{"x", {}, x}}), {.rate = 1});
+  CapturedStep step(cuda_device(), [&](const StepInputs& inputs) {
+    for (int i = 0; i < 2; ++i) sum(x * inputs.tensors[0]).backward();
+    sgd.step();
+    return PooledVector<Tensor>{};
+  });
+  const auto once = [&] { step({{ones({6})}, {}}); };
+  once();
+  sum(x).backward();
+  test::expect_error<StateError>(once,
+                                 {"add to a gradient from before it; call zero_grad() before the step"});
+  EXPECT_EQ(x.grad().to_vector<float>(), std::vector<float>(6, 1.0f));
+  x.zero_grad();
+  once();
+  once();
+  EXPECT_EQ(x.detach().to_vector<float>(), std::vector<float>(6, 1.0f - 3 * 2));
 }
 
 TEST(Optimizer, ImpossibleOptions) {

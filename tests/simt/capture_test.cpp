@@ -176,8 +176,9 @@ TEST(Capture, ALaunchNeitherAllocatesNorWaits) {
   if (!emulated()) GTEST_SKIP() << "a real device does not count";
   DeviceBuffer<float> g(std::vector<float>{3, 4});
   DeviceBuffer<double> norm(1);
+  const kernels::GradientPart<float> part{g.data(), 2, 0};
   const Graph graph(0, make_arena(0), [&] {
-    gradient_norm(kernels::GradientNorm<float>{g.data(), 2, norm.data()});
+    gradient_norm(kernels::GradientNorm<float>{{&part, 1}, norm.data()});
   });
   const emulator::Stats before = emulator::stats();
   graph.launch();

@@ -187,6 +187,16 @@ TYPED_TEST(RowSchedules, Linear) {
     }
 }
 
+// `count` gradients of several parameters: more than a launch has, some of which begin at odd addresses.
+std::vector<kernels::GradientPart<float>> parts_of(const float* g, int64_t count) {
+  std::vector<kernels::GradientPart<float>> parts;
+  for (int64_t first = 0, size = 1; first < count; first += size, size = size % 32 + 1) {
+    size = std::min(parts.size() < 100 ? size : count, count - first);
+    parts.push_back({g + first, size, first});
+  }
+  return parts;
+}
+
 // What changes from step to step, for `count` gradients.
 struct StepState {
   explicit StepState(int64_t count)
@@ -199,16 +209,12 @@ TYPED_TEST(RowSchedules, OptimizerSteps) {
   using T = TypeParam;
   for (const int64_t count : {1, 333, 1000})
     for (const bool plain : {true, false}) {
+      std::vector<kernels::GradientPart<float>> parts;
       const auto slice = [&](const Buffer<T>& value, const Buffer<float>& master, const StepState& state) {
-        return kernels::StepSlice<T>{value.data(),
-                                     sizeof(T) == 2 ? master.data() : nullptr,
-                                     state.gradient.data(),
-                                     count,
-                                     state.rate.data(),
-                                     1,
-                                     plain ? 0 : 0.1,
-                                     plain ? nullptr : state.norm.data(),
-                                     1.0};
+        parts = parts_of(state.gradient.data(), count);
+        return kernels::StepSlice<T>{
+            value.data(),    sizeof(T) == 2 ? master.data() : nullptr, parts, state.rate.data(), 1,
+            plain ? 0 : 0.1, plain ? nullptr : state.norm.data(),      1.0};
       };
       check_schedules("adam_step", [&] {
         const Buffer<T> value(numbers<T>(count, 1));
@@ -237,7 +243,7 @@ TEST(StepSchedules, NormRateAndStep) {
     check_schedules("gradient_norm", [&] {
       const Buffer<float> gradient(numbers<float>(count, 2));
       const Buffer<double> norm(1);
-      cuda::gradient_norm(kernels::GradientNorm<float>{gradient.data(), count, norm.data()});
+      cuda::gradient_norm(kernels::GradientNorm<float>{parts_of(gradient.data(), count), norm.data()});
       return bytes(norm);
     });
   check_schedules("set_rate and advance_step", [&] {

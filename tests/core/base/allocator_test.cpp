@@ -109,6 +109,37 @@ TEST(Allocator, AnArenaKeepsItsBlocksUntilItIsDestroyed) {
   EXPECT_EQ(fake.live, 0);
 }
 
+TEST(Allocator, LargeBlocksShareTheMemoryThatOthersLeft) {
+  FakeSource fake;
+  fake.limit = 64 << 20;
+  Allocator allocator(fake.source(), AllocatorKind::caching);
+  constexpr size_t kSize = 3 << 20;
+  void* blocks[10];
+  for (void*& block : blocks) block = allocator.allocate(kSize);
+  EXPECT_EQ(allocator.stats().system_calls, 1);
+  EXPECT_EQ(allocator.stats().in_use, 10 * int64_t{kSize});
+  EXPECT_EQ(allocator.stats().cached, fake.live - 10 * int64_t{kSize});
+  for (int i : {4, 3, 5}) allocator.deallocate(blocks[i], kSize);
+  void* const joined = allocator.allocate(3 * kSize - 1);
+  EXPECT_EQ(joined, blocks[3]);
+  EXPECT_EQ(allocator.stats().in_use, 10 * int64_t{kSize});
+  allocator.release_cached();
+  EXPECT_EQ(fake.live, 32 << 20) << "a segment is given back when nothing of it is in use";
+  allocator.deallocate(joined, 3 * kSize - 1);
+  for (int i : {0, 1, 2, 6, 7, 8, 9}) allocator.deallocate(blocks[i], kSize);
+  allocator.release_cached();
+  EXPECT_EQ(fake.live, 0);
+  EXPECT_EQ(allocator.stats().cached, 0);
+
+  void* const alone = allocator.allocate(20 << 20);  // in a segment of its own
+  EXPECT_EQ(fake.live, 20 << 20);
+  void* const rest = allocator.allocate(44 << 20);  // and this one without any to spare
+  EXPECT_EQ(fake.live, 64 << 20);
+  EXPECT_THROW(allocator.allocate(1 << 19), OutOfMemory);
+  allocator.deallocate(rest, 44 << 20);
+  allocator.deallocate(alone, 20 << 20);
+}
+
 TEST(Allocator, PlainFillsWithNan) {
   FakeSource fake;
   Allocator allocator(fake.source(), AllocatorKind::plain);
