@@ -143,7 +143,7 @@ class GradOut {
 
   /// Whether input i needs a gradient. Asking for a slot that nobody wants is an error of the operation.
   bool wants(int i) const;
-  /// The slot of input i, in the input's dtype: the parameter arena, or the buffer the graph already holds.
+  /// The slot of input i, in the input's dtype: the gradient of a leaf, or what the graph already holds.
   GradSlot into(int i);
   /// The same in accumulator_t of the input's dtype (f32 for bf16): for sums over many rows, such as weights.
   GradSlot into_accumulator(int i);

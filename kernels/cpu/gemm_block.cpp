@@ -35,7 +35,7 @@ struct Product {
   MatrixView<T> a, b;
   const GemmOutput<T>& output;
   bool onednn;
-  GemmFunctions<T> functions = gemm_functions<T>();
+  const GemmFunctions<T>& functions = gemm_functions<T>();
   const GemmGeometry& geometry = functions.geometry;
   int64_t steps = geometry.steps(k);
   int64_t copies = 1;  // of packed columns, each for as many tiles

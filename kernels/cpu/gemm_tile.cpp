@@ -72,20 +72,24 @@ HWY_INLINE void gemm_tile(const GemmTile<T>& tile) {
   if (tile.streamed) hwy::FlushStream();
 }
 
-#define HEED_DEFINE(T, Step, suffix)                                                      \
-  GemmGeometry geometry_##suffix() { return geometry<T, Step>(); }                        \
-  void pack_b_##suffix(MatrixView<T> b, int64_t k, int64_t cols, accumulator_t<T>* out) { \
-    pack_b<Step>(b, k, cols, out);                                                        \
-  }                                                                                       \
-  void gemm_tile_##suffix(const GemmTile<T>& tile) { gemm_tile<Step>(tile); }
-HEED_DEFINE(float, 1, f32)
-HEED_DEFINE(double, 1, f64)
-HEED_DEFINE(bfloat16, 1, bf16)
-HEED_DEFINE(bfloat16, kHasPairs ? 2 : 1, pairs)
-#undef HEED_DEFINE
 void gemm_dots_f32(const GemmDots<float>& args) { gemm_dots(args); }
 void gemm_dots_f64(const GemmDots<double>& args) { gemm_dots(args); }
 void gemm_dots_bf16(const GemmDots<bfloat16>& args) { gemm_dots(args); }
+
+#define HEED_DEFINE(T, Step, suffix, dots)                                                             \
+  void pack_b_##suffix(MatrixView<T> b, int64_t k, int64_t cols, accumulator_t<T>* out) {              \
+    pack_b<Step>(b, k, cols, out);                                                                     \
+  }                                                                                                    \
+  void gemm_tile_##suffix(const GemmTile<T>& tile) { gemm_tile<Step>(tile); }                          \
+  const GemmFunctions<T>& functions_##suffix() {                                                       \
+    static const GemmFunctions<T> all{geometry<T, Step>(), pack_b_##suffix, gemm_tile_##suffix, dots}; \
+    return all;                                                                                        \
+  }
+HEED_DEFINE(float, 1, f32, gemm_dots_f32)
+HEED_DEFINE(double, 1, f64, gemm_dots_f64)
+HEED_DEFINE(bfloat16, 1, bf16, gemm_dots_bf16)
+HEED_DEFINE(bfloat16, kHasPairs ? 2 : 1, pairs, gemm_dots_bf16)
+#undef HEED_DEFINE
 
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -102,38 +106,22 @@ int64_t cache_ways() {
 #endif
 }
 
-namespace {
-
-#define HEED_EXPORT(T, suffix, dots)                                                                   \
-  HWY_EXPORT(geometry_##suffix);                                                                       \
-  HWY_EXPORT(pack_b_##suffix);                                                                         \
-  HWY_EXPORT(gemm_tile_##suffix);                                                                      \
-  GemmFunctions<T> functions_##suffix() {                                                              \
-    return {HEED_SIMD(geometry_##suffix)(), HEED_SIMD(pack_b_##suffix), HEED_SIMD(gemm_tile_##suffix), \
-            HEED_SIMD(dots)};                                                                          \
-  }
-HWY_EXPORT(gemm_dots_f32);
-HWY_EXPORT(gemm_dots_f64);
-HWY_EXPORT(gemm_dots_bf16);
-HEED_EXPORT(float, f32, gemm_dots_f32)
-HEED_EXPORT(double, f64, gemm_dots_f64)
-HEED_EXPORT(bfloat16, bf16, gemm_dots_bf16)
-HEED_EXPORT(bfloat16, pairs, gemm_dots_bf16)
-#undef HEED_EXPORT
-
-}  // namespace
+HWY_EXPORT(functions_f32);
+HWY_EXPORT(functions_f64);
+HWY_EXPORT(functions_bf16);
+HWY_EXPORT(functions_pairs);
 
 template <>
-GemmFunctions<float> gemm_functions() {
-  return functions_f32();
+const GemmFunctions<float>& gemm_functions() {
+  return HEED_SIMD(functions_f32)();
 }
 template <>
-GemmFunctions<double> gemm_functions() {
-  return functions_f64();
+const GemmFunctions<double>& gemm_functions() {
+  return HEED_SIMD(functions_f64)();
 }
 template <>
-GemmFunctions<bfloat16> gemm_functions() {
-  return has_bf16_dot() ? functions_pairs() : functions_bf16();
+const GemmFunctions<bfloat16>& gemm_functions() {
+  return has_bf16_dot() ? HEED_SIMD(functions_pairs)() : HEED_SIMD(functions_bf16)();
 }
 
 }  // namespace heed::cpu

@@ -62,6 +62,6 @@ struct GemmFunctions {
 
 /// Those for this machine.
 template <class T>
-GemmFunctions<T> gemm_functions();
+const GemmFunctions<T>& gemm_functions();
 
 }  // namespace heed::cpu

@@ -16,9 +16,8 @@ std::byte* at(size_t address) { return reinterpret_cast<std::byte*>(address); }
 
 std::vector<std::pair<size_t, size_t>> unused_segments(BlockHeap& heap) {
   std::vector<std::pair<size_t, size_t>> released;
-  heap.release_unused([&](void* segment, size_t bytes) {
-    released.emplace_back(reinterpret_cast<size_t>(segment), bytes);
-  });
+  heap.release_unused(
+      [&](void* segment, size_t bytes) { released.emplace_back(reinterpret_cast<size_t>(segment), bytes); });
   return released;
 }
 
@@ -36,7 +35,8 @@ TEST(BlockHeap, CutsTheSmallestThatHoldsIt) {
 }
 
 TEST(BlockHeap, NeighboursAreJoinedWhicheverComesBackFirst) {
-  const std::vector<std::vector<size_t>> orders{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+  const std::vector<std::vector<size_t>> orders{{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                                {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
   for (const std::vector<size_t>& order : orders) {
     BlockHeap heap;
     heap.add(at(1000), 300);
