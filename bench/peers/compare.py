@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Times the same work in heed and in other frameworks in turn, so that a change in the machine's load meets all alike.
 
-usage: compare.py PROGRAM [--peers NAME,…] [--llm-c FOLDER] [--rounds N] [--steps N] [--milliseconds X] [--seed N]
-                  [--python PATH] [--out F.json] [--force] [OPTIONS OF ALL]
+usage: compare.py PROGRAM [--peers NAME,…] [--llm-c FOLDER] [--starts N] [--rounds N] [--steps N] [--milliseconds X]
+                  [--seed N] [--python PATH] [--out F.json] [--force] [OPTIONS OF ALL]
 
 PROGRAM is bench/step (a training step of a sequence-to-sequence Transformer, beside PyTorch eager and compiled and JAX),
 bench/gpt (one of GPT-2, beside PyTorch and, where --llm-c names a checkout of it, llm.c), bench/epoch (an epoch of pairs of
@@ -10,8 +10,9 @@ mixed lengths, beside PyTorch), bench/decode (greedy decoding of 1,000 sources, 
 operations and their gradients, beside PyTorch and beside a copy or a product in the same round) or bench/learn (a whole
 training, from the start of the process until 99 % of the tokens of held-out pairs are right, beside PyTorch). All begin from
 the same weights or inputs, and must agree: on the loss without dropout, on the tokens, or on what a kernel results in. Prints
-the median and spread of each and the ratio of every round; refuses on a busy machine. A peer that is not installed is left
-out.
+the median and spread of each and the ratio of every round; refuses on a busy machine. Where a program's memory happens to lie
+is worth a few percent: with --starts all begin anew so often, each time for as many rounds. A peer that is not installed is
+left out.
 """
 import argparse
 import datetime
@@ -48,6 +49,10 @@ class Peer:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.about = self.answer(f"{command[0]} ended at once")
 
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
     def answer(self, otherwise):
         line = self.process.stdout.readline()
         if not line:
@@ -69,13 +74,16 @@ def rested(turn):
     return turn()
 
 
-def take_turns(turns, rounds):
-    """Calls each of `turns`, which answer with milliseconds, once a round; returns the spread of each and the ratios of its
-    medians to the first's."""
-    times = [[rested(turn) for turn in turns] for _ in range(rounds)]
+def times_of(turns, rounds):
+    """Calls each of `turns`, which answer with milliseconds, once a round."""
+    return [[rested(turn) for turn in turns] for _ in range(rounds)]
+
+
+def spreads(times):
+    """Of each turn, by round; and the ratios of its medians to the first's."""
     medians = [[statistics.median(turn) for turn in row] for row in times]
     results = []
-    for i in range(len(turns)):
+    for i in range(len(times[0])):
         mine, ratios = sum((row[i] for row in times), []), [row[i] / row[0] for row in medians]
         results.append(dict(median=statistics.median(mine), least=min(mine), most=max(mine), steps=len(mine),
                             ratio=statistics.median(ratios), ratios=ratios))
@@ -157,15 +165,15 @@ def kernel_turn(peer, name, milliseconds):
     return lambda: peer.run(calls, name)
 
 
-def compare_kernels(peers, arguments, options):
+def compare_kernels(arguments, options):
     """Kernel by kernel: ours, its floor (what the machine itself does in our program), and the same in the peers."""
-    results = []
+    peers, results = start("kernels", arguments, options), []
     for case in peers[0].about["cases"]:
         name, unit = case["name"], case["unit"]
         check_same_values(peers, name, 3e-2 if "bf16" in options else 2e-4)
         runs = [(peers[0], name), (peers[0], case["floor"]), *((peer, name) for peer in peers[1:])]
-        spreads = take_turns([kernel_turn(peer, what, arguments.milliseconds) for peer, what in runs], arguments.rounds)
-        ours, floor, *others = spreads
+        turns = [kernel_turn(peer, what, arguments.milliseconds) for peer, what in runs]
+        ours, floor, *others = spreads(times_of(turns, arguments.rounds))
         least = case["amount"] / case["floor_amount"]  # of the floor's time that our work needs at the machine's rate
         result = dict(name=name, unit=unit, rate=case["amount"] / ours["median"] * 1e-6,
                       machine=case["floor_amount"] / floor["median"] * 1e-6, share=least * floor["ratio"], ours=ours,
@@ -178,24 +186,30 @@ def compare_kernels(peers, arguments, options):
     return dict(programs=[peer.about["name"] for peer in peers], kernels=results)
 
 
-def compare_steps(peers, arguments, options):
+def compare_steps(work, arguments, options):
     """The same work in all, as a whole."""
-    check_same_work(peers, 2e-2 if "bf16" in options else 1e-4)
-    results = [dict(**peer.about, **spread) for peer, spread in zip(peers, take_turns(
-        [lambda peer=peer: peer.run(arguments.steps) for peer in peers], arguments.rounds))]
+    times = []
+    for _ in range(arguments.starts):
+        peers = start(work, arguments, options)
+        check_same_work(peers, 2e-2 if "bf16" in options else 1e-4)
+        times += times_of([lambda peer=peer: peer.run(arguments.steps) for peer in peers], arguments.rounds)
+        for peer in peers:
+            peer.end()
+    results = [dict(**peer.about, **spread) for peer, spread in zip(peers, spreads(times))]
     for peer in results:
         rate = f"   {1e3 * peer['tokens'] / peer['median']:,.0f} tokens/s" if "tokens" in peer else ""
         if "peak_mebibytes" in peer:
             rate += f"   {peer['peak_mebibytes']:,.0f} MiB at most"
         print(f"{peer['name']:28s} median {peer['median']:8.2f} ms   least {peer['least']:8.2f}   most "
               f"{peer['most']:8.2f}   ratio {peer['ratio']:.2f} ({min(peer['ratios']):.2f} to {max(peer['ratios']):.2f}){rate}")
-    return dict(steps=arguments.steps, peers=results)
+    return dict(starts=arguments.starts, steps=arguments.steps, peers=results)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("program")
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--starts", type=int, default=1, help="of all programs (not kernels, learn)")
+    parser.add_argument("--rounds", type=int, default=8, help="after each start")
     parser.add_argument("--steps", type=int, default=12, help="a round, of whole steps")
     parser.add_argument("--milliseconds", type=float, default=20, help="a round, of each kernel")
     parser.add_argument("--seed", type=int, default=1, help="of the first round; the next rounds have the next ones (learn)")
@@ -212,9 +226,10 @@ def main():
     if work == "learn":
         peers = peer_commands(PEERS[work], arguments, [])
         found = learning.compare_learning(arguments.program, peers, arguments, options)
+    elif work == "kernels":
+        found = compare_kernels(arguments, options)
     else:
-        compare = compare_kernels if work == "kernels" else compare_steps
-        found = compare(start(work, arguments, options), arguments, options)
+        found = compare_steps(work, arguments, options)
     result = dict(date=datetime.date.today().isoformat(), machine=processor(), cores=os.cpu_count(),
                   rounds=arguments.rounds, options=options, **found)
     if arguments.out:

@@ -84,7 +84,7 @@ class Comparison(unittest.TestCase):
 
     def test_ratios_are_of_medians_by_round(self):
         first, second = iter([[1.0, 2.0, 9.0], [2.0]]), iter([[4.0], [6.0]])
-        ours, theirs = compare.take_turns([lambda: next(first), lambda: next(second)], 2)
+        ours, theirs = compare.spreads(compare.times_of([lambda: next(first), lambda: next(second)], 2))
         self.assertEqual((ours["median"], ours["least"], ours["most"], ours["steps"]), (2.0, 1.0, 9.0, 4))
         self.assertEqual(theirs["ratios"], [2.0, 3.0])
         self.assertEqual(theirs["ratio"], 2.5)

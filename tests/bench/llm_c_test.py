@@ -107,6 +107,14 @@ class LlmC(unittest.TestCase):
         self.assertEqual(commands(None), [])
         self.assertEqual(commands("there", "--dtype", "bf16"), [])
 
+    def test_a_program_begins_anew_with_each_start(self):
+        out = self.folder / "out.json"
+        subprocess.run([sys.executable, compare.__file__, GPT, "--starts", "2", "--rounds", "3", "--steps", "1", "--python",
+                        "/bin/false", "--force", "--out", out, *OPTIONS], check=True, capture_output=True)
+        found = json.loads(out.read_text())
+        self.assertEqual((found["starts"], found["rounds"]), (2, 3))
+        self.assertEqual([(peer["steps"], len(peer["ratios"])) for peer in found["peers"]], [(6, 6)])
+
 
 if __name__ == "__main__":
     os.environ["HEED_NUM_THREADS"] = "1"
