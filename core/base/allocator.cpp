@@ -14,6 +14,7 @@
 #include <heed/core/base/check.h>
 #include <heed/core/base/pause.h>
 #include <heed/core/base/size_class.h>
+#include <heed/core/base/thread_blocks.h>
 
 namespace heed {
 namespace {
@@ -22,9 +23,6 @@ constexpr size_t kLargeBytes = size_t{1} << 19;    // blocks of so many bytes an
 constexpr size_t kSegmentBytes = size_t{1} << 25;  // of this size, unless for one block
 constexpr size_t kSegmentUnit = size_t{1} << 21;
 constexpr size_t kClasses = size_class(kLargeBytes).index;
-constexpr size_t kThreadBytes = size_t{1} << 16;  // the largest block that a thread keeps for itself
-constexpr size_t kThreadClasses = size_class(kThreadBytes).index + 1;
-constexpr int64_t kThreadLimit = int64_t{1} << 20;  // bytes that a thread keeps at most
 constexpr size_t kLargestRequest = size_t{1} << 62;
 
 AllocatorKind kind_from_environment() {
@@ -98,39 +96,6 @@ std::unique_lock<std::mutex> lock_soon(std::mutex& mutex) {
   return std::unique_lock(mutex);
 }
 
-// Blocks of the CPU that the thread which freed them keeps for its next requests: threads that work side by
-// side do not wait for each other's locks. Others read the counts, hence the atomics; only the thread itself
-// writes.
-struct ThreadBlocks {
-  struct Free {
-    Free* next;
-  };
-  Free* lists[kThreadClasses] = {};
-  std::atomic<int64_t> kept{0};      // bytes
-  std::atomic<int64_t> requests{0};  // that were met from here
-  ThreadBlocks* next = nullptr;      // of another thread
-
-  static void add(std::atomic<int64_t>& count, int64_t by) {
-    count.store(count.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
-  }
-
-  void* take(SizeClass size) {
-    Free* const block = lists[size.index];
-    if (block == nullptr) return nullptr;
-    lists[size.index] = block->next;
-    add(kept, -static_cast<int64_t>(size.bytes));
-    add(requests, 1);
-    return block;
-  }
-
-  bool keep(void* pointer, SizeClass size) {
-    if (kept.load(std::memory_order_relaxed) + static_cast<int64_t>(size.bytes) > kThreadLimit) return false;
-    lists[size.index] = new (pointer) Free{lists[size.index]};
-    add(kept, static_cast<int64_t>(size.bytes));
-    return true;
-  }
-};
-
 }  // namespace
 
 AllocatorKind default_allocator_kind() {
@@ -176,8 +141,9 @@ struct Allocator::State {
     void* pointer = nullptr;
     if (in_segments(block)) {
       pointer = large.take(block);
-    } else if (keeps() && !free_lists[size_class(block).index].empty()) {
+    } else if (keeps()) {
       FreeList& list = free_lists[size_class(block).index];
+      if (list.empty()) return nullptr;
       pointer = list.back();
       list.pop_back();
     }
