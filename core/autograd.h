@@ -254,8 +254,8 @@ template <class F>
 requires std::invocable<F&, const GradIn&, GradOut&>
 void record(const char* name, TensorList inputs, TensorList outputs, F backward) {
   if (!needs_grad(inputs)) return;
-  detail::attach(Ref<Node>(new detail::ClosureNode<F>(name, detail::next_sequence(), std::move(backward))),
-                 inputs, outputs);
+  detail::attach(make_ref<detail::ClosureNode<F>>(name, detail::next_sequence(), std::move(backward)), inputs,
+                 outputs);
 }
 
 /// The same for one output, which it returns.

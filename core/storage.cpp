@@ -145,7 +145,7 @@ const std::byte* Storage::keep_copy(const MatrixKey& key, Ref<Storage> memory) {
   return mine.release()->memory->data();
 }
 
-void Storage::drop_copies() {
+void Storage::delete_copies() {
   for (Copy* copy = copies_.exchange(nullptr); copy;) delete std::exchange(copy, copy->next);
 }
 

@@ -43,7 +43,7 @@ class Storage : public RefCounted, public Pooled {
   int64_t version() const { return whole_ ? version_ + whole_->version_ : version_; }
   void bump_version() {
     ++version_;
-    if (copies_.load(std::memory_order_relaxed)) drop_copies();
+    drop_copies();
   }
 
   /// The copy of a matrix of this memory in another layout that was kept since the last write; null if none
@@ -54,7 +54,10 @@ class Storage : public RefCounted, public Pooled {
 
  private:
   struct Copy;
-  void drop_copies();
+  void drop_copies() {
+    if (copies_.load(std::memory_order_relaxed)) delete_copies();
+  }
+  void delete_copies();
 
   std::byte* data_;
   int64_t bytes_;

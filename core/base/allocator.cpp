@@ -265,22 +265,28 @@ class Allocator::ThreadUse {
   ThreadUse(const ThreadUse&) = delete;
   ThreadUse& operator=(const ThreadUse&) = delete;
 
-  static ThreadBlocks* blocks(State& state) {
-    if (thread_slot.blocks == nullptr && !thread_slot.ended) thread_local ThreadUse use(state);
+  /// The calling thread's blocks, if it keeps such as these; null if not.
+  static ThreadBlocks* blocks(State& state, size_t bytes) {
+    if (bytes > kThreadBytes || !state.threads_keep.load(std::memory_order_relaxed)) return nullptr;
+    if (thread_slot.blocks == nullptr && !thread_slot.ended) begin(state);
     return thread_slot.blocks;
   }
 
  private:
+  [[gnu::noinline]] static void begin(State& state) { thread_local ThreadUse use(state); }
+
   State& state_;
   ThreadBlocks* blocks_;
 };
 
 void* Allocator::allocate(size_t bytes) {
+  if (ThreadBlocks* const mine = ThreadUse::blocks(*state_, bytes))
+    if (void* const block = mine->take(size_class(bytes))) return block;
+  return allocate_shared(bytes);
+}
+
+void* Allocator::allocate_shared(size_t bytes) {
   State& s = *state_;
-  if (bytes <= kThreadBytes && s.threads_keep.load(std::memory_order_relaxed)) {
-    ThreadBlocks* const mine = ThreadUse::blocks(s);
-    if (void* const block = mine ? mine->take(size_class(bytes)) : nullptr) return block;
-  }
   const auto out_of_memory = [&] {
     const MemoryStats now = s.counted();
     return OutOfMemory(concat(s.source.name, ": cannot allocate ", bytes, " bytes; ", now.in_use,
@@ -316,11 +322,12 @@ void* Allocator::allocate(size_t bytes) {
 
 void Allocator::deallocate(void* pointer, size_t bytes) noexcept {
   if (pointer == nullptr) return;
+  ThreadBlocks* const mine = ThreadUse::blocks(*state_, bytes);
+  if (mine == nullptr || !mine->keep(pointer, size_class(bytes))) deallocate_shared(pointer, bytes);
+}
+
+void Allocator::deallocate_shared(void* pointer, size_t bytes) noexcept {
   State& s = *state_;
-  if (bytes <= kThreadBytes && s.threads_keep.load(std::memory_order_relaxed)) {
-    ThreadBlocks* const mine = ThreadUse::blocks(s);
-    if (mine && mine->keep(pointer, size_class(bytes))) return;
-  }
   const std::unique_lock lock = lock_soon(s.mutex);
   s.take_back(pointer, s.block_bytes(bytes));
 }

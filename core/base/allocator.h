@@ -71,6 +71,9 @@ class Allocator {
   struct State;
   class ThreadUse;
   void let_threads_keep();
+  // From and to what all threads share.
+  void* allocate_shared(size_t bytes);
+  void deallocate_shared(void* pointer, size_t bytes) noexcept;
 
   std::unique_ptr<State> state_;
 };

@@ -7,7 +7,8 @@
 
 namespace heed {
 
-/// Base of objects shared through Ref<T>. destroy() is called when the last Ref goes.
+/// Base of objects shared through Ref<T>. A new one belongs to the Ref that it is given to first; destroy()
+/// is called when the last goes.
 class RefCounted {
  public:
   RefCounted() = default;
@@ -17,7 +18,9 @@ class RefCounted {
 
   void retain() const noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
   void release() const noexcept {
-    if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) const_cast<RefCounted*>(this)->destroy();
+    // The only owner is spared the atomic write: nobody else can retain what nobody else has.
+    if (unique() || count_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      const_cast<RefCounted*>(this)->destroy();
   }
   bool unique() const noexcept { return count_.load(std::memory_order_acquire) == 1; }
 
@@ -25,7 +28,7 @@ class RefCounted {
   virtual void destroy() noexcept { delete this; }
 
  private:
-  mutable std::atomic<int32_t> count_{0};
+  mutable std::atomic<int32_t> count_{1};
 };
 
 /// A counted pointer; null by default.
@@ -33,13 +36,14 @@ template <class T>
 class Ref {
  public:
   Ref() = default;
-  explicit Ref(T* object) noexcept : object_(object) {
-    if (object_) object_->retain();
-  }
-  Ref(const Ref& other) noexcept : Ref(other.object_) {}
+  /// Takes over a new object.
+  explicit Ref(T* object) noexcept : object_(object) {}
+  Ref(const Ref& other) noexcept : object_(other.object_) { retain(); }
   Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
   template <class U>
-  Ref(const Ref<U>& other) noexcept : Ref(other.get()) {}
+  Ref(const Ref<U>& other) noexcept : object_(other.get()) {
+    retain();
+  }
   template <class U>
   Ref(Ref<U>&& other) noexcept : object_(other.take()) {}
   Ref& operator=(Ref other) noexcept {
@@ -59,6 +63,10 @@ class Ref {
   friend bool operator==(const Ref& a, const Ref& b) { return a.object_ == b.object_; }
 
  private:
+  void retain() const noexcept {
+    if (object_) object_->retain();
+  }
+
   T* object_ = nullptr;
 };
 
