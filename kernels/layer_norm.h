@@ -14,8 +14,8 @@ struct LayerNormForward {  // y = weight * (x - mean) * rstd + bias, for each ro
   const T* weight;         // [cols] or null: 1
   const T* bias;           // [cols] or null: 0
   T* y;                    // [rows, cols]
-  accumulator_t<T>* mean;  // [rows], kept for the backward
-  accumulator_t<T>* rstd;  // [rows], 1 / sqrt(variance + eps)
+  accumulator_t<T>* mean;  // [rows], for the backward; null if there is none
+  accumulator_t<T>* rstd;  // [rows], 1 / sqrt(variance + eps); null with mean
   int64_t rows, cols;      // cols >= 1
   double eps;
 

@@ -18,8 +18,8 @@ struct ResidualLayerNormForward {  // sum = residual + dropout(x); y = layer_nor
   Dropout dropout;                 // element number row * cols + column
   T* sum;                          // [rows, cols]; may be residual or x
   T* y;                            // [rows, cols]
-  accumulator_t<T>* mean;          // [rows]
-  accumulator_t<T>* rstd;          // [rows]
+  accumulator_t<T>* mean;          // [rows], for the backward; null if there is none
+  accumulator_t<T>* rstd;          // [rows]; null with mean
   int64_t rows, cols;
   double eps;
   uint8_t* kept = nullptr;  // for the CPU's backward, residual_layer_norm_kept_size() bytes of what dropout

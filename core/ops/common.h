@@ -61,9 +61,10 @@ class Contiguous {
 
 inline Tensor contiguous_or_undefined(const Tensor& x) { return x.defined() ? x.contiguous() : Tensor(); }
 
+/// Its elements from number `first` on; null for an undefined tensor.
 template <class T>
-T* data_or_null(const Tensor& x) {
-  return x.defined() ? x.data<T>() : nullptr;
+T* data_or_null(const Tensor& x, int64_t first = 0) {
+  return x.defined() ? x.data<T>() + first : nullptr;
 }
 
 /// The options of a tensor of statistics about x: f32, or f64 for f64.

@@ -12,48 +12,49 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   check_parameter(weight, "weight", {cols}, x, "layer_norm");
   check_parameter(bias, "bias", {cols}, x, "layer_norm");
 
-  const Tensor input = x.contiguous(), scale = contiguous_or_undefined(weight),
-               shift = contiguous_or_undefined(bias);
-  const Tensor y = empty_like(input);
-  const Tensor mean = empty({rows}, accumulator_options(x)), rstd = empty({rows}, accumulator_options(x));
+  const Contiguous input(x), scale(weight), shift(bias);
+  const bool backward_follows = needs_grad({x, weight, bias});
+  const Tensor y = empty_like(x),
+               statistics = backward_follows ? empty({2, rows}, accumulator_options(x)) : Tensor();
   visit_floating(x.dtype(), "layer_norm", [&]<class T>() {
     using A = accumulator_t<T>;
     HEED_DISPATCH(x.device(), layer_norm_forward,
-                  kernels::LayerNormForward<T>{.x = input.data<T>(),
-                                               .weight = data_or_null<T>(scale),
-                                               .bias = data_or_null<T>(shift),
+                  kernels::LayerNormForward<T>{.x = input->data<T>(),
+                                               .weight = data_or_null<T>(*scale),
+                                               .bias = data_or_null<T>(*shift),
                                                .y = y.data<T>(),
-                                               .mean = mean.data<A>(),
-                                               .rstd = rstd.data<A>(),
+                                               .mean = data_or_null<A>(statistics),
+                                               .rstd = data_or_null<A>(statistics, rows),
                                                .rows = rows,
                                                .cols = cols,
                                                .eps = eps});
   });
 
-  return record(
-      "layer_norm", {x, weight, bias}, y,
-      [rows, cols, input = save(input), scale = save(scale), mean, rstd](const GradIn& gy, GradOut& gx) {
-        const Tensor g = gy[0].contiguous(), x = *input, weight = *scale;
-        const GradSlot to_x = slot_if_wanted(gx, 0), to_weight = accumulator_if_wanted(gx, 1),
-                       to_bias = accumulator_if_wanted(gx, 2);
-        visit_floating(g.dtype(), "layer_norm", [&]<class T>() {
-          using A = accumulator_t<T>;
-          HEED_DISPATCH(g.device(), layer_norm_backward,
-                        kernels::LayerNormBackward<T>{.gy = g.data<T>(),
-                                                      .x = x.data<T>(),
-                                                      .weight = data_or_null<T>(weight),
-                                                      .mean = mean.data<A>(),
-                                                      .rstd = rstd.data<A>(),
-                                                      .gx = data_or_null<T>(to_x.tensor),
-                                                      .gweight = data_or_null<A>(to_weight.tensor),
-                                                      .gbias = data_or_null<A>(to_bias.tensor),
-                                                      .accumulate_x = to_x.accumulate,
-                                                      .accumulate_weight = to_weight.accumulate,
-                                                      .accumulate_bias = to_bias.accumulate,
-                                                      .rows = rows,
-                                                      .cols = cols});
-        });
-      });
+  if (!backward_follows) return y;
+  return record("layer_norm", {x, weight, bias}, y,
+                [rows, cols, saved = save(*input), saved_weight = save(*scale), statistics](const GradIn& gy,
+                                                                                            GradOut& gx) {
+                  const Tensor g = gy[0].contiguous(), x = *saved, weight = *saved_weight;
+                  const GradSlot to_x = slot_if_wanted(gx, 0), to_weight = accumulator_if_wanted(gx, 1),
+                                 to_bias = accumulator_if_wanted(gx, 2);
+                  visit_floating(g.dtype(), "layer_norm", [&]<class T>() {
+                    using A = accumulator_t<T>;
+                    HEED_DISPATCH(g.device(), layer_norm_backward,
+                                  kernels::LayerNormBackward<T>{.gy = g.data<T>(),
+                                                                .x = x.data<T>(),
+                                                                .weight = data_or_null<T>(weight),
+                                                                .mean = statistics.data<A>(),
+                                                                .rstd = statistics.data<A>() + rows,
+                                                                .gx = data_or_null<T>(to_x.tensor),
+                                                                .gweight = data_or_null<A>(to_weight.tensor),
+                                                                .gbias = data_or_null<A>(to_bias.tensor),
+                                                                .accumulate_x = to_x.accumulate,
+                                                                .accumulate_weight = to_weight.accumulate,
+                                                                .accumulate_bias = to_bias.accumulate,
+                                                                .rows = rows,
+                                                                .cols = cols});
+                  });
+                });
 }
 
 }  // namespace heed

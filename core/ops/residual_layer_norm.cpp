@@ -79,9 +79,9 @@ ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const 
   const Dropout dropout = draw_dropout(options.p, options.generator, name);
 
   const Contiguous base(residual), input(x), scale(weight), shift(bias);
-  const Tensor sum = empty_like(x), normed = empty_like(x),
-               statistics = empty({2, rows}, accumulator_options(x));
   const bool backward_follows = needs_grad({residual, x, weight, bias});
+  const Tensor sum = empty_like(x), normed = empty_like(x),
+               statistics = backward_follows ? empty({2, rows}, accumulator_options(x)) : Tensor();
   const Tensor kept = backward_follows && x.device().is_cpu()
                           ? empty_kept(cpu::residual_layer_norm_kept_size(rows, cols, dropout))
                           : Tensor();
@@ -95,8 +95,8 @@ ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const 
                                                        .dropout = dropout,
                                                        .sum = sum.data<T>(),
                                                        .y = normed.data<T>(),
-                                                       .mean = statistics.data<A>(),
-                                                       .rstd = statistics.data<A>() + rows,
+                                                       .mean = data_or_null<A>(statistics),
+                                                       .rstd = data_or_null<A>(statistics, rows),
                                                        .rows = rows,
                                                        .cols = cols,
                                                        .eps = eps,

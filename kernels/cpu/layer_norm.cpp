@@ -31,8 +31,8 @@ HWY_INLINE void forward_rows(const kernels::LayerNormForward<T>& args, int64_t b
     bool found = false;
     for (int looks = 0; looks < 2 && !found; ++looks)
       found = find_statistics<!std::is_same_v<Io, Streaming<T>>>(x, args.y + row * args.cols, pivot, rows,
-                                                                 group, args.cols, args.eps, args.mean + row,
-                                                                 args.rstd + row, statistics);
+                                                                 group, args.cols, args.eps, statistics);
+    statistics.store(args.mean, args.rstd, row, rows);
     for (int64_t i = 0; i < rows; ++i)
       normalize_row<Io>(x + i * args.cols, statistics, i, args.weight, args.bias,
                         args.y + (row + i) * args.cols, args.cols, ahead);

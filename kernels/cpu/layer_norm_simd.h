@@ -209,6 +209,14 @@ struct Deviations {
 template <class T>
 struct GroupStatistics {
   PerRow<T> pivot, shift, rstd;
+  Vec<Tag<T>> means, inverses;  // of the deviations
+
+  /// Writes those of rows first … first + rows - 1; `mean` is null where there is no backward.
+  void store(accumulator_t<T>* mean, accumulator_t<T>* inverse, int64_t first, int64_t rows) const {
+    if (mean == nullptr) return;
+    store_n(means, Tag<T>(), mean + first, rows);
+    store_n(inverses, Tag<T>(), inverse + first, rows);
+  }
 };
 
 /// Numbers near the means of a group, from the sums of `n` elements of each row and of their sizes.
@@ -221,11 +229,12 @@ HWY_INLINE Vec<Tag<T>> pivots_from(GroupSums<T>& sum, GroupSums<T>& magnitude, i
                     hn::Div(totals<T>(magnitude, rows, group), count));
 }
 
-/// Also writes the means and the inverse deviations. Returns false if a pivot is further from its row's mean
-/// than the row's deviation, where digits cancel, and puts a better one in its place.
-template <bool kAsk, class T, class A = accumulator_t<T>>
+/// Returns false if a pivot is further from its row's mean than the row's deviation, where digits cancel, and
+/// puts a better one in its place.
+template <bool kAsk, class T>
 HWY_INLINE bool find_statistics(const T* x, const T* y, Vec<Tag<T>>& pivot, int64_t rows, int64_t group,
-                                int64_t cols, double eps, A* mean, A* rstd, GroupStatistics<T>& out) {
+                                int64_t cols, double eps, GroupStatistics<T>& out) {
+  using A = accumulator_t<T>;
   const Tag<T> d;
   const auto n = hn::Set(d, static_cast<A>(cols));
   GroupSums<T> sum, squares;
@@ -240,16 +249,14 @@ HWY_INLINE bool find_statistics(const T* x, const T* y, Vec<Tag<T>>& pivot, int6
   const auto square = hn::Div(totals<T>(squares, rows, group), n), shift_square = hn::Mul(shift, shift);
   // Max gives its second argument when the first is NaN.
   const auto variance = hn::Max(hn::Sub(square, shift_square), hn::Zero(d));
-  const auto inverse =
-      hn::Div(hn::Set(d, A(1)), hn::Sqrt(hn::Add(variance, hn::Set(d, static_cast<A>(eps)))));
-  const auto center = hn::Add(pivot, shift);
+  out.inverses = hn::Div(hn::Set(d, A(1)), hn::Sqrt(hn::Add(variance, hn::Set(d, static_cast<A>(eps)))));
+  out.means = hn::Add(pivot, shift);
   out.shift.set(shift);
-  out.rstd.set(inverse);
-  store_n(center, d, mean, rows);
-  store_n(inverse, d, rstd, rows);
+  out.rstd.set(out.inverses);
   const auto near = hn::Le(shift_square, variance);
   if (HWY_LIKELY(hn::AllTrue(d, near))) return true;
-  pivot = hn::IfThenElse(near, pivot, pivot_near(d, center, hn::Add(hn::Abs(center), hn::Sqrt(variance))));
+  pivot =
+      hn::IfThenElse(near, pivot, pivot_near(d, out.means, hn::Add(hn::Abs(out.means), hn::Sqrt(variance))));
   return false;
 }
 

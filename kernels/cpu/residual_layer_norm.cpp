@@ -65,8 +65,8 @@ HWY_INLINE void forward_rows(const kernels::ResidualLayerNormForward<T> args, in
       magnitude[i] = columns.sums.magnitude.lanes();
     }
     auto pivot = pivots_from<T>(sum, magnitude, rows, group, args.cols);
-    find_statistics<false>(sum_to, args.y + at, pivot, rows, group, args.cols, args.eps, args.mean + row,
-                           args.rstd + row, statistics);
+    find_statistics<false>(sum_to, args.y + at, pivot, rows, group, args.cols, args.eps, statistics);
+    statistics.store(args.mean, args.rstd, row, rows);
     for (int64_t i = 0; i < rows; ++i)
       normalize_row<Io>(sum_to + i * args.cols, statistics, i, args.weight, args.bias,
                         args.y + at + i * args.cols, args.cols, kAhead);

@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock<kThreads>)
     for (int j = 0; j < kWidth; ++j) v[j] = (v[j] - mean) * rstd * weight[j] + bias[j];
     store(y + col, v);
   });
-  if (layout.thread == 0) {
+  if (layout.thread == 0 && args.mean != nullptr) {
     args.mean[row] = mean;
     args.rstd[row] = rstd;
   }

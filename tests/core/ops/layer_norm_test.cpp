@@ -74,6 +74,16 @@ TEST(LayerNorm, ARowOfEqualValuesGivesTheBias) {
   }
 }
 
+// Without a backward to come there are no statistics to write.
+TEST(LayerNorm, RecordingChangesNothing) {
+  for (Device device : devices())
+    for (DType dtype : {DType::f32, DType::bf16})
+      for (int64_t cols : {12, 300}) {
+        const Tensor x = normal({5, cols}, 1).to(dtype).to(device);
+        EXPECT_EQ(max_difference(layer_norm(x), layer_norm(x.clone().set_requires_grad())), 0);
+      }
+}
+
 TEST(LayerNorm, LargeMeanLosesLittle) {
   const Tensor exact = normal({4, 1024}, 5) + 1e4;
   const Tensor x = exact.to(DType::f32);

@@ -107,6 +107,20 @@ TEST(ResidualLayerNorm, SumAloneNeedsNoGradientOfTheNorm) {
   }
 }
 
+// Without a backward to come there are no statistics to write.
+TEST(ResidualLayerNorm, RecordingChangesNothing) {
+  for (Device device : devices())
+    for (DType dtype : {DType::f32, DType::bf16})
+      for (int64_t cols : {12, 300}) {
+        const Tensor x = normal({5, cols}, 1).to(dtype).to(device),
+                     other = normal({5, cols}, 2).to(dtype).to(device);
+        const ResidualNorm plain = residual_layer_norm(other, x, {}, {}),
+                           recorded = residual_layer_norm(other, x.clone().set_requires_grad(), {}, {});
+        EXPECT_EQ(max_difference(plain.sum, recorded.sum), 0);
+        EXPECT_EQ(max_difference(plain.normed, recorded.normed), 0);
+      }
+}
+
 TEST(ResidualLayerNorm, TheSumIsThatOfResidualDropout) {
   const Tensor residual = normal({5, 33}, 1).to(DType::f32), x = normal({5, 33}, 2).to(DType::f32);
   Generator a(kSeed), b(kSeed);
