@@ -147,6 +147,10 @@ struct LinearOptions {
   /// of it in the layout of the CPU's product is kept with its memory until the next write to it, and takes
   /// as much room again.
   bool keep_packed = false;
+  /// Of a weight and bias that stack those of several layers, such as attention's projections: only the
+  /// outputs from number `first_output` on, `outputs` of them (0: all that follow). ShapeError if there are
+  /// not so many.
+  int64_t first_output = 0, outputs = 0;
 };
 /// dropout(activation(x weightᵀ + bias)), fused. x [.., in], weight [out, in], bias [out] or undefined → [..,
 /// out].

@@ -48,9 +48,8 @@ Tensor MultiHeadAttention::project_kv(const Tensor& memory) const { return proje
 
 // With `count` of the three stacked projections, from number `first` on.
 Tensor MultiHeadAttention::project(const Tensor& x, int64_t first, int64_t count) const {
-  const int64_t begin = first * d_model, end = (first + count) * d_model;
-  return linear(x, in_proj_weight.slice(0, begin, end),
-                in_proj_bias.defined() ? in_proj_bias.slice(0, begin, end) : Tensor(), {.keep_packed = true});
+  return linear(x, in_proj_weight, in_proj_bias,
+                {.keep_packed = true, .first_output = first * d_model, .outputs = count * d_model});
 }
 
 AttentionOptions MultiHeadAttention::attention_options(const AttentionCall& call) const {

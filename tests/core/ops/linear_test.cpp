@@ -18,7 +18,10 @@ struct Case {
   bool bias = true;
   Activation activation = Activation::none;
   double dropout = 0;
+  int64_t first = 0, stacked = 0;  // outputs are first … first + out - 1 of so many; 0: just they
 };
+
+int64_t stacked(const Case& c) { return c.stacked == 0 ? c.out : c.stacked; }
 
 Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& bias, const Case& c) {
   const int64_t in = x.size(-1), rows = in ? x.numel() / in : 0;
@@ -28,17 +31,18 @@ Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
   const Tensor y = empty(shape, x.options());
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t o = 0; o < c.out; ++o) {
-      double sum = bias.defined() ? bias.contiguous().data<double>()[o] : 0;
+      double sum = bias.defined() ? bias.contiguous().data<double>()[c.first + o] : 0;
       for (int64_t i = 0; i < in; ++i)
-        sum += input.data<double>()[r * in + i] * matrix.data<double>()[o * in + i];
+        sum += input.data<double>()[r * in + i] * matrix.data<double>()[(c.first + o) * in + i];
       y.data<double>()[r * c.out + o] = sum;
     }
   return composed_activation(y, c.activation) * dropout_factors(shape, c.dropout, kSeed);
 }
 
 Tensor composed(const Tensors& in, const Case& c) {
-  Tensor y = matmul(in[0], in[1].transpose(0, 1));
-  if (in[2].defined()) y = y + in[2];
+  const auto part = [&](const Tensor& x) { return x.slice(0, c.first, c.first + c.out); };
+  Tensor y = matmul(in[0], part(in[1]).transpose(0, 1));
+  if (in[2].defined()) y = y + part(in[2]);
   y = composed_activation(y, c.activation);
   return c.dropout > 0 ? y * dropout_factors(y.shape(), c.dropout, kSeed).to(y.dtype()) : y;
 }
@@ -46,14 +50,19 @@ Tensor composed(const Tensors& in, const Case& c) {
 void check(const Case& c) {
   const int64_t in = c.shape[c.shape.rank() - 1];
   check_fused({.name = concat("linear ", c.shape, " to ", c.out, c.bias ? " bias" : "", " activation ",
-                              static_cast<int>(c.activation), " dropout ", c.dropout),
-               .inputs = {normal(c.shape, 1), normal({c.out, in}, 2), c.bias ? normal({c.out}, 3) : Tensor()},
+                              static_cast<int>(c.activation), " dropout ", c.dropout, " first ", c.first,
+                              " of ", stacked(c)),
+               .inputs = {normal(c.shape, 1), normal({stacked(c), in}, 2),
+                          c.bias ? normal({stacked(c)}, 3) : Tensor()},
                .function =
                    [=](const Tensors& in) {
                      Generator generator(kSeed);
-                     return Tensors{
-                         linear(in[0], in[1], in[2],
-                                {.activation = c.activation, .dropout = c.dropout, .generator = &generator})};
+                     return Tensors{linear(in[0], in[1], in[2],
+                                           {.activation = c.activation,
+                                            .dropout = c.dropout,
+                                            .generator = &generator,
+                                            .first_output = c.first,
+                                            .outputs = c.stacked - c.first == c.out ? 0 : c.out})};
                    },
                .reference = [=](const Tensors& in) { return Tensors{reference(in[0], in[1], in[2], c)}; },
                .plain = [=](const Tensors& in) { return Tensors{composed(in, c)}; }});
@@ -79,6 +88,12 @@ TEST(Linear, EveryActivationWithAndWithoutBiasAndDropout) {
   for (Activation which : kActivations)
     for (bool bias : {false, true})
       for (double p : {0.0, 0.5}) check({{5, 6}, 9, bias, which, p});
+}
+
+TEST(Linear, SomeOutputsOfAStackedWeight) {
+  for (bool bias : {false, true})
+    for (int64_t first : {0, 5, 9}) check({{7, 6}, 4, bias, Activation::none, 0, first, 13});
+  check({{2, 3, 40}, 70, true, Activation::gelu, 0.5, 64, 150});
 }
 
 TEST(Linear, SavesOnlyWhatTheGradientsNeed) {
@@ -120,6 +135,28 @@ TEST(Linear, AddsToTheGradientsOfParameters) {
   }
 }
 
+// The gradients of a stacked weight's parts meet in one, which is as exact as that of the whole.
+TEST(Linear, PartsOfAWeightGiveTheGradientOfTheWhole) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    const auto parameters_of = [&] {
+      return Parameters({{"weight", {}, normal({6, 5}, 1).to(dtype).set_requires_grad()},
+                         {"bias", {}, normal({6}, 2).to(dtype).set_requires_grad()}});
+    };
+    const Parameters whole = parameters_of(), parts = parameters_of();
+    const Tensor x = normal({7, 5}, 3).to(dtype), seed = normal({7, 6}, 4).to(dtype);
+    for (int step = 0; step < 2; ++step) {
+      linear(x, whole[0].tensor, whole[1].tensor).backward(seed);
+      linear(x, parts[0].tensor, parts[1].tensor, {.first_output = 2}).backward(seed.slice(1, 2, 6));
+      linear(x, parts[0].tensor, parts[1].tensor, {.outputs = 2}).backward(seed.slice(1, 0, 2));
+      for (int64_t i : {0, 1}) {
+        const double tolerance = 8 * epsilon(whole.gradient(i).dtype());
+        EXPECT_LE(max_difference(parts.gradient(i), whole.gradient(i)),
+                  tolerance * max_abs(whole.gradient(i)));
+      }
+    }
+  }
+}
+
 TEST(Linear, Errors) {
   const Tensor x = zeros({2, 4}), weight = zeros({3, 4});
   Generator generator(1);
@@ -138,6 +175,13 @@ TEST(Linear, Errors) {
                             "linear: the dropout rate is nan");
   EXPECT_THROW(linear(x, weight, {}, {.dropout = 1, .generator = &generator}), ConfigError);
   EXPECT_EQ(generator.offset(), 0u);
+  expect_error<ShapeError>([&] { linear(x, weight, {}, {.first_output = 2, .outputs = 2}); },
+                           "linear: 2 outputs from number 2 on of a weight that is [3, 4]");
+  EXPECT_THROW(linear(x, weight, {}, {.first_output = 4}), ShapeError);
+  EXPECT_THROW(linear(x, weight, {}, {.first_output = -1}), ShapeError);
+  EXPECT_THROW(linear(x, weight, {}, {.outputs = -1}), ShapeError);
+  EXPECT_THROW(linear(x, weight, {}, {.outputs = INT64_MAX}), ShapeError);
+  EXPECT_EQ(linear(x, weight, {}, {.first_output = 3}).shape(), (Shape{2, 0}));
 }
 
 double difference(const Tensor& a, const Tensor& b) { return max(abs(a - b)).item<double>(); }
@@ -156,6 +200,10 @@ TEST(LinearKeepPacked, ChangesNothingButTheLastBits) {
         EXPECT_EQ(difference(first, again), 0) << "what was kept changed the result";
         EXPECT_LE(difference(first, plain), dtype == DType::f64 ? 1e-12 : dtype == DType::f32 ? 1e-4 : 0.1);
       }
+    const Tensor x = normal({5, 40}, 4).to(dtype);
+    EXPECT_EQ(difference(linear(x, whole, {}, {.keep_packed = true, .first_output = 100, .outputs = 50}),
+                         linear(x, whole.slice(0, 100, 150), {}, {.keep_packed = true})),
+              0);
   }
 }
 
