@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include <heed/core/base/divide.h>
 #include <heed/core/captured_step.h>
 #include <heed/core/creation.h>
 #include <heed/core/dispatch.h>
@@ -19,7 +20,7 @@ namespace {
 constexpr int64_t kAlignment = 256;
 constexpr size_t kStepsAhead = 2;  // the host prepares the next step while the device does this one
 
-int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t aligned(int64_t bytes) { return round_up(bytes, kAlignment); }
 int64_t bytes_of(const Tensor& x) { return x.numel() * size_of(x.dtype()); }
 
 // Which steps may repeat each other.

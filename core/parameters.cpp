@@ -2,6 +2,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include <heed/core/base/divide.h>
 #include <heed/core/creation.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/gradient_parts.h>
@@ -16,10 +17,7 @@ constexpr int64_t kSlotBytes = 128;
 DType gradient_dtype_of(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 
 // Slots start at multiples that are 128 bytes in the narrowest dtype an arena may have.
-int64_t aligned(int64_t elements) {
-  const int64_t step = kSlotBytes / size_of(DType::bf16);
-  return (elements + step - 1) / step * step;
-}
+int64_t aligned(int64_t elements) { return round_up(elements, kSlotBytes / size_of(DType::bf16)); }
 
 }  // namespace
 

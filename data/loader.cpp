@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <heed/core/base/check.h>
+#include <heed/core/base/divide.h>
 #include <heed/core/base/philox.h>
 #include <heed/data/loader.h>
 
@@ -52,8 +53,8 @@ class PairLoader::Planner {
     HEED_CHECK(options.max_tokens == 0 || options.max_tokens >= longest, ConfigError, "max_tokens is ",
                options.max_tokens, ", but the longest pair takes ", longest, " rows with its marks");
     const int64_t batch = std::min(options.batch_size, size());
-    window_ = options.window_batches > size() / batch ? (size() + batch - 1) / batch * batch
-                                                      : options.window_batches * batch;
+    window_ =
+        options.window_batches > size() / batch ? round_up(size(), batch) : options.window_batches * batch;
     batch_size_ = batch;
   }
 
@@ -80,7 +81,7 @@ class PairLoader::Planner {
   }
 
   int64_t count_batches(int64_t epoch) {
-    if (options_.max_tokens == 0) return (size() + batch_size_ - 1) / batch_size_;
+    if (options_.max_tokens == 0) return ceil_divide(size(), batch_size_);
     int64_t count = 0;
     LoaderState state{epoch, 0};
     while (produce(state)) ++count;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <heed/core/base/check.h>
+#include <heed/core/base/divide.h>
 
 #include "apps/common/gnuplot.h"
 #include "apps/common/text.h"
@@ -295,7 +296,7 @@ Figure save_figure(const HeatmapGrid& grid, const std::filesystem::path& stem) {
     }
   }
   // Panels in a row share their height, those in a column their margins.
-  std::vector<double> lefts(columns), widths(columns), tops((panels.size() + columns - 1) / columns),
+  std::vector<double> lefts(columns), widths(columns), tops(ceil_divide(panels.size(), columns)),
       heights(tops.size());
   for (size_t i = 0; i < panels.size(); ++i) {
     Panel& panel = panels[i];

@@ -4,6 +4,7 @@
 #include <bit>
 #include <numeric>
 
+#include <heed/core/base/divide.h>
 #include <heed/core/creation.h>
 #include <heed/kernels/embedding.h>
 
@@ -16,7 +17,7 @@ constexpr int64_t kRows = 64, kSequences = 8, kLongest = 8;
 int64_t bucket_of(int64_t size, int64_t least) {
   if (size <= least) return least;
   const auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(size - 1)) / 4);
-  return (size + step - 1) / step * step;
+  return round_up(size, step);
 }
 
 template <class Values>

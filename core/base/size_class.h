@@ -5,12 +5,12 @@
 #include <bit>
 #include <cstddef>
 
+#include <heed/core/base/divide.h>
+
 namespace heed {
 
 constexpr size_t kAlignment = 128;
 constexpr int kStepsPerDoubling = 4;  // a block is at most a quarter larger than what was asked
-
-constexpr size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 /// Multiples of 128 up to 512, then four steps per doubling.
 struct SizeClass {
@@ -26,7 +26,7 @@ constexpr SizeClass size_class(size_t bytes) {
   const int doubling = std::bit_width(bytes - 1) - 1;  // 2^doubling < bytes <= 2^(doubling + 1)
   const size_t base = size_t{1} << doubling;
   const size_t step = base / kStepsPerDoubling;
-  const size_t steps = (bytes - base + step - 1) / step;  // 1 .. 4
+  const size_t steps = ceil_divide(bytes - base, step);  // 1 .. 4
   return {base + steps * step, 4 + static_cast<size_t>(doubling - 9) * kStepsPerDoubling + (steps - 1)};
 }
 

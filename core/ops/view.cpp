@@ -2,6 +2,7 @@
 // they must).
 #include <algorithm>
 
+#include <heed/core/base/divide.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/copy.h>
@@ -222,7 +223,7 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t count, int64_t axis) {
   const int place = normalize_axis(axis, x.rank(), "chunk");
   HEED_CHECK(count > 0, ShapeError, "chunk: the number of parts is ", count, "; it must be at least 1");
   const int64_t total = x.shape()[place];
-  return split(x, std::max<int64_t>(1, (total + count - 1) / count), place);
+  return split(x, std::max<int64_t>(1, ceil_divide(total, count)), place);
 }
 
 }  // namespace heed

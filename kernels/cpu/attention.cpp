@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 
+#include <heed/core/base/divide.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/attention.h>
 #include <heed/kernels/cpu/attention_plane.h>
@@ -63,8 +64,7 @@ void rebuild_weights(const kernels::AttentionWeights<T>& args, int64_t begin, in
   VisibleKeys visible;
   find_visible_keys(args.visibility, p, begin, queries, visible);
   for (int64_t key = 0; key < p.keys; key += kKeyBlock) {
-    const ScoreBlock at{begin, queries, key, std::min(kKeyBlock, p.keys - key),
-                        (queries + lanes - 1) / lanes};
+    const ScoreBlock at{begin, queries, key, std::min(kKeyBlock, p.keys - key), ceil_divide(queries, lanes)};
     const T* k = args.k.data + (p.key_first + key) * args.k.row_stride + p.key_head * args.k.head_stride;
     const auto keys = whole_rows(d, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
     product<false>(d, keys.data, keys.stride, w.queries_t, w.block, w.scores, w.block, at.keys, at.vectors,

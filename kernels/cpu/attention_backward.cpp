@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <limits>
 
+#include <heed/core/base/divide.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/attention.h>
 #include <heed/kernels/cpu/attention_plane.h>
@@ -45,7 +46,7 @@ void backward_unit(const BackwardWork<T>& work, int64_t sequence, int64_t key_he
   const Tag<T> d;
   const int64_t group = args.heads / args.key_heads;
   const Plane first = make_plane(args, sequence, key_head * group);
-  const int64_t chunks = std::max<int64_t>(1, (first.keys + kKeyChunk - 1) / kKeyChunk);
+  const int64_t chunks = std::max<int64_t>(1, ceil_divide(first.keys, kKeyChunk));
   const int64_t begin = chunks * split / work.plan.splits, end = chunks * (split + 1) / work.plan.splits;
   for (int64_t head = first.head; head < first.head + group && begin == end && args.gq.data; ++head)
     zero_rows(d, work.gq_part(head, split, first.query_first), first.queries * work.stride);
@@ -153,7 +154,7 @@ BackwardPlan make_plan(const kernels::AttentionBackward<T>& args) {
   BackwardPlan plan{};
   plan.serial_sequences = args.grelative || (args.gbias && bias.bias_stride[0] == 0);
   plan.serial_heads = args.gbias && bias.bias_stride[1] == 0;
-  const int64_t chunks = std::max<int64_t>(1, (args.segments.max_key + kKeyChunk - 1) / kKeyChunk);
+  const int64_t chunks = std::max<int64_t>(1, ceil_divide(args.segments.max_key, kKeyChunk));
   const int64_t units = std::max<int64_t>(1, args.segments.count * args.key_heads);
   plan.splits = args.gbias || args.grelative ? 1 : std::clamp<int64_t>(kTasks / units, 1, chunks);
   plan.sums_queries = args.gq.data != nullptr && chunks > 1;

@@ -7,6 +7,7 @@
 #define HEED_KERNELS_CPU_ATTENTION_PRODUCT_INL_H_
 #endif
 
+#include <heed/core/base/divide.h>
 #include <heed/kernels/cpu/simd.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -71,7 +72,7 @@ template <int kVectors, bool kTransposed, class D, class A>
 HWY_NOINLINE void product_panel(D d, const A* a, int64_t lda, const A* b, int64_t ldb, A* c, int64_t ldc,
                                 int64_t rows, int64_t depth, bool accumulate) {
   constexpr int kMost = tile_rows(kVectors);
-  const int64_t tiles = (rows + kMost - 1) / kMost, height = rows / tiles, taller = rows % tiles;
+  const int64_t tiles = ceil_divide(rows, kMost), height = rows / tiles, taller = rows % tiles;
   for (int64_t t = 0; t < tiles; ++t) {
     const int64_t h = height + (t < taller);
     switch (h) {

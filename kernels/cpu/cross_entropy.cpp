@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include <heed/core/base/check.h>
+#include <heed/core/base/divide.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/grain.h>
 #include <heed/kernels/cpu/typed_export.h>
@@ -200,7 +201,7 @@ void cross_entropy_forward(const kernels::CrossEntropyForward<T>& args) {
   const int64_t counted = count_targets(args);
   const double weight = args.mean && counted > 0 ? 1 / static_cast<double>(counted) : 1;
   const int64_t grain = rows_per_task(args.rows, args.classes);
-  const int64_t tasks = (args.rows + grain - 1) / grain;
+  const int64_t tasks = ceil_divide(args.rows, grain);
   Workspace<double> memory(tasks);
   double* const losses = memory.data();
   const auto rows = HEED_SIMD_OF(T, cross_entropy_rows);

@@ -5,6 +5,7 @@
 
 #include <hwy/cache_control.h>
 
+#include <heed/core/base/divide.h>
 #include <heed/kernels/cpu/gemm_block.h>
 #include <heed/kernels/cpu/gemm_micro-inl.h>
 #include <heed/kernels/cpu/simd.h>
@@ -23,7 +24,7 @@ constexpr int64_t kLineBytes = 64;
 constexpr int64_t kPrefetchRows = 16;
 constexpr int64_t kPackRows = 16;
 
-constexpr int64_t step_count(int64_t k, int64_t step) { return (k + step - 1) / step; }
+constexpr int64_t step_count(int64_t k, int64_t step) { return ceil_divide(k, step); }
 
 /// Elements of a copy from values that lie next to each other along K.
 template <int64_t Step, class D, class T>
@@ -220,7 +221,7 @@ struct RowPanels {
   int64_t count;
   int64_t begin[kMaxTileRows / kMicroRows + 2];
 
-  explicit RowPanels(int64_t rows) : count((rows + kMicroRows - 1) / kMicroRows) {
+  explicit RowPanels(int64_t rows) : count(ceil_divide(rows, kMicroRows)) {
     for (int64_t i = 0; i <= count; ++i) begin[i] = i * rows / count;
   }
   int64_t rows(int64_t i) const { return begin[i + 1] - begin[i]; }

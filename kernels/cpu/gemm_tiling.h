@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <heed/core/base/divide.h>
 #include <heed/kernels/cpu/gemm_block.h>
 
 namespace heed::cpu {
-
-inline int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Sizes that the instruction set decides.
 struct GemmGeometry {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <heed/core/base/divide.h>
 #include <heed/kernels/cpu/workspace.h>
 #include <heed/kernels/optimizer.h>
 
@@ -18,7 +19,7 @@ class GradientBlocks {
     int64_t* first = first_.data();
     *first = 0;
     for (const kernels::GradientPart<A>& part : parts) {
-      first[1] = *first + (part.count + size - 1) / size;
+      first[1] = *first + ceil_divide(part.count, size);
       ++first;
     }
   }

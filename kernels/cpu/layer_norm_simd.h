@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include <heed/core/base/divide.h>
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/grain.h>
@@ -23,7 +24,7 @@ class ColumnSums {
       : rows_per_chunk(rows_per_partial_sum(rows)),
         stride((cols + 31) / 16 * 16),
         cols_(cols),
-        chunks_((rows + rows_per_chunk - 1) / rows_per_chunk),
+        chunks_(ceil_divide(rows, rows_per_chunk)),
         partial_(wanted ? chunks_ * 2 * stride : 0) {}
 
   /// The chunk that starts at `row`: `stride` sums for gweight, then as many for gbias; null if not wanted.

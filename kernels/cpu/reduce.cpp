@@ -2,6 +2,7 @@
 #include <limits>
 
 #include <heed/core/base/check.h>
+#include <heed/core/base/divide.h>
 #include <heed/core/base/pooled_vector.h>
 #include <heed/kernels/cpu/strided-inl.h>
 #include <heed/kernels/reduce.h>
@@ -119,11 +120,11 @@ class Reduction {
         columns_(neighbours_are_results(args)),
         tile_(columns_ ? kColumns : std::max<int64_t>(1, kTaskElements / std::max<int64_t>(terms_, 1))),
         chunk_(columns_ ? kTaskElements / kColumns : kTaskElements),
-        chunks_(std::max<int64_t>(1, (terms_ + chunk_ - 1) / chunk_)) {}
+        chunks_(std::max<int64_t>(1, ceil_divide(terms_, chunk_))) {}
 
   // Tasks are (tile of results, chunk of terms). With several chunks their results are joined at the end.
   void run() {
-    const int64_t tiles = (outputs_ + tile_ - 1) / tile_;
+    const int64_t tiles = ceil_divide(outputs_, tile_);
     partial_.resize(static_cast<size_t>(chunks_ > 1 ? chunks_ * outputs_ : 0));
     const int64_t work = tile_ * std::max<int64_t>(1, std::min(chunk_, terms_));
     parallel_for(tiles * chunks_, std::max<int64_t>(1, kTaskElements / work),
