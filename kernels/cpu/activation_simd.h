@@ -92,6 +92,8 @@ inline const LookupPolynomials kTailSlopePolynomials([](double a) { return activ
 #define HEED_KERNELS_CPU_ACTIVATION_SIMD_H_
 #endif
 
+#include <heed/kernels/cpu/math-inl.h>
+
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 

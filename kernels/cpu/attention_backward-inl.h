@@ -6,7 +6,10 @@
 #define HEED_KERNELS_CPU_ATTENTION_BACKWARD_INL_H_
 #endif
 
+#include <heed/core/base/divide.h>
+#include <heed/kernels/cpu/attention_bias-inl.h>
 #include <heed/kernels/cpu/attention_block-inl.h>
+#include <heed/kernels/cpu/attention_dropout-inl.h>
 #include <heed/kernels/cpu/lane_sums-inl.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -176,7 +179,7 @@ HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const 
   const int64_t begin = std::max(chunk.key, visible.first / kKeyBlock * kKeyBlock);
   const int64_t end = std::min(chunk.key + chunk.keys, visible.last);
   for (int64_t key = begin; key < end; key += kKeyBlock) {
-    const ScoreBlock at{query, queries, key, std::min(kKeyBlock, end - key), (queries + lanes - 1) / lanes};
+    const ScoreBlock at{query, queries, key, std::min(kKeyBlock, end - key), ceil_divide(queries, lanes)};
     const Sight sight = visible.sight(key, key + at.keys);
     if (sight == Sight::none) continue;
     const T* k = args.k.data + (p.key_first + key) * args.k.row_stride + p.key_head * args.k.head_stride;

@@ -8,7 +8,10 @@
 
 #include <cmath>
 
+#include <heed/core/base/divide.h>
+#include <heed/kernels/cpu/attention_bias-inl.h>
 #include <heed/kernels/cpu/attention_block-inl.h>
+#include <heed/kernels/cpu/attention_dropout-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -112,7 +115,7 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
   bool first = true;
   for (int64_t key = visible.first / kKeyBlock * kKeyBlock; key < visible.last; key += kKeyBlock) {
     const ScoreBlock at{query, queries, key, std::min(kKeyBlock, visible.last - key),
-                        (queries + lanes - 1) / lanes};
+                        ceil_divide(queries, lanes)};
     const Sight sight = visible.sight(key, key + at.keys);
     if (sight == Sight::none) continue;
     const int64_t row = p.key_first + key;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <heed/core/base/divide.h>
 #include <heed/core/base/segments.h>
 #include <heed/core/base/visibility.h>
 #include <heed/kernels/cpu/workspace.h>
@@ -43,7 +44,7 @@ Plane plane_of(const Args& args, int64_t i) {
 
 /// Blocks of queries in the longest sequence.
 inline int64_t query_blocks(const SegmentsView& segments) {
-  return (segments.max_query + kQueryBlock - 1) / kQueryBlock;
+  return ceil_divide(segments.max_query, kQueryBlock);
 }
 
 /// Planes or blocks a range of parallel_for should hold, for `work` multiply-adds in each product.
@@ -78,6 +79,13 @@ struct BackwardPlan {
   int64_t head_groups(int64_t key_heads) const {
     return serial_heads ? std::min<int64_t>(1, key_heads) : key_heads;
   }
+};
+
+/// Where a block of scores lies in its plane.
+struct ScoreBlock {
+  int64_t query, queries;  // the first, how many
+  int64_t key, keys;
+  int64_t vectors;  // that hold the queries
 };
 
 /// How much of a block of keys a block of queries sees. Where `irregular`, single keys may be hidden besides.
@@ -144,12 +152,12 @@ inline void find_visible_keys(const Visibility& visibility, const Plane& plane, 
 /// vectors of any instruction set.
 template <class A>
 int64_t kept_stride(int64_t max_query) {
-  return (std::min(max_query, kQueryBlock) + 15) / 16 * static_cast<int64_t>(sizeof(A));
+  return ceil_divide(std::min(max_query, kQueryBlock), 16) * static_cast<int64_t>(sizeof(A));
 }
 
 /// Elements of a row of `width` with room for whole vectors of any instruction set.
 constexpr int64_t padded_width(int64_t width, int64_t element) {
-  return (width * element + kVectorBytes - 1) / kVectorBytes * kVectorBytes / element;
+  return round_up(width * element, kVectorBytes) / element;
 }
 
 /// Working memory of one task, in elements of the accumulator type. Blocks of scores have a row a key and a
@@ -169,7 +177,6 @@ struct AttentionScratch {
   /// Sets the members for vectors of `lanes` lanes; returns how many elements `memory` must have (null: only
   /// that).
   int64_t place(A* memory, int64_t width, int64_t max_query, int64_t lanes, bool backward) {
-    const auto round_up = [](int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; };
     const int64_t unit = std::max<int64_t>(lanes, 4);
     block = round_up(std::min(max_query, kQueryBlock), unit);
     padded = round_up(width, unit);

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/simd.h>
+#include <heed/kernels/cpu/dropout_simd.h>
 #include <heed/kernels/dropout.h>
 
 HWY_BEFORE_NAMESPACE();

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include <heed/core/base/check.h>
+#include <heed/core/base/divide.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/typed_export.h>
 #include <heed/kernels/cpu/workspace.h>
@@ -8,6 +9,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/embedding.cpp"
+#include <heed/kernels/cpu/dropout_simd.h>
 #include <heed/kernels/cpu/simd.h>
 // The -inl headers follow simd.h, which includes this file once per instruction set.
 #include <heed/kernels/cpu/tail-inl.h>
@@ -143,7 +145,7 @@ void table_gradient(const kernels::EmbeddingBackward<T>& args, const int64_t* id
 
   const TableGradient<accumulator_t<T>> table{gradient, first, order, scale, accumulate};
   const auto sum = HEED_SIMD_OF(T, sum_table_row);
-  const int64_t blocks = (args.cols + kColumnBlock - 1) / kColumnBlock;
+  const int64_t blocks = ceil_divide(args.cols, kColumnBlock);
   const int64_t grain = std::clamp<int64_t>(table_rows * blocks / 64, 1, 64);
   parallel_for(table_rows * blocks, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

@@ -6,6 +6,7 @@
 #include <heed/core/base/check.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/activation_simd.h>
+#include <heed/kernels/cpu/dropout_simd.h>
 #include <heed/kernels/cpu/gemm_block.h>
 #include <heed/kernels/cpu/gemm_tiling.h>
 #include <heed/kernels/cpu/grain.h>

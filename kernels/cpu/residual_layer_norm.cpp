@@ -2,6 +2,7 @@
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/residual_layer_norm.cpp"
 
 #include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/dropout_simd.h>
 #include <heed/kernels/cpu/grain.h>
 #include <heed/kernels/cpu/layer_norm_simd.h>
 #include <heed/kernels/residual_layer_norm.h>

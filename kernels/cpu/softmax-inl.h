@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <limits>
 
+#include <heed/kernels/cpu/math-inl.h>
 #include <heed/kernels/cpu/streaming-inl.h>
 #include <heed/kernels/cpu/tail-inl.h>
 

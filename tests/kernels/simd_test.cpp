@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <heed/kernels/cpu/activation_simd.h>
+#include <heed/kernels/cpu/dropout_simd.h>
 
 #ifndef HEED_SIMD_TEST_ONCE
 #define HEED_SIMD_TEST_ONCE

@@ -1,0 +1,199 @@
+// Elementary functions of vectors, with their errors.
+#if defined(HEED_KERNELS_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_KERNELS_CPU_MATH_INL_H_
+#undef HEED_KERNELS_CPU_MATH_INL_H_
+#else
+#define HEED_KERNELS_CPU_MATH_INL_H_
+#endif
+
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include <heed/kernels/cpu/simd.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+/// f of each lane, for doubles: they serve exact gradient checks, where accuracy counts and speed does not.
+template <class D>
+HWY_INLINE Vec<D> map_lanes(D d, Vec<D> v, double (*f)(double)) {
+  alignas(64) double lanes[hn::MaxLanes(d)];
+  hn::Store(v, d, lanes);
+  for (double& lane : lanes) lane = f(lane);
+  return hn::Load(d, lanes);
+}
+
+/// c[0] + c[1] x + c[2] x² + …
+template <class D, size_t N>
+HWY_INLINE Vec<D> polynomial(D d, Vec<D> x, const float (&c)[N]) {
+  auto sum = hn::Set(d, c[N - 1]);
+  for (size_t i = N - 1; i-- > 0;) sum = hn::MulAdd(sum, x, hn::Set(d, c[i]));
+  return sum;
+}
+
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+/// The power of two in a product v 2^n: here AVX-512 takes it as a float, of any size.
+template <class D>
+using Exponent = Vec<D>;
+constexpr bool kScalesAtOnce = true;
+
+/// The whole number nearest to x, as both.
+template <class D>
+HWY_INLINE Vec<D> nearest(D, Vec<D> x, Exponent<D>& n) {
+  return n = hn::Round(x);
+}
+
+/// v 2^n.
+template <class D>
+HWY_INLINE Vec<D> scale(D, Vec<D> v, Exponent<D> n) {
+  return Vec<D>{_mm512_scalef_ps(v.raw, n.raw)};
+}
+#else
+template <class D>
+using Exponent = hn::VFromD<hn::RebindToSigned<D>>;
+constexpr bool kScalesAtOnce = false;
+
+template <class D>
+HWY_INLINE Vec<D> nearest(D d, Vec<D> x, Exponent<D>& n) {
+  n = hn::NearestInt(x);
+  return hn::ConvertTo(d, n);
+}
+
+/// 2^n for n in -126 … 127.
+template <class D>
+HWY_INLINE Vec<D> power_of_two(D d, Exponent<D> n) {
+  return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(hn::RebindToSigned<D>(), 127))));
+}
+
+/// v 2^n for n in -252 … 254, in two steps, since 2^n itself need not be a normal number.
+template <class D>
+HWY_INLINE Vec<D> scale(D d, Vec<D> v, Exponent<D> n) {
+  const auto half = hn::ShiftRight<1>(n);
+  return hn::Mul(hn::Mul(v, power_of_two(d, half)), power_of_two(d, hn::Sub(n, half)));
+}
+#endif
+
+/// x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 is split so that n times its upper part is exact without FMA.
+template <class D>
+HWY_INLINE Vec<D> exp_reduce(D d, Vec<D> x, Exponent<D>& n) {
+  const auto whole = nearest(d, hn::Mul(x, hn::Set(d, 1.44269504088896341f)), n);
+  const auto r = hn::NegMulAdd(whole, hn::Set(d, 0.693359375f), x);
+  return hn::NegMulAdd(whole, hn::Set(d, -2.12194440054690583e-4f), r);
+}
+
+/// e^r - 1 for |r| <= 0.4, such that one plus it is e^r within 1 ulp.
+template <class D>
+HWY_INLINE Vec<D> expm1_reduced(D d, Vec<D> r) {
+  const float c[] = {0.49999993447705854f, 0.16666520630890824f, 0.04166838806348473f, 0.008368716955705954f,
+                     0.0013814597776608175f};
+  return hn::MulAdd(hn::Mul(r, r), polynomial(d, r, c), r);
+}
+
+/// e^x within 1 ulp (2 without FMA), over the whole range: subnormals, 0 and infinity where they belong.
+template <class D>
+HWY_INLINE Vec<D> exp(D d, Vec<D> x) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
+    return map_lanes(d, x, std::exp);
+  } else {
+    // Min and Max give their second argument when it is NaN.
+    x = hn::Max(hn::Set(d, -104.0f), hn::Min(hn::Set(d, 89.0f), x));
+    Exponent<D> n;
+    const auto r = exp_reduce(d, x, n);
+    return scale(d, hn::Add(expm1_reduced(d, r), hn::Set(d, 1.0f)), n);
+  }
+}
+
+/// e^x within 3 ulp for x <= 88; where the result would be subnormal it may be 0, and e^-inf is. NaN stays
+/// NaN.
+template <class D>
+HWY_INLINE Vec<D> exp_fast(D d, Vec<D> x) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
+    return map_lanes(d, x, std::exp);
+  } else {
+    const auto lowest = hn::Set(d, kScalesAtOnce ? -105.0f : -87.0f);
+    Exponent<D> n;
+    const auto r = exp_reduce(d, hn::Max(lowest, x), n);
+    const float c[] = {
+        1.0f, 1.0f, 0.4999923148471309f, 0.16667114645319933f, 0.04189015793449832f, 0.008312520891264441f};
+    const auto y = polynomial(d, r, c);
+    if constexpr (kScalesAtOnce) {
+      return scale(d, y, n);
+    } else {
+      return hn::IfThenZeroElse(hn::Lt(x, lowest), hn::Mul(y, power_of_two(d, n)));
+    }
+  }
+}
+
+/// Within 1 ulp for normal numbers > 0; NaN and infinity stay.
+template <class D>
+HWY_INLINE Vec<D> log(D d, Vec<D> x) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
+    return map_lanes(d, x, std::log);
+  } else {
+    // x = m 2^n with m from sqrt(1/2) to sqrt(2)
+    const hn::RebindToSigned<D> di;
+    const auto word = hn::Sub(hn::BitCast(di, x), hn::Set(di, 0x3f3504f3));
+    const auto m = hn::BitCast(d, hn::Add(hn::And(word, hn::Set(di, 0x7fffff)), hn::Set(di, 0x3f3504f3)));
+    const auto n = hn::ConvertTo(d, hn::ShiftRight<23>(word)), r = hn::Sub(m, hn::Set(d, 1.0f));
+    const float c[] = {3.3333331174e-1f,  -2.4999993993e-1f, 2.0000714765e-1f,
+                       -1.6668057665e-1f, 1.4249322787e-1f,  -1.2420140846e-1f,
+                       1.1676998740e-1f,  -1.1514610310e-1f, 7.0376836292e-2f};
+    const auto square = hn::Mul(r, r);
+    auto y = hn::Mul(hn::Mul(square, r), polynomial(d, r, c));
+    y = hn::MulAdd(n, hn::Set(d, -2.12194440e-4f), y);
+    y = hn::NegMulAdd(hn::Set(d, 0.5f), square, y);
+    const auto result = hn::MulAdd(n, hn::Set(d, 0.693359375f), hn::Add(r, y));
+    return hn::IfThenElse(hn::Lt(x, hn::Set(d, std::numeric_limits<float>::infinity())), result, x);
+  }
+}
+
+/// Within 2 ulp.
+template <class D>
+HWY_INLINE Vec<D> tanh(D d, Vec<D> x) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
+    return map_lanes(d, x, std::tanh);
+  } else {
+    const auto one = hn::Set(d, 1.0f);
+    const auto a = hn::Min(hn::Set(d, 10.0f), hn::Abs(x));
+    const auto t = hn::Mul(x, x);
+    const float c[] = {-0.33333260526780895f, 0.13331127533087497f, -0.05372106778208905f,
+                       0.020590987632386776f, -0.005659988298679731f};
+    const auto small = hn::MulAdd(hn::Mul(x, t), polynomial(d, t, c), x);
+    const auto e = exp_fast(d, hn::Add(a, a));
+    const auto large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
+    return hn::CopySign(hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.625f)), small, large), x);
+  }
+}
+
+/// Within 2 ulp.
+template <class D>
+HWY_INLINE Vec<D> erf(D d, Vec<D> x) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
+    return map_lanes(d, x, std::erf);
+  } else {
+    const auto one = hn::Set(d, 1.0f);
+    const auto a = hn::Min(hn::Set(d, 4.0f), hn::Abs(x));
+    const auto t = hn::Mul(x, x);
+    const float near[] = {0.12837916572670652f,   -0.37612625824208107f, 0.1128358514833642f,
+                          -0.026853811923764074f, 0.005188327663888222f, -0.00080101934335036f,
+                          7.853860720366322e-05f};
+    const auto small = hn::MulAdd(x, polynomial(d, t, near), x);
+    // -log(1 - erf(x)) on [1, 4]
+    const float far[] = {0.0026191647506763616f, 1.1176212966211163f,    0.654240019427392f,
+                         0.0887997467964118f,    -0.014831852997846874f, 0.0011572219255164176f};
+    const auto large = hn::Sub(one, exp_fast(d, hn::Neg(polynomial(d, a, far))));
+    return hn::CopySign(hn::IfThenElse(hn::Lt(a, one), small, large), x);
+  }
+}
+
+/// 1 / (1 + e^-x).
+template <class D>
+HWY_INLINE Vec<D> sigmoid(D d, Vec<D> x) {
+  const auto one = hn::Set(d, hn::TFromD<D>(1));
+  return hn::Div(one, hn::Add(one, exp(d, hn::Neg(x))));
+}
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
