@@ -104,25 +104,39 @@ HWY_INLINE Vec<D> exp(D d, Vec<D> x) {
   }
 }
 
-/// e^x within 3 ulp for x <= 88; where the result would be subnormal it may be 0, and e^-inf is. NaN stays
-/// NaN.
-template <class D>
-HWY_INLINE Vec<D> exp_fast(D d, Vec<D> x) {
+/// e^x of K vectors, in place, within 3 ulp for x <= 88; where the result would be subnormal it may be 0, and
+/// e^-inf is. NaN stays NaN. Each step is taken for all of them before the next: one vector after the other,
+/// the processor's queue fills with steps that wait.
+template <int K, class D>
+HWY_INLINE void exp_fast(D d, Vec<D> (&x)[K]) {
   if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
-    return map_lanes(d, x, std::exp);
+    for (auto& v : x) v = map_lanes(d, v, std::exp);
   } else {
     const auto lowest = hn::Set(d, kScalesAtOnce ? -105.0f : -87.0f);
-    Exponent<D> n;
-    const auto r = exp_reduce(d, hn::Max(lowest, x), n);
     const float c[] = {
         1.0f, 1.0f, 0.4999923148471309f, 0.16667114645319933f, 0.04189015793449832f, 0.008312520891264441f};
-    const auto y = polynomial(d, r, c);
-    if constexpr (kScalesAtOnce) {
-      return scale(d, y, n);
-    } else {
-      return hn::IfThenZeroElse(hn::Lt(x, lowest), hn::Mul(y, power_of_two(d, n)));
+    Exponent<D> n[K];
+    Vec<D> r[K], y[K];
+    for (int k = 0; k < K; ++k) r[k] = exp_reduce(d, hn::Max(lowest, x[k]), n[k]);
+    for (int k = 0; k < K; ++k) y[k] = hn::Set(d, c[5]);
+    for (int i = 4; i >= 0; --i) {
+      for (int k = 0; k < K; ++k) y[k] = hn::MulAdd(y[k], r[k], hn::Set(d, c[i]));
+    }
+    for (int k = 0; k < K; ++k) {
+      if constexpr (kScalesAtOnce) {
+        x[k] = scale(d, y[k], n[k]);
+      } else {
+        x[k] = hn::IfThenZeroElse(hn::Lt(x[k], lowest), hn::Mul(y[k], power_of_two(d, n[k])));
+      }
     }
   }
+}
+
+template <class D>
+HWY_INLINE Vec<D> exp_fast(D d, Vec<D> x) {
+  Vec<D> one[] = {x};
+  exp_fast(d, one);
+  return one[0];
 }
 
 /// Within 1 ulp for normal numbers > 0; NaN and infinity stay.

@@ -90,19 +90,20 @@ HWY_INLINE void add_exponentials(const T* x, accumulator_t<T>* out, Vec<Tag<T>> 
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   Vec<Tag<T>> t[K], e[K];
-  for (int k = 0; k < K; ++k) t[k] = hn::Sub(load(d, x + k * lanes), shift);
-  for (int k = 0; k < K; ++k) {
-    e[k] = exp_fast(d, t[k]);
-    if constexpr (kStore) hn::StoreU(e[k], d, out + k * lanes);
+  for (int k = 0; k < K; ++k) e[k] = t[k] = hn::Sub(load(d, x + k * lanes), shift);
+  exp_fast(d, e);
+  if constexpr (kStore) {
+    for (int k = 0; k < K; ++k) hn::StoreU(e[k], d, out + k * lanes);
   }
   sums.exponentials = hn::Add(sums.exponentials, sum_of<K>(d, e));
   if constexpr (kShifted) sums.shifted = hn::Add(sums.shifted, sum_of<K>(d, t));
 }
 
-/// RowSums of a block short enough for float; asks for what comes later if kAsk.
+/// RowSums of a block short enough for float. If kAsk, asks for what comes later, of `out` too: a store reads
+/// its line first.
 template <bool kStore, bool kShifted, bool kAsk, class T, class A = accumulator_t<T>>
 HWY_INLINE RowSums<A> block_sums(const T* x, A* out, int64_t n, A shift) {
-  constexpr int kTogether = 4;
+  constexpr int kTogether = kScalesAtOnce ? 8 : 4;
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto shift_v = hn::Set(d, shift);
@@ -110,7 +111,10 @@ HWY_INLINE RowSums<A> block_sums(const T* x, A* out, int64_t n, A shift) {
   int64_t i = 0;
   for (; i + kTogether * lanes <= n; i += kTogether * lanes) {
     if constexpr (kAsk) {
-      for (int k = 0; k < kTogether; ++k) prefetch_ahead(x + i + k * lanes);
+      for (int k = 0; k < kTogether; ++k) {
+        prefetch_ahead(x + i + k * lanes);
+        if constexpr (kStore) prefetch_ahead(out + i + k * lanes);
+      }
     }
     add_exponentials<kTogether, kStore, kShifted>(x + i, kStore ? out + i : nullptr, shift_v, sums);
   }
