@@ -221,11 +221,11 @@ constexpr bool kLooksUp =
 template <class D>
 HWY_INLINE Vec<D> look_up(D d, const LookupPolynomials& f, Vec<D> a) {
   const hn::RebindToSigned<D> di;
-  // Added to 1.5 2^23 steps, a is rounded to whole ones, whose number stands in the last bits.
+  // Added to 1.5 2^23 steps, a is rounded to whole ones, whose number stands in the last bits. A look-up
+  // takes no others, so that they need not be cut off, as IndicesFromVec would have it.
   const auto large = hn::Set(d, static_cast<float>(12582912 * f.kStep));
   const auto rounded = hn::Add(a, large);
-  const auto piece = hn::And(hn::BitCast(di, rounded), hn::Set(di, f.kPieces - 1));
-  const auto indices = hn::IndicesFromVec(d, piece);
+  const decltype(hn::IndicesFromVec(d, hn::Zero(di))) indices{hn::BitCast(di, rounded).raw};
   const auto t = hn::Sub(a, hn::Sub(rounded, large));
   auto sum = hn::TableLookupLanes(hn::Load(d, f.coefficient[f.kCoefficients - 1]), indices);
   for (int i = f.kCoefficients - 2; i >= 0; --i)
