@@ -37,14 +37,24 @@ void not_differentiable(const char* name, TensorList inputs) {
 // ---- saved tensors
 // ------------------------------------------------------------------------------------------
 
+// In bytes. The memory of smaller tensors costs less than the pass that computes them again.
+constexpr int64_t kWorthRecomputing = int64_t{1} << 20;
+
 Saved::Saved(const Tensor& tensor) {
   if (!tensor.defined()) return;
+  const TensorImpl& impl = tensor.impl();
+  if (impl.node && tensor.version() == 0 && impl.node->recomputes(impl.output) &&
+      tensor.numel() * size_of(tensor.dtype()) >= kWorthRecomputing) {
+    maker_ = impl.node;
+    return;
+  }
   tensor_ = tensor.detach();  // never the handle itself: an output's would hold the node that holds it
   version_ = tensor.version();
   operation_ = tensor.operation();
 }
 
 Tensor Saved::get() const {
+  if (maker_) return maker_->recompute();
   HEED_CHECK(!tensor_.defined() || tensor_.version() == version_, AutogradError, "a tensor of shape ",
              tensor_.shape(), *operation_ ? concat(" made by ", operation_) : std::string(),
              " that backward needs was changed in place: it is at version ", tensor_.version(), ", expected ",
@@ -56,6 +66,8 @@ Tensor Saved::get() const {
 // --------------------------------------------------------------------------
 
 const Tensor& GradIn::operator[](int i) const { return node_.outputs()[static_cast<size_t>(i)].gradient; }
+
+bool GradIn::owned(int i) const { return node_.outputs()[static_cast<size_t>(i)].owned; }
 
 bool GradOut::wants(int i) const { return static_cast<bool>(node_.edges()[static_cast<size_t>(i)].node); }
 
@@ -144,6 +156,7 @@ void Node::collect(int output, const Tensor& gradient) {
 void Node::complete() {
   for (Output& out : outputs_) {
     if (!out.gradient.defined()) continue;
+    if (!out.hooks.empty()) out.owned = false;  // a hook may keep what it is given
     for (size_t i = 0; i < out.hooks.size(); ++i) {
       const Tensor replaced = out.hooks[i].call(out.gradient);
       if (!replaced.defined()) continue;
@@ -151,7 +164,6 @@ void Node::complete() {
                  "a hook returned a gradient of shape ", replaced.shape(), " and dtype ", replaced.dtype(),
                  " for a tensor of shape ", out.shape, " and dtype ", out.dtype);
       out.gradient = replaced.detach();
-      out.owned = false;
     }
     if (out.retain) out.retained = out.gradient.clone();
   }
@@ -173,6 +185,12 @@ void Node::destroy() noexcept {
 }
 
 namespace detail {
+
+void throw_released(const char* operation) {
+  throw AutogradError(
+      concat("backward through ", operation,
+             " a second time: the graph was freed; pass {.retain_graph = true} to the first backward"));
+}
 
 uint64_t next_sequence() {
   static std::atomic<uint64_t> sequence{1};  // 0 is for leaves: they come last in every backward
@@ -269,8 +287,7 @@ void run_backward(const Tensor& root, const Tensor& seed, BackwardOptions option
     if (!received_gradient(*node)) continue;
     node->complete();
     if (node->is_leaf()) continue;
-    HEED_CHECK(!node->released(), AutogradError, "backward through ", node->name(),
-               " a second time: the graph was freed; pass {.retain_graph = true} to the first backward");
+    if (node->released()) detail::throw_released(node->name());
     for (const Node::Edge& edge : node->edges())
       if (edge.node) queue.push(edge.node);  // before it gets anything: a throw then leaves nothing behind
     node->run();

@@ -98,25 +98,6 @@ class TensorList {
 /// needs.
 bool needs_grad(TensorList inputs);
 
-/// A tensor kept for the backward. get() throws AutogradError if it was written to since: an error, never a
-/// wrong gradient.
-class Saved {
- public:
-  Saved() = default;
-  explicit Saved(const Tensor& tensor);
-  Tensor get() const;
-  Tensor operator*() const { return get(); }
-  bool defined() const { return tensor_.defined(); }
-
- private:
-  Tensor tensor_;
-  int64_t version_ = 0;
-  const char* operation_ = "";
-};
-
-/// Keeps an input or output for the backward, outside the graph (so that an output can be kept too).
-inline Saved save(const Tensor& tensor) { return Saved(tensor); }
-
 /// Where a gradient goes: memory of the input's shape, contiguous, to be written, or added to if accumulate.
 struct GradSlot {
   Tensor tensor;
@@ -129,6 +110,8 @@ class GradIn {
   explicit GradIn(const Node& node) : node_(node) {}
   /// Of output i; undefined if none reached it (never so for an operation with one output). May be strided.
   const Tensor& operator[](int i) const;
+  /// Whether that is memory without gaps which nobody else needs: the closure may write over it.
+  bool owned(int i) const;
 
  private:
   const Node& node_;
@@ -201,6 +184,10 @@ class Node : public RefCounted, public Pooled {
   void run();
   /// Whether the closure is still there.
   virtual bool released() const = 0;
+  /// Whether output `output` can be computed again from what the closure keeps.
+  virtual bool recomputes(int) const { return false; }
+  /// Computes it, bit by bit as it was. AutogradError if the closure was dropped.
+  virtual Tensor recompute() const { return {}; }
   /// Drops the closure and what it keeps.
   virtual void release_saved() = 0;
 
@@ -227,7 +214,36 @@ class Node : public RefCounted, public Pooled {
   Node* next_destroyed_ = nullptr;
 };
 
+/// A tensor kept for the backward. get() throws AutogradError if it was written to since: an error, never a
+/// wrong gradient. Of a large one that its operation can compute again (record()) the operation is kept
+/// instead, and get() computes it anew.
+class Saved {
+ public:
+  Saved() = default;
+  explicit Saved(const Tensor& tensor);
+  Tensor get() const;
+  Tensor operator*() const { return get(); }
+  bool defined() const { return tensor_.defined() || maker_; }
+
+ private:
+  Tensor tensor_;    // undefined if it is computed again,
+  Ref<Node> maker_;  // by this
+  int64_t version_ = 0;
+  const char* operation_ = "";
+};
+
+/// Keeps an input or output for the backward, outside the graph (so that an output can be kept too).
+inline Saved save(const Tensor& tensor) { return Saved(tensor); }
+
 namespace detail {
+
+template <class F>
+concept Recomputing = requires(const F& closure) {
+  { F::kRecomputed } -> std::convertible_to<int>;
+  { closure.recompute() } -> std::convertible_to<Tensor>;
+};
+
+[[noreturn]] void throw_released(const char* operation);
 
 template <class F>
 class ClosureNode final : public Node {
@@ -236,6 +252,17 @@ class ClosureNode final : public Node {
       : Node(name, sequence), closure_(std::move(closure)) {}
   bool released() const override { return !closure_.has_value(); }
   void release_saved() override { closure_.reset(); }
+  bool recomputes(int output) const override {
+    if constexpr (Recomputing<F>) return output == F::kRecomputed;
+    return false;
+  }
+  Tensor recompute() const override {
+    if constexpr (Recomputing<F>) {
+      if (!closure_) throw_released(name());
+      return closure_->recompute();
+    }
+    return {};
+  }
 
  private:
   void apply(const GradIn& gy, GradOut& gx) override { (*closure_)(gy, gx); }
@@ -249,7 +276,10 @@ void attach(Ref<Node> node, TensorList inputs, TensorList outputs);
 
 /// Records that `outputs` were computed from `inputs`, unless gradients are off or no input needs one. `name`
 /// must be a string literal. `backward` is called at most once (again if the graph is retained) with the
-/// gradients of the outputs; it must not keep an input or output except through save().
+/// gradients of the outputs; it must not keep an input or output except through save(). Where it is an object
+/// with `static constexpr int kRecomputed`, the number of an output, and `Tensor recompute() const`, which
+/// computes that from what the backward needs anyway, operations that save() a large such output keep no
+/// memory for it (Chen et al., arXiv 1604.06174).
 template <class F>
 requires std::invocable<F&, const GradIn&, GradOut&>
 void record(const char* name, TensorList inputs, TensorList outputs, F backward) {

@@ -11,12 +11,12 @@ namespace heed::kernels {
 
 template <class T>
 struct ResidualLayerNormForward {  // sum = residual + dropout(x); y = layer_norm(sum)
-  const T* residual;               // [rows, cols]
+  const T* residual;               // [rows, cols]; null: the sum is x, undropped, and not written
   const T* x;                      // [rows, cols]
   const T* weight;                 // [cols] or null: 1
   const T* bias;                   // [cols] or null: 0
   Dropout dropout;                 // element number row * cols + column
-  T* sum;                          // [rows, cols]; may be residual or x
+  T* sum;                          // [rows, cols]; may be residual or x; null without a residual
   T* y;                            // [rows, cols]
   accumulator_t<T>* mean;          // [rows], for the backward; null if there is none
   accumulator_t<T>* rstd;          // [rows]; null with mean
@@ -25,7 +25,7 @@ struct ResidualLayerNormForward {  // sum = residual + dropout(x); y = layer_nor
   uint8_t* kept = nullptr;  // for the CPU's backward, residual_layer_norm_kept_size() bytes of what dropout
                             // keeps; or null
 
-  Work work() const { return moves<T>(4 * rows * cols); }
+  Work work() const { return moves<T>((residual ? 4 : 2) * rows * cols); }
 };
 
 template <class T>

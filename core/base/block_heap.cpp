@@ -3,12 +3,14 @@
 #include <heed/core/base/block_heap.h>
 
 namespace heed {
+namespace {
+
+constexpr size_t kSmallBytes = size_t{1} << 21;
+
+}  // namespace
 
 void BlockHeap::add(void* segment, size_t bytes) {
-  auto* const data = static_cast<std::byte*>(segment);
-  const auto behind = std::upper_bound(blocks_.begin(), blocks_.end(), data,
-                                       [](std::byte* at, const Block& block) { return at < block.data; });
-  blocks_.insert(behind, {data, bytes, true, true});
+  blocks_.push_back({static_cast<std::byte*>(segment), bytes, true, true});
 }
 
 void* BlockHeap::take(size_t bytes) {
@@ -19,18 +21,20 @@ void* BlockHeap::take(size_t bytes) {
       best = i;
   if (best == blocks_.size()) return nullptr;
   if (const Block whole = blocks_[best]; whole.bytes > bytes) {
+    const bool small = bytes < kSmallBytes;
+    const size_t cut = small ? whole.bytes - bytes : bytes;
     blocks_.insert(blocks_.begin() + static_cast<std::ptrdiff_t>(best + 1),
-                   {whole.data + bytes, whole.bytes - bytes, true, false});
-    blocks_[best].bytes = bytes;
+                   {whole.data + cut, whole.bytes - cut, true, false});
+    blocks_[best].bytes = cut;
+    if (small) ++best;
   }
   blocks_[best].free = false;
   return blocks_[best].data;
 }
 
 void BlockHeap::give_back(void* taken) noexcept {
-  auto* const data = static_cast<std::byte*>(taken);
-  auto block = std::lower_bound(blocks_.begin(), blocks_.end(), data,
-                                [](const Block& left, std::byte* at) { return left.data < at; });
+  auto block = std::find_if(blocks_.begin(), blocks_.end(),
+                            [taken](const Block& candidate) { return candidate.data == taken; });
   block->free = true;
   if (const auto next = block + 1; next != blocks_.end() && next->free && !next->first) {
     block->bytes += next->bytes;

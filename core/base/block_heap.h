@@ -14,8 +14,10 @@ class BlockHeap {
   /// A segment to cut blocks from. std::bad_alloc, with nothing changed.
   void add(void* segment, size_t bytes);
 
-  /// The first `bytes` of the smallest free block that has as many; null if none does. std::bad_alloc, with
-  /// nothing changed.
+  /// A part of the smallest free block that has `bytes`, of several the one in the segment that was added
+  /// first, so that what was never used stays so: its beginning, or its end for less than 2 MiB, so that
+  /// sizes keep apart and leave room for their like. Null if none has as many. std::bad_alloc, with nothing
+  /// changed.
   void* take(size_t bytes);
 
   /// Takes back what take() gave, of which free neighbours become part.
@@ -44,8 +46,8 @@ class BlockHeap {
 
   bool begins_segment(size_t i) const { return i == blocks_.size() || blocks_[i].first; }
 
-  // By address: neighbours stand beside each other. A training step has some hundreds of large blocks at
-  // most, and a look at all of them takes less time than the least work on one.
+  // By their segments' age, then by address: neighbours stand beside each other. A training step has some
+  // hundreds of large blocks at most, and a look at all of them takes less time than the least work on one.
   std::vector<Block> blocks_;
 };
 

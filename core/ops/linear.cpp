@@ -36,7 +36,7 @@ void backward(const LinearCall& call, const GradIn& gy, GradOut& gx) {
   using A = accumulator_t<T>;
   const Tensor g = gy[0].contiguous(), x = *call.x, weight = *call.weight, kept = *call.kept;
   const bool plain = call.activation == Activation::none && !call.dropout.active();
-  const Tensor gpre = plain ? Tensor() : empty_like(g);
+  const Tensor gpre = plain ? Tensor() : gy.owned(0) ? g : empty_like(g);
   const GradSlot to_bias = accumulator_if_wanted(gx, 2), to_weight = accumulator_if_wanted(gx, 1),
                  to_x = slot_if_wanted(gx, 0);
   HEED_DISPATCH(g.device(), linear_backward,

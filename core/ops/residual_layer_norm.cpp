@@ -9,12 +9,13 @@ namespace heed {
 namespace {
 
 struct ResidualLayerNormCall {
-  Saved sum, weight;
+  Saved sum, weight, bias;
   Tensor statistics;  // [2, rows]: means, then reciprocal deviations
   Dropout dropout;
   Tensor kept;  // undefined: drawn again
   DType dtype;
   int64_t rows, cols;
+  double eps;
 };
 
 // Where `normed` took no part in the loss: what is left is the gradient of residual + dropout(x).
@@ -62,6 +63,35 @@ void backward(const ResidualLayerNormCall& call, const GradIn& gy, GradOut& gx) 
                                                       .kept = kept_bits(call.kept)});
 }
 
+struct ResidualLayerNormClosure {
+  static constexpr int kRecomputed = 1;  // normed
+  ResidualLayerNormCall call;
+
+  void operator()(const GradIn& gy, GradOut& gx) const {
+    visit_floating(call.dtype, "residual_layer_norm", [&]<class T>() { backward<T>(call, gy, gx); });
+  }
+
+  Tensor recompute() const {
+    const Tensor sum = *call.sum, weight = *call.weight, bias = *call.bias, normed = empty_like(sum);
+    visit_floating(call.dtype, "residual_layer_norm", [&]<class T>() {
+      HEED_DISPATCH(sum.device(), residual_layer_norm_forward,
+                    kernels::ResidualLayerNormForward<T>{.residual = nullptr,
+                                                         .x = sum.data<T>(),
+                                                         .weight = data_or_null<T>(weight),
+                                                         .bias = data_or_null<T>(bias),
+                                                         .dropout = {},
+                                                         .sum = nullptr,
+                                                         .y = normed.data<T>(),
+                                                         .mean = nullptr,
+                                                         .rstd = nullptr,
+                                                         .rows = call.rows,
+                                                         .cols = call.cols,
+                                                         .eps = call.eps});
+    });
+    return normed;
+  }
+};
+
 }  // namespace
 
 ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const Tensor& weight,
@@ -104,10 +134,17 @@ ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const 
   });
 
   if (!backward_follows) return {sum, normed};
-  const ResidualLayerNormCall call{save(sum), save(*scale), statistics, dropout, kept, x.dtype(), rows, cols};
-  record(name, {residual, x, weight, bias}, {sum, normed}, [call](const GradIn& gy, GradOut& gx) {
-    visit_floating(call.dtype, "residual_layer_norm", [&]<class T>() { backward<T>(call, gy, gx); });
-  });
+  record(name, {residual, x, weight, bias}, {sum, normed},
+         ResidualLayerNormClosure{{.sum = save(sum),
+                                   .weight = save(*scale),
+                                   .bias = save(*shift),
+                                   .statistics = statistics,
+                                   .dropout = dropout,
+                                   .kept = kept,
+                                   .dtype = x.dtype(),
+                                   .rows = rows,
+                                   .cols = cols,
+                                   .eps = eps}});
   return {sum, normed};
 }
 

@@ -37,6 +37,20 @@ struct AddColumns {
   }
 };
 
+/// Rows `row` … row + rows - 1, a group, which begin at `x` and whose elements and their sizes are added up.
+template <class Io, class T>
+HWY_INLINE void normalize_group(const kernels::ResidualLayerNormForward<T>& args, const T* x, int64_t row,
+                                int64_t rows, int64_t group, GroupSums<T>& sum, GroupSums<T>& magnitude) {
+  T* const y = args.y + row * args.cols;
+  GroupStatistics<T> statistics;
+  auto pivot = pivots_from<T>(sum, magnitude, rows, group, args.cols);
+  find_statistics<false>(x, y, pivot, rows, group, args.cols, args.eps, statistics);
+  statistics.store(args.mean, args.rstd, row, rows);
+  for (int64_t i = 0; i < rows; ++i)
+    normalize_row<Io>(x + i * args.cols, statistics, i, args.weight, args.bias, y + i * args.cols, args.cols,
+                      kAhead);
+}
+
 /// `sums` holds a group of rows where they cannot be read again from args.sum, which is streamed; else null.
 /// Takes its arguments by value: those of a reference would be read again after each byte of `kept`.
 template <class Io, class T>
@@ -46,7 +60,6 @@ HWY_INLINE void forward_rows(const kernels::ResidualLayerNormForward<T> args, in
   const bool drops = args.dropout.active();
   const int64_t kept_stride = kept_bytes(args.cols);
   Workspace<uint8_t> drawn(drops && args.kept == nullptr ? kept_stride : 0);
-  GroupStatistics<T> statistics;
   GroupSums<T> sum, magnitude;
   for (int64_t row = begin; row < end; row += group) {
     const int64_t rows = std::min(group, end - row), at = row * args.cols;
@@ -65,17 +78,31 @@ HWY_INLINE void forward_rows(const kernels::ResidualLayerNormForward<T> args, in
       sum[i] = columns.sums.sum.lanes();
       magnitude[i] = columns.sums.magnitude.lanes();
     }
-    auto pivot = pivots_from<T>(sum, magnitude, rows, group, args.cols);
-    find_statistics<false>(sum_to, args.y + at, pivot, rows, group, args.cols, args.eps, statistics);
-    statistics.store(args.mean, args.rstd, row, rows);
-    for (int64_t i = 0; i < rows; ++i)
-      normalize_row<Io>(sum_to + i * args.cols, statistics, i, args.weight, args.bias,
-                        args.y + at + i * args.cols, args.cols, kAhead);
+    normalize_group<Io>(args, sum_to, row, rows, group, sum, magnitude);
+  }
+}
+
+/// Without a residual: normalises what forward_rows stored to the same bits.
+template <class T>
+HWY_INLINE void normalize_rows(const kernels::ResidualLayerNormForward<T>& args, int64_t begin, int64_t end) {
+  const int64_t group = rows_in_group<T>(args.cols);
+  GroupSums<T> sum, magnitude;
+  for (int64_t row = begin; row < end; row += group) {
+    const int64_t rows = std::min(group, end - row);
+    const T* const x = args.x + row * args.cols;
+    for (int64_t i = 0; i < rows; ++i) {
+      SumColumns<T> columns{x + i * args.cols, {}};
+      for_columns<T>(0, args.cols, columns);
+      sum[i] = columns.sums.sum.lanes();
+      magnitude[i] = columns.sums.magnitude.lanes();
+    }
+    normalize_group<Whole<T>>(args, x, row, rows, group, sum, magnitude);
   }
 }
 
 template <class T>
 void forward(const kernels::ResidualLayerNormForward<T>& args, int64_t begin, int64_t end) {
+  if (args.residual == nullptr) return normalize_rows(args, begin, end);
   if (!streams(args.y, args.rows, args.cols, 4) || !streams(args.sum, args.rows, args.cols, 4))
     return forward_rows<Whole<T>>(args, begin, end, static_cast<T*>(nullptr));
   Workspace<T> sums(rows_in_group<T>(args.cols) * args.cols);

@@ -94,6 +94,20 @@ TYPED_TEST(ResidualLayerNormTest, ForwardIsTheCompositionBitForBit) {
   }
 }
 
+TYPED_TEST(ResidualLayerNormTest, WithoutAResidualTheSumIsNormalisedToTheSameBits) {
+  using T = TypeParam;
+  for (int64_t cols : kSizes) {
+    for (int64_t rows : {0, 1, 5, 70}) {
+      const Case<T> in(rows, cols, 0.3);
+      const auto first = forward(in);
+      auto y = poisoned<T>(in.n);
+      cpu::residual_layer_norm_forward<T>({nullptr, first.sum.data(), or_null(in.weight), or_null(in.bias),
+                                           Dropout(), nullptr, y.data(), nullptr, nullptr, rows, cols, kEps});
+      EXPECT_TRUE(same_bits(y, first.y)) << rows << " x " << cols;
+    }
+  }
+}
+
 TYPED_TEST(ResidualLayerNormTest, BackwardAgainstThePlainLoop) {
   using T = TypeParam;
   using A = accumulator_t<T>;

@@ -27,11 +27,38 @@ TEST(BlockHeap, CutsTheSmallestThatHoldsIt) {
   heap.add(at(10000), 1000);
   heap.add(at(50000), 300);
   EXPECT_EQ(heap.take(1001), nullptr);
-  EXPECT_EQ(heap.take(200), at(50000));
-  EXPECT_EQ(heap.take(200), at(10000));
-  EXPECT_EQ(heap.take(100), at(50200));
-  EXPECT_EQ(heap.take(800), at(10200));
+  EXPECT_EQ(heap.take(200), at(50100));
+  EXPECT_EQ(heap.take(200), at(10800));
+  EXPECT_EQ(heap.take(100), at(50000));
+  EXPECT_EQ(heap.take(800), at(10000));
   EXPECT_EQ(heap.take(1), nullptr);
+}
+
+TEST(BlockHeap, LargeOnesFromTheBeginningSmallOnesFromTheEnd) {
+  constexpr size_t kMebibyte = size_t{1} << 20;
+  BlockHeap heap;
+  heap.add(at(kMebibyte), 10 * kMebibyte);
+  EXPECT_EQ(heap.take(kMebibyte), at(10 * kMebibyte));
+  EXPECT_EQ(heap.take(2 * kMebibyte), at(kMebibyte));
+  EXPECT_EQ(heap.take(2 * kMebibyte), at(3 * kMebibyte));
+  EXPECT_EQ(heap.take(kMebibyte), at(9 * kMebibyte));
+  EXPECT_EQ(heap.take(4 * kMebibyte), at(5 * kMebibyte));
+  EXPECT_EQ(heap.take(1), nullptr);
+}
+
+TEST(BlockHeap, OfEqualsTheOneInTheOldestSegment) {
+  BlockHeap heap;
+  heap.add(at(9000), 100);
+  heap.add(at(1000), 100);
+  heap.add(at(5000), 100);
+  EXPECT_EQ(heap.take(60), at(9040));
+  EXPECT_EQ(heap.take(60), at(1040));
+  EXPECT_EQ(heap.take(40), at(9000));
+  heap.give_back(at(9040));
+  heap.give_back(at(1040));
+  EXPECT_EQ(heap.take(60), at(9040));
+  EXPECT_EQ(heap.take(60), at(1040));
+  EXPECT_EQ(heap.take(60), at(5040));
 }
 
 TEST(BlockHeap, NeighboursAreJoinedWhicheverComesBackFirst) {
@@ -55,12 +82,12 @@ TEST(BlockHeap, SegmentsSideBySideStayApart) {
   heap.add(at(3000), 1000);
   EXPECT_EQ(heap.take(1001), nullptr);
   void* const block = heap.take(1000);
-  EXPECT_EQ(block, at(1000));
+  EXPECT_EQ(block, at(2000));
   using Segments = std::vector<std::pair<size_t, size_t>>;
-  EXPECT_EQ(unused_segments(heap), (Segments{{2000, 1000}, {3000, 1000}}));
+  EXPECT_EQ(unused_segments(heap), (Segments{{1000, 1000}, {3000, 1000}}));
   EXPECT_EQ(unused_segments(heap), Segments{});
   heap.give_back(block);
-  EXPECT_EQ(unused_segments(heap), (Segments{{1000, 1000}}));
+  EXPECT_EQ(unused_segments(heap), (Segments{{2000, 1000}}));
   EXPECT_EQ(heap.take(1), nullptr);
 }
 

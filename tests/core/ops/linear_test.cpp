@@ -136,6 +136,33 @@ TEST(Linear, AddsToTheGradientsOfParameters) {
 }
 
 // The gradients of a stacked weight's parts meet in one, which is as exact as that of the whole.
+// The backward of relu may write over the gradient that it got, unless somebody else has it.
+TEST(Linear, HooksAndRetainedGradientsKeepWhatTheyGot) {
+  for (const Device device : devices()) {
+    const auto leaf = [&](const Shape& shape, uint64_t seed) {
+      return normal(shape, seed).to(DType::f32).to(device).set_requires_grad();
+    };
+    const Tensor x = leaf({6, 5}, 1), inner = leaf({8, 5}, 2), outer = leaf({3, 8}, 3);
+    const Tensor expected = matmul(ones({6, 3}), outer.detach().to(kCpu));
+    for (const bool hook : {false, true}) {
+      const Tensor y = linear(x, inner, {}, {.activation = Activation::relu});
+      Tensor seen;
+      if (hook) {
+        y.register_hook([&](const Tensor& g) {
+          seen = g;
+          return Tensor();
+        });
+      } else {
+        y.retain_grad();
+      }
+      sum(linear(y, outer)).backward();
+      if (!hook) seen = y.grad();
+      EXPECT_LT(max_difference(seen.to(kCpu), expected), 1e-5) << device << ", hook " << hook;
+      EXPECT_GT(max_abs(expected), 0.1);
+    }
+  }
+}
+
 TEST(Linear, PartsOfAWeightGiveTheGradientOfTheWhole) {
   for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
     const auto parameters_of = [&] {
