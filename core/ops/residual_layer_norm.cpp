@@ -8,7 +8,8 @@
 namespace heed {
 namespace {
 
-struct ResidualLayerNormCall {
+struct ResidualLayerNormClosure {
+  static constexpr int kRecomputed = 1;  // normed
   Saved sum, weight, bias;
   Tensor statistics;  // [2, rows]: means, then reciprocal deviations
   Dropout dropout;
@@ -16,11 +17,14 @@ struct ResidualLayerNormCall {
   DType dtype;
   int64_t rows, cols;
   double eps;
+
+  void operator()(const GradIn& gy, GradOut& gx) const;
+  Tensor recompute() const;
 };
 
 // Where `normed` took no part in the loss: what is left is the gradient of residual + dropout(x).
 template <class T>
-void backward_of_sum(const ResidualLayerNormCall& call, const Tensor& gsum, GradOut& gx) {
+void backward_of_sum(const ResidualLayerNormClosure& call, const Tensor& gsum, GradOut& gx) {
   if (gx.wants(0)) gx.add(0, gsum);
   if (!gx.wants(1)) return;
   if (!call.dropout.active()) return gx.add(1, gsum);
@@ -35,7 +39,7 @@ void backward_of_sum(const ResidualLayerNormCall& call, const Tensor& gsum, Grad
 }
 
 template <class T>
-void backward(const ResidualLayerNormCall& call, const GradIn& gy, GradOut& gx) {
+void backward(const ResidualLayerNormClosure& call, const GradIn& gy, GradOut& gx) {
   using A = accumulator_t<T>;
   if (!gy[1].defined()) return backward_of_sum<T>(call, gy[0], gx);
   const Tensor gsum = contiguous_or_undefined(gy[0]), g = gy[1].contiguous();
@@ -63,34 +67,29 @@ void backward(const ResidualLayerNormCall& call, const GradIn& gy, GradOut& gx) 
                                                       .kept = kept_bits(call.kept)});
 }
 
-struct ResidualLayerNormClosure {
-  static constexpr int kRecomputed = 1;  // normed
-  ResidualLayerNormCall call;
+void ResidualLayerNormClosure::operator()(const GradIn& gy, GradOut& gx) const {
+  visit_floating(dtype, "residual_layer_norm", [&]<class T>() { backward<T>(*this, gy, gx); });
+}
 
-  void operator()(const GradIn& gy, GradOut& gx) const {
-    visit_floating(call.dtype, "residual_layer_norm", [&]<class T>() { backward<T>(call, gy, gx); });
-  }
-
-  Tensor recompute() const {
-    const Tensor sum = *call.sum, weight = *call.weight, bias = *call.bias, normed = empty_like(sum);
-    visit_floating(call.dtype, "residual_layer_norm", [&]<class T>() {
-      HEED_DISPATCH(sum.device(), residual_layer_norm_forward,
-                    kernels::ResidualLayerNormForward<T>{.residual = nullptr,
-                                                         .x = sum.data<T>(),
-                                                         .weight = data_or_null<T>(weight),
-                                                         .bias = data_or_null<T>(bias),
-                                                         .dropout = {},
-                                                         .sum = nullptr,
-                                                         .y = normed.data<T>(),
-                                                         .mean = nullptr,
-                                                         .rstd = nullptr,
-                                                         .rows = call.rows,
-                                                         .cols = call.cols,
-                                                         .eps = call.eps});
-    });
-    return normed;
-  }
-};
+Tensor ResidualLayerNormClosure::recompute() const {
+  const Tensor x = *sum, scale = *weight, shift = *bias, normed = empty_like(x);
+  visit_floating(dtype, "residual_layer_norm", [&]<class T>() {
+    HEED_DISPATCH(x.device(), residual_layer_norm_forward,
+                  kernels::ResidualLayerNormForward<T>{.residual = nullptr,
+                                                       .x = x.data<T>(),
+                                                       .weight = data_or_null<T>(scale),
+                                                       .bias = data_or_null<T>(shift),
+                                                       .dropout = {},
+                                                       .sum = nullptr,
+                                                       .y = normed.data<T>(),
+                                                       .mean = nullptr,
+                                                       .rstd = nullptr,
+                                                       .rows = rows,
+                                                       .cols = cols,
+                                                       .eps = eps});
+  });
+  return normed;
+}
 
 }  // namespace
 
@@ -135,16 +134,16 @@ ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const 
 
   if (!backward_follows) return {sum, normed};
   record(name, {residual, x, weight, bias}, {sum, normed},
-         ResidualLayerNormClosure{{.sum = save(sum),
-                                   .weight = save(*scale),
-                                   .bias = save(*shift),
-                                   .statistics = statistics,
-                                   .dropout = dropout,
-                                   .kept = kept,
-                                   .dtype = x.dtype(),
-                                   .rows = rows,
-                                   .cols = cols,
-                                   .eps = eps}});
+         ResidualLayerNormClosure{.sum = save(sum),
+                                  .weight = save(*scale),
+                                  .bias = save(*shift),
+                                  .statistics = statistics,
+                                  .dropout = dropout,
+                                  .kept = kept,
+                                  .dtype = x.dtype(),
+                                  .rows = rows,
+                                  .cols = cols,
+                                  .eps = eps});
   return {sum, normed};
 }
 

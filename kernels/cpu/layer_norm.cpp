@@ -21,21 +21,13 @@ HWY_INLINE void forward_rows(const kernels::LayerNormForward<T>& args, int64_t b
   for (int64_t row = begin; row < end; row += group) {
     const int64_t rows = std::min(group, end - row);
     const T* const x = args.x + row * args.cols;
-    for (int64_t i = 0; i < rows; ++i) {
-      SumColumns<T> columns{x + i * args.cols, {}};
-      for_columns<T>(0, sampled, columns);
-      sum[i] = columns.sums.sum.lanes();
-      magnitude[i] = columns.sums.magnitude.lanes();
-    }
+    sum_rows(x, rows, args.cols, sampled, sum, magnitude);
     auto pivot = pivots_from<T>(sum, magnitude, rows, group, sampled);
     bool found = false;
     for (int looks = 0; looks < 2 && !found; ++looks)
       found = find_statistics<!std::is_same_v<Io, Streaming<T>>>(x, args.y + row * args.cols, pivot, rows,
                                                                  group, args.cols, args.eps, statistics);
-    statistics.store(args.mean, args.rstd, row, rows);
-    for (int64_t i = 0; i < rows; ++i)
-      normalize_row<Io>(x + i * args.cols, statistics, i, args.weight, args.bias,
-                        args.y + (row + i) * args.cols, args.cols, ahead);
+    normalize_group<Io>(args, x, statistics, row, rows, ahead);
   }
 }
 

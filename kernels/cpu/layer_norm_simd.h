@@ -190,6 +190,18 @@ struct SumColumns {
   }
 };
 
+/// Of the first n elements of each row of a group.
+template <class T>
+HWY_INLINE void sum_rows(const T* x, int64_t rows, int64_t cols, int64_t n, GroupSums<T>& sum,
+                         GroupSums<T>& magnitude) {
+  for (int64_t i = 0; i < rows; ++i) {
+    SumColumns<T> columns{x + i * cols, {}};
+    for_columns<T>(0, n, columns);
+    sum[i] = columns.sums.sum.lanes();
+    magnitude[i] = columns.sums.magnitude.lanes();
+  }
+}
+
 /// Asks for the row of y if kAsk: a store too reads its line first.
 template <bool kAsk, class T>
 struct Deviations {
@@ -283,12 +295,17 @@ struct Normalize {
   }
 };
 
-/// Row i of a group; asks for what is `ahead` bytes behind it.
-template <class Io, class T>
-HWY_INLINE void normalize_row(const T* x, const GroupStatistics<T>& s, int64_t i, const T* weight,
-                              const T* bias, T* y, int64_t cols, int64_t ahead) {
-  Normalize<T> normalize{x, weight, bias, y, s.pivot[i], s.shift[i], s.rstd[i], ahead};
-  for_columns<T, Io>(0, cols, normalize);
+/// Writes the statistics and the results of the group of rows that begins with row `row`, at x; asks for what
+/// is `ahead` bytes behind it.
+template <class Io, class T, class Args>
+HWY_INLINE void normalize_group(const Args& args, const T* x, const GroupStatistics<T>& s, int64_t row,
+                                int64_t rows, int64_t ahead) {
+  s.store(args.mean, args.rstd, row, rows);
+  for (int64_t i = 0; i < rows; ++i) {
+    Normalize<T> normalize{x + i * args.cols, args.weight, args.bias, args.y + (row + i) * args.cols,
+                           s.pivot[i],        s.shift[i],  s.rstd[i], ahead};
+    for_columns<T, Io>(0, args.cols, normalize);
+  }
 }
 
 /// gy * weight.

@@ -37,18 +37,14 @@ struct AddColumns {
   }
 };
 
-/// Rows `row` … row + rows - 1, a group, which begin at `x` and whose elements and their sizes are added up.
+/// A group of rows at x, whose elements and their sizes are added up.
 template <class Io, class T>
-HWY_INLINE void normalize_group(const kernels::ResidualLayerNormForward<T>& args, const T* x, int64_t row,
-                                int64_t rows, int64_t group, GroupSums<T>& sum, GroupSums<T>& magnitude) {
-  T* const y = args.y + row * args.cols;
+HWY_INLINE void finish_group(const kernels::ResidualLayerNormForward<T>& args, const T* x, int64_t row,
+                             int64_t rows, int64_t group, GroupSums<T>& sum, GroupSums<T>& magnitude) {
   GroupStatistics<T> statistics;
   auto pivot = pivots_from<T>(sum, magnitude, rows, group, args.cols);
-  find_statistics<false>(x, y, pivot, rows, group, args.cols, args.eps, statistics);
-  statistics.store(args.mean, args.rstd, row, rows);
-  for (int64_t i = 0; i < rows; ++i)
-    normalize_row<Io>(x + i * args.cols, statistics, i, args.weight, args.bias, y + i * args.cols, args.cols,
-                      kAhead);
+  find_statistics<false>(x, args.y + row * args.cols, pivot, rows, group, args.cols, args.eps, statistics);
+  normalize_group<Io>(args, x, statistics, row, rows, kAhead);
 }
 
 /// `sums` holds a group of rows where they cannot be read again from args.sum, which is streamed; else null.
@@ -78,7 +74,7 @@ HWY_INLINE void forward_rows(const kernels::ResidualLayerNormForward<T> args, in
       sum[i] = columns.sums.sum.lanes();
       magnitude[i] = columns.sums.magnitude.lanes();
     }
-    normalize_group<Io>(args, sum_to, row, rows, group, sum, magnitude);
+    finish_group<Io>(args, sum_to, row, rows, group, sum, magnitude);
   }
 }
 
@@ -90,13 +86,8 @@ HWY_INLINE void normalize_rows(const kernels::ResidualLayerNormForward<T>& args,
   for (int64_t row = begin; row < end; row += group) {
     const int64_t rows = std::min(group, end - row);
     const T* const x = args.x + row * args.cols;
-    for (int64_t i = 0; i < rows; ++i) {
-      SumColumns<T> columns{x + i * args.cols, {}};
-      for_columns<T>(0, args.cols, columns);
-      sum[i] = columns.sums.sum.lanes();
-      magnitude[i] = columns.sums.magnitude.lanes();
-    }
-    normalize_group<Whole<T>>(args, x, row, rows, group, sum, magnitude);
+    sum_rows(x, rows, args.cols, args.cols, sum, magnitude);
+    finish_group<Whole<T>>(args, x, row, rows, group, sum, magnitude);
   }
 }
 

@@ -5,7 +5,7 @@
 
 namespace heed::cuda {
 
-/// residual_layer_norm_forward; without a residual `x` is normalised as it is, and nothing dropped or summed.
+/// residual_layer_norm_forward.
 template <class T>
 void normalize_rows(const char* what, const kernels::ResidualLayerNormForward<T>& args);
 

@@ -135,7 +135,6 @@ TEST(Linear, AddsToTheGradientsOfParameters) {
   }
 }
 
-// The gradients of a stacked weight's parts meet in one, which is as exact as that of the whole.
 // The backward of relu may write over the gradient that it got, unless somebody else has it.
 TEST(Linear, HooksAndRetainedGradientsKeepWhatTheyGot) {
   for (const Device device : devices()) {
@@ -163,6 +162,7 @@ TEST(Linear, HooksAndRetainedGradientsKeepWhatTheyGot) {
   }
 }
 
+// The gradients of a stacked weight's parts meet in one, which is as exact as that of the whole.
 TEST(Linear, PartsOfAWeightGiveTheGradientOfTheWhole) {
   for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
     const auto parameters_of = [&] {
