@@ -80,6 +80,11 @@ std::string concat(const Parts&... parts) {
 }
 
 namespace detail {
+/// Takes its arguments by value: a reference to a local would keep it in memory in all that leads here.
+template <class ErrorType, class... Parts>
+[[noreturn, gnu::cold, gnu::noinline]] void fail(Parts... parts) {
+  throw ErrorType(concat(parts...));
+}
 [[noreturn]] void fail_assert(const char* condition, const char* file, int line, const std::string& message);
 }  // namespace detail
 
@@ -89,7 +94,7 @@ namespace detail {
 #define HEED_CHECK(condition, ErrorType, ...)               \
   do {                                                      \
     if (!(condition)) [[unlikely]]                          \
-      throw ::heed::ErrorType(::heed::concat(__VA_ARGS__)); \
+      ::heed::detail::fail<::heed::ErrorType>(__VA_ARGS__); \
   } while (false)
 
 /// Throws InternalError with file and line unless condition holds.
