@@ -76,8 +76,8 @@ Bucket::Bucket(const StepInputs& host, Device device) {
   inputs.constants = host.constants;
   int64_t first = kAlignment;
   for (const Tensor& x : host.tensors) {
-    inputs.tensors.push_back(make_tensor(make_ref<Storage>(block.storage(), first, bytes_of(x)), x.shape(),
-                                         contiguous_strides(x.shape()), 0, x.dtype()));
+    inputs.tensors.push_back(make_contiguous(make_ref<Storage>(block.storage(), first, bytes_of(x)),
+                                             x.shape(), x.numel(), x.dtype()));
     first += aligned(bytes_of(x));
   }
 }

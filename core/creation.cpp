@@ -10,11 +10,11 @@ namespace heed {
 Tensor empty(const Shape& shape, TensorOptions options) {
   HEED_CHECK(!(options.dtype == DType::f64 && options.device.is_cuda()), DTypeError,
              "f64 exists on the cpu only; use f32 or bf16 on ", options.device);
+  const int64_t numel = shape.numel();
   int64_t bytes = 0;
-  HEED_CHECK(!__builtin_mul_overflow(shape.numel(), size_of(options.dtype), &bytes), ShapeError, "shape ",
-             shape, " of ", options.dtype, " has more than 2^63 - 1 bytes");
-  return make_tensor(make_ref<Storage>(options.device, bytes), shape, contiguous_strides(shape), 0,
-                     options.dtype);
+  HEED_CHECK(!__builtin_mul_overflow(numel, size_of(options.dtype), &bytes), ShapeError, "shape ", shape,
+             " of ", options.dtype, " has more than 2^63 - 1 bytes");
+  return make_contiguous(make_ref<Storage>(options.device, bytes), shape, numel, options.dtype);
 }
 
 Tensor empty_like(const Tensor& other) { return empty(other.shape(), other.options()); }

@@ -39,8 +39,7 @@ struct Parameters::State {
       TensorImpl& impl = parameters[i].tensor.impl();
       const Ref<Storage> slot =
           make_ref<Storage>(new_values.storage(), offsets[i] * value_size, impl.numel * value_size);
-      const Tensor target =
-          make_tensor(slot, impl.shape, contiguous_strides(impl.shape), 0, new_values.dtype());
+      const Tensor target = make_contiguous(slot, impl.shape, impl.numel, new_values.dtype());
       target.copy_(parameters[i].tensor.detach());
       impl.storage = slot;
       impl.dtype = new_values.dtype();

@@ -18,7 +18,6 @@ TensorImpl& Tensor::impl() const {
 
 void Tensor::fail_undefined() { throw StateError("an undefined tensor was used; give it a value first"); }
 
-int64_t Tensor::size(int64_t axis) const { return shape()[normalize_axis(axis, rank(), "size")]; }
 void Tensor::bump_version() const { impl().storage->bump_version(); }
 int64_t Tensor::version() const { return impl().storage->version(); }
 
@@ -55,19 +54,19 @@ template std::vector<bool> Tensor::to_vector() const;
 
 Tensor make_tensor(Ref<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset,
                    DType dtype) {
-  Ref<TensorImpl> impl = make_ref<TensorImpl>();
-  impl->storage = std::move(storage);
-  impl->shape = shape;
-  impl->strides = strides;
-  impl->offset = offset;
-  impl->numel = shape.numel();
-  impl->dtype = dtype;
+  const int64_t numel = shape.numel();
+  bool contiguous = true;
   int64_t stride = 1;
-  for (int axis = shape.rank() - 1; axis >= 0 && impl->numel > 0; --axis) {
-    impl->contiguous &= shape[axis] == 1 || strides[axis] == stride;
+  for (int axis = shape.rank() - 1; axis >= 0 && numel > 0; --axis) {
+    contiguous &= shape[axis] == 1 || strides[axis] == stride;
     stride *= shape[axis];
   }
-  return Tensor(std::move(impl));
+  return Tensor(make_ref<TensorImpl>(std::move(storage), shape, strides, offset, numel, dtype, contiguous));
+}
+
+Tensor make_contiguous(Ref<Storage> storage, const Shape& shape, int64_t numel, DType dtype) {
+  return Tensor(
+      make_ref<TensorImpl>(std::move(storage), shape, contiguous_strides(shape), 0, numel, dtype, true));
 }
 
 Tensor make_view(const Tensor& source, const Shape& shape, const Shape& strides, int64_t offset) {

@@ -18,15 +18,26 @@ namespace heed {
 class Node;  // core/autograd.h
 class TensorImpl;
 
-/// Where the elements of a tensor lie: what a handle asks for most.
+/// Where the elements of a tensor lie: what a handle asks for most. Of a matrix all but the strides is in one
+/// line of the cache: weights have left it when their next product asks.
 struct TensorLayout : public RefCounted, public Pooled {
+  TensorLayout(Ref<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset, int64_t numel,
+               DType dtype, bool contiguous)
+      : dtype(dtype),
+        contiguous(contiguous),
+        storage(std::move(storage)),
+        offset(offset),
+        numel(numel),
+        shape(shape),
+        strides(strides) {}
+
+  DType dtype;
+  bool contiguous;
   Ref<Storage> storage;
+  int64_t offset;  // elements
+  int64_t numel;
   Shape shape;
   Shape strides;
-  int64_t offset = 0;  // elements
-  int64_t numel = 0;
-  DType dtype = DType::f32;
-  bool contiguous = true;
 };
 
 /// What the factories of core/creation.h make.
@@ -57,7 +68,7 @@ class Tensor {
   const Shape& strides() const { return layout().strides; }
   int rank() const { return shape().rank(); }
   /// Size of an axis, which may count from the end; IndexError.
-  int64_t size(int64_t axis) const;
+  int64_t size(int64_t axis) const { return shape()[normalize_axis(axis, rank(), "size")]; }
   int64_t numel() const { return layout().numel; }
   DType dtype() const { return layout().dtype; }
   Device device() const { return layout().storage->device(); }

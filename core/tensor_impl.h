@@ -8,6 +8,8 @@ namespace heed {
 
 class TensorImpl : public TensorLayout {
  public:
+  using TensorLayout::TensorLayout;
+
   // The gradient's place: output `output` of `node`. A leaf that requires grad has a LeafNode; a tensor that
   // does not require grad has none.
   Ref<Node> node;
@@ -17,6 +19,9 @@ class TensorImpl : public TensorLayout {
 /// A tensor over existing storage.
 Tensor make_tensor(Ref<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset,
                    DType dtype);
+
+/// A tensor of `numel` elements over all of its storage, without gaps.
+Tensor make_contiguous(Ref<Storage> storage, const Shape& shape, int64_t numel, DType dtype);
 
 /// The same elements seen with other sizes and strides, not recorded.
 Tensor make_view(const Tensor& source, const Shape& shape, const Shape& strides, int64_t offset);
