@@ -62,17 +62,16 @@ void backward(const LinearCall& call, const GradIn& gy, GradOut& gx) {
 /// with its memory; null where the product takes none.
 template <class T>
 const T* kept_packed(const Tensor& weight, int64_t first, int64_t out) {
-  const int64_t in = weight.shape()[1], size = cpu::packed_weight_size<T>(out, in);
-  if (!weight.device().is_cpu() || size == 0) return nullptr;
+  if (!weight.device().is_cpu()) return nullptr;
+  const int64_t in = weight.shape()[1];
   Storage& storage = *weight.storage();
   const MatrixKey key{weight.offset() + first * in, out, in, weight.dtype()};
-  const std::byte* kept = storage.kept_copy(key);
-  if (kept == nullptr) {
-    const Ref<Storage> copy = make_ref<Storage>(weight.device(), size * int64_t{sizeof(T)});
-    cpu::pack_weight(weight.data<T>() + first * in, out, in, reinterpret_cast<T*>(copy->data()));
-    kept = storage.keep_copy(key, copy);
-  }
-  return reinterpret_cast<const T*>(kept);
+  if (const std::byte* kept = storage.kept_copy(key)) return reinterpret_cast<const T*>(kept);
+  const int64_t size = cpu::packed_weight_size<T>(out, in);
+  if (size == 0) return nullptr;
+  const Ref<Storage> copy = make_ref<Storage>(weight.device(), size * int64_t{sizeof(T)});
+  cpu::pack_weight(weight.data<T>() + first * in, out, in, reinterpret_cast<T*>(copy->data()));
+  return reinterpret_cast<const T*>(storage.keep_copy(key, copy));
 }
 
 }  // namespace

@@ -56,13 +56,12 @@ struct Product {
 
   void multiply(int64_t first, int64_t count, const A* packed) const {
     const Tiling tiling(m, count, geometry, onednn);
-    const int64_t tiles = tiling.tiles();
+    const int64_t tiles = tiling.tiles(), size = copies > 1 ? geometry.packed_size(count, k) : 0;
     parallel_for(tiles, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         const Tiling::Tile at = tiling.tile(t);
-        const int64_t copy = t * copies / tiles;
         compute({at.row, at.rows, first + at.col, at.cols},
-                packed ? packed + copy * geometry.packed_size(count, k) + at.col * steps : nullptr);
+                packed ? packed + t * copies / tiles * size + at.col * steps : nullptr);
       }
     });
   }

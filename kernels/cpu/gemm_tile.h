@@ -34,8 +34,9 @@ int64_t cache_ways();
 template <class T>
 bool copies_a(const MatrixView<T>& a, int64_t rows, int64_t k, int64_t step) {
   using A = accumulator_t<T>;
-  const bool elements = int64_t{sizeof(T)} * step == sizeof(A) && k % step == 0 && a.row_stride % step == 0 &&
-                        reinterpret_cast<uintptr_t>(a.data) % sizeof(A) == 0;
+  const bool elements = std::is_same_v<T, A> ||
+                        (int64_t{sizeof(T)} * step == sizeof(A) && k % step == 0 &&
+                         a.row_stride % step == 0 && reinterpret_cast<uintptr_t>(a.data) % sizeof(A) == 0);
   return a.column_stride != 1 || !elements ||
          (rows > 1 && a.row_stride * int64_t{sizeof(T)} >= kFarRows && cache_ways() < kManyWays);
 }

@@ -27,16 +27,15 @@ struct GemmGeometry {
 
 /// [0, count) in `parts` even parts, each a whole number of units but the last.
 struct Cut {
-  int64_t count, unit, parts;
+  int64_t count, unit, units, parts;
 
   Cut(int64_t count, int64_t unit, int64_t most)
       : count(count),
         unit(unit),
-        parts(ceil_divide(ceil_divide(count, unit), std::max<int64_t>(most / unit, 1))) {}
+        units(ceil_divide(count, unit)),
+        parts(ceil_divide(units, std::max<int64_t>(most / unit, 1))) {}
 
-  int64_t begin(int64_t part) const {
-    return std::min(part * ceil_divide(count, unit) / parts * unit, count);
-  }
+  int64_t begin(int64_t part) const { return part == parts ? count : part * units / parts * unit; }
   int64_t size(int64_t part) const { return begin(part + 1) - begin(part); }
 };
 
@@ -51,11 +50,12 @@ class Tiling {
       : rows_(m, onednn ? kOnednnRows : geometry.rows, kMaxTileRows << onednn),
         cols_(n, geometry.panel, kMaxTileCols) {
     if (tiles() < kFewTiles) cols_ = Cut(n, geometry.panel, kMaxTileCols / 2);
-    for (int64_t most = kMaxTileRows / 2; tiles() < kFewTiles && most >= kMinTileRows; most /= 2) {
+    for (int64_t most = kMaxTileRows / 2; m > kMinTileRows && tiles() < kFewTiles && most >= kMinTileRows;
+         most /= 2) {
       rows_ = Cut(m, rows_.unit, most << onednn);
     }
     const bool odd = (rows_.parts > 1 ? rows_.parts : cols_.parts) % 2 == 1;
-    if (odd && tiles() > 1 && rows_.parts < ceil_divide(m, rows_.unit)) ++rows_.parts;
+    if (odd && tiles() > 1 && rows_.parts < rows_.units) ++rows_.parts;
   }
 
   int64_t tiles() const { return rows_.parts * cols_.parts; }
