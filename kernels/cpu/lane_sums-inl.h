@@ -45,7 +45,8 @@ HWY_INLINE Vec<D> few_lane_sums(D d, const Vec<D>* v) {
   return sum;
 }
 
-/// Lane i is the sum of the lanes of v[i], for kLaneSums<D> vectors; the order is the same for each.
+/// Lane i is the sum of the lanes of v[i], for kLaneSums<D> vectors; the order is the same for each, and that
+/// of few_lane_sums.
 template <class D>
 HWY_INLINE Vec<D> lane_sums(D d, const Vec<D>* v) {
   using A = hn::TFromD<D>;

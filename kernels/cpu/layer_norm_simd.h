@@ -141,9 +141,14 @@ using GroupSums = Vec<Tag<T>>[kLaneSums<Tag<T>>];
 template <class T>
 HWY_INLINE Vec<Tag<T>> totals(GroupSums<T>& sums, int64_t rows, int64_t group) {
   const Tag<T> d;
+  constexpr int64_t kFew = kBlockSums<Tag<T>>;
   if (group == 1) return hn::Set(d, reduce_sum(d, sums[0]));
+  if (rows <= kFew) {
+    for (int64_t i = 1; i < kFew; ++i)
+      if (i >= rows) sums[i] = hn::Zero(d);
+    return few_lane_sums(d, sums);
+  }
   for (int64_t i = rows; i < group; ++i) sums[i] = hn::Zero(d);
-  if (group == kBlockSums<Tag<T>>) return few_lane_sums(d, sums);
   return lane_sums(d, sums);
 }
 
