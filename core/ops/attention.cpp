@@ -11,13 +11,15 @@ namespace {
 
 // Where q, k and v lie: operand i fills columns from column[i] on of matrix[source[i]].
 struct Operands {
-  Tensor matrix[3];
+  const Tensor* matrix[3];
   int source[3];
   int64_t column[3];
   int64_t heads, key_heads, width;
 
-  const Tensor& of(int operand) const { return matrix[source[operand]]; }
+  const Tensor& of(int operand) const { return *matrix[source[operand]]; }
 };
+
+const Tensor kNone;
 
 // The inputs of record() are the three matrices (undefined where one holds several operands), then these.
 constexpr int kBiasInput = 3, kRelativeInput = 4;
@@ -194,16 +196,18 @@ void backward(const AttentionSaved& saved, const GradIn& gy, GradOut& gx) {
           data_or_null<A>(to_relative.tensor), kept_bits(saved.kept)});
 }
 
-// What the three layouts share. `operands` holds the inputs as they were given.
-Tensor attend(Operands operands, const Segments& segments, const AttentionOptions& options,
+// What the three layouts share. `given` holds the inputs as they were given.
+Tensor attend(const Operands& given, const Segments& segments, const AttentionOptions& options,
               const char* name) {
-  const std::array<Tensor, 5> given = {operands.matrix[0], operands.matrix[1], operands.matrix[2],
-                                       options.mask.bias(), options.relative};
-  const std::span<const Tensor> inputs(given);
+  const std::initializer_list<TensorList::Reference> inputs = {
+      *given.matrix[0], *given.matrix[1], *given.matrix[2], options.mask.bias(), options.relative};
   const bool backward_follows = needs_grad(inputs);
   HEED_CHECK(!backward_follows || !segments.keys_shared(), AutogradError, name,
              ": sequences share key rows, which has no gradient; hold a NoGrad");
-  for (Tensor& matrix : operands.matrix) matrix = contiguous_or_undefined(matrix);
+  const Contiguous whole[] = {Contiguous(*given.matrix[0]), Contiguous(*given.matrix[1]),
+                              Contiguous(*given.matrix[2])};
+  Operands operands = given;
+  for (int i = 0; i < 3; ++i) operands.matrix[i] = &*whole[i];
   const AttentionCall call = make_call(operands, segments, options, name);
   const Dropout dropout = draw_dropout(options.dropout, options.generator, name);
 
@@ -225,15 +229,14 @@ Tensor attend(Operands operands, const Segments& segments, const AttentionOption
     watcher->add({std::string(options.name), call, save(q), save(operands.of(1)), operands.column[0],
                   operands.column[1], lse});
   if (!backward_follows) return out;
-  AttentionSaved saved{
-      .call = call,
-      .matrix = {save(operands.matrix[0]), save(operands.matrix[1]), save(operands.matrix[2])},
-      .out = save(out),
-      .source = {operands.source[0], operands.source[1], operands.source[2]},
-      .column = {operands.column[0], operands.column[1], operands.column[2]},
-      .lse = lse,
-      .dropout = dropout,
-      .kept = kept};
+  AttentionSaved saved{.call = call,
+                       .matrix = {save(*whole[0]), save(*whole[1]), save(*whole[2])},
+                       .out = save(out),
+                       .source = {operands.source[0], operands.source[1], operands.source[2]},
+                       .column = {operands.column[0], operands.column[1], operands.column[2]},
+                       .lse = lse,
+                       .dropout = dropout,
+                       .kept = kept};
   return record(name, inputs, out, [saved = std::move(saved)](const GradIn& gy, GradOut& gx) {
     visit_floating(gy[0].dtype(), "attention", [&]<class T>() { backward<T>(saved, gy, gx); });
   });
@@ -252,7 +255,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Segmen
              " in all");
   HEED_CHECK(k.shape() == v.shape(), ShapeError, name, ": k is ", k.shape(), ", v is ", v.shape(),
              "; they must be equal");
-  return attend({.matrix = {q, k, v},
+  return attend({.matrix = {&q, &k, &v},
                  .source = {0, 1, 2},
                  .column = {0, 0, 0},
                  .heads = options.heads,
@@ -267,7 +270,7 @@ Tensor attention_qkv(const Tensor& qkv, const Segments& segments, const Attentio
                 cols = rows_and_cols(qkv, name).second, width = cols / (heads + 2 * key_heads);
   HEED_CHECK(cols > 0 && cols == (heads + 2 * key_heads) * width, ConfigError, name, ": qkv has ", cols,
              " columns, which do not divide into ", heads, " heads of q and ", key_heads, " each of k and v");
-  return attend({.matrix = {qkv, {}, {}},
+  return attend({.matrix = {&qkv, &kNone, &kNone},
                  .source = {0, 0, 0},
                  .column = {0, heads * width, (heads + key_heads) * width},
                  .heads = heads,
@@ -284,7 +287,7 @@ Tensor attention_kv(const Tensor& q, const Tensor& kv, const Segments& segments,
   HEED_CHECK(rows_and_cols(kv, name).second == 2 * key_heads * width, ShapeError, name, ": kv is ",
              kv.shape(), ", expected k and v of ", key_heads, " heads of ", width, " columns as q has, ",
              2 * key_heads * width, " in all");
-  return attend({.matrix = {q, kv, {}},
+  return attend({.matrix = {&q, &kv, &kNone},
                  .source = {0, 1, 1},
                  .column = {0, 0, key_heads * width},
                  .heads = options.heads,

@@ -42,9 +42,9 @@ HWY_INLINE void hide_unseen(const VisibleKeys& visible, const ScoreBlock& at, A*
 }
 
 /// Turns whole vectors of scores into exponentials and updates the running softmax; returns what the sums of
-/// earlier blocks shrink by.
+/// earlier blocks, of which there are none if `first`, shrink by.
 template <class D>
-HWY_INLINE Lane<D> softmax_row(D d, int64_t count, Lane<D>* scores, Lane<D>& most, Lane<D>& sum) {
+HWY_INLINE Lane<D> softmax_row(D d, int64_t count, bool first, Lane<D>* scores, Lane<D>& most, Lane<D>& sum) {
   using A = Lane<D>;
   constexpr A kLowest = -std::numeric_limits<A>::infinity();
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -59,7 +59,7 @@ HWY_INLINE Lane<D> softmax_row(D d, int64_t count, Lane<D>* scores, Lane<D>& mos
     hn::StoreU(e, d, scores + k);
     total = hn::Add(total, e);
   }
-  const A shrink = hn::GetLane(exp_fast(d, hn::Sub(hn::Set(d, most_before), shift)));
+  const A shrink = first ? A(0) : hn::GetLane(exp_fast(d, hn::Sub(hn::Set(d, most_before), shift)));
   sum = sum * shrink + reduce_sum(d, total);
   return shrink;
 }
@@ -99,9 +99,7 @@ HWY_INLINE void attend_one(const kernels::AttentionForward<T>& args, const Plane
            args.width, w.padded, static_cast<A>(args.scale));
   find_visible_keys(args.visibility, p, 0, 1, visible);
   const bool changed = changes_scores(args.bias, args.visibility);
-  const RunningSoftmax<A> run{w.row[0], w.row[1], w.row[2]};
-  *run.most = -std::numeric_limits<A>::infinity();
-  *run.sum = 0;
+  A most = -std::numeric_limits<A>::infinity(), sum = 0;
   bool first = true;
   for (int64_t key = visible.first / kKeyBlock * kKeyBlock; key < visible.last; key += kKeyBlock) {
     const ScoreBlock at{0, 1, key, std::min(kKeyBlock, visible.last - key), 1};
@@ -117,7 +115,7 @@ HWY_INLINE void attend_one(const kernels::AttentionForward<T>& args, const Plane
                    w.padded, w.scores + k, all);
     if (changed) change_scores(args.bias, args.visibility, p, at, w.scores, 1);
     if (sight != Sight::all) hide_unseen(visible, at, w.scores);
-    const A shrink = softmax_row(d, at.keys, w.scores, *run.most, *run.sum);
+    const A shrink = softmax_row(d, at.keys, first, w.scores, most, sum);
     const Rows<A> values = rows(args.v, w.values);
     if ((changed || sight != Sight::all) && !all_finite(d, values, at.keys, w.padded)) {
       if (!first) shrink_rows(d, &shrink, w.out, w.padded, 1);
@@ -127,7 +125,11 @@ HWY_INLINE void attend_one(const kernels::AttentionForward<T>& args, const Plane
     }
     first = false;
   }
-  finish_queries(d, args, p, 0, 1, w, run);
+  T* const out = args.out.data + p.query_first * args.out.row_stride + p.head * args.out.head_stride;
+  if (sum == 0)
+    std::fill_n(out, args.width, T(A(0)));
+  else
+    write_row(d, w.out, out, args.width, A(1) / sum, false);
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE
