@@ -64,40 +64,38 @@ class Search {
 
  private:
   void advance(const std::vector<float>& log_probability, int64_t vocabulary, int64_t step) {
-    std::vector<int64_t> parents;
-    std::vector<Beam> going_on;
+    parents_.clear();
     last_.clear();
+    size_t going_on = 0;  // beams, at the front
     for (size_t b = 0; b < beams_.size(); ++b) {
-      const size_t first_row = b * static_cast<size_t>(options_.beam);
+      const size_t first_row = b * static_cast<size_t>(options_.beam), row = last_.size();
       const float* scores = log_probability.data() + first_row * static_cast<size_t>(vocabulary);
       Beam next{beams_[b].source, {}};
-      std::vector<int64_t> rows, tokens;
       for (const Candidate& c : best(beams_[b], scores, vocabulary, step)) {
-        Hypothesis h = beams_[b].hypotheses[c.parent];
+        Hypothesis& h = next.hypotheses.emplace_back(beams_[b].hypotheses[c.parent]);
         h.score = c.score;
         if (c.token == options_.end)
           h.finished = true;
         else if (c.token >= 0)
           h.tokens.push_back(c.token);
-        next.hypotheses.push_back(std::move(h));
-        rows.push_back(static_cast<int64_t>(first_row + c.parent));
-        tokens.push_back(std::max<int64_t>(c.token, 0));
+        parents_.push_back(static_cast<int64_t>(first_row + c.parent));
+        last_.push_back(std::max<int64_t>(c.token, 0));
       }
       if (all_finished(next)) {
         finish(next);
-        continue;
+        parents_.resize(row);
+        last_.resize(row);
+      } else {
+        beams_[going_on++] = std::move(next);
       }
-      parents.insert(parents.end(), rows.begin(), rows.end());
-      last_.insert(last_.end(), tokens.begin(), tokens.end());
-      going_on.push_back(std::move(next));
     }
-    beams_ = std::move(going_on);
-    if (!beams_.empty()) cache_.select(parents);
+    beams_.erase(beams_.begin() + static_cast<int64_t>(going_on), beams_.end());
+    if (!beams_.empty()) cache_.select(parents_);
   }
 
   // The options_.beam best continuations, best first; of equals the earlier hypothesis and the smaller token.
-  std::vector<Candidate> best(const Beam& beam, const float* log_probability, int64_t vocabulary,
-                              int64_t step) {
+  std::span<const Candidate> best(const Beam& beam, const float* log_probability, int64_t vocabulary,
+                                  int64_t step) {
     candidates_.clear();
     for (size_t h = 0; h < beam.hypotheses.size(); ++h) {
       const Hypothesis& hypothesis = beam.hypotheses[h];
@@ -122,7 +120,7 @@ class Search {
                         if (a.rank != b.rank) return a.rank > b.rank;
                         return a.parent != b.parent ? a.parent < b.parent : a.token < b.token;
                       });
-    return std::vector<Candidate>(candidates_.begin(), keep);
+    return {candidates_.begin(), keep};
   }
 
   void finish(Beam& beam) {
@@ -136,8 +134,9 @@ class Search {
   DecodeOptions options_;
   DecoderCache cache_;
   Device device_;
-  std::vector<Beam> beams_;    // of the sources that are not done
-  std::vector<int64_t> last_;  // the newest token of each hypothesis
+  std::vector<Beam> beams_;       // of the sources that are not done
+  std::vector<int64_t> last_;     // the newest token of each hypothesis,
+  std::vector<int64_t> parents_;  // and which of the step before it continues
   std::vector<Candidate> candidates_;
   std::vector<std::vector<Hypothesis>> results_;
 };

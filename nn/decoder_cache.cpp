@@ -67,8 +67,8 @@ Tensor DecoderCache::step(const Tensor& ids) {
     const Tensor qkv = attention.project_qkv(input);
     past_[layer].select(1, length_).copy_(qkv.slice(1, d_model, 3 * d_model));
     // The query is the last of its sequence: it sees all keys there are.
-    return attention.attend(qkv.slice(1, 0, d_model), past_[layer].view({rows() * capacity_, 2 * d_model}),
-                            past, {.visibility = {Causal::bottom_right}});
+    return attention.attend(qkv.slice(1, 0, d_model), past_[layer], past,
+                            {.visibility = {Causal::bottom_right}});
   };
   const Tensor states = model_.decoder.run(x, self_attend, memory_, cross_, {});
   ++length_;

@@ -131,7 +131,7 @@ const Tensor& Tensor::fill_(double value) const {
 const Tensor& Tensor::copy_(const Tensor& source) const {
   check_in_place(*this, "copy_");
   check_source(source, *this, "copy_");
-  Tensor from = source.detach();
+  Tensor from = source;
   if (from.device() != device()) {
     if (is_contiguous() && from.is_contiguous() && from.dtype() == dtype() && from.shape() == shape()) {
       copy_bytes(raw_data(), device(), from.raw_data(), from.device(), numel() * size_of(dtype()));
