@@ -26,7 +26,7 @@ namespace heed::cpu::HWY_NAMESPACE {
 /// Rows of a full block: with two vectors a row, the accumulators and operands fill 16 or 32 registers.
 constexpr int64_t kMicroRows = HWY_TARGET == HWY_AVX3 ? 12 : 6;
 constexpr int64_t kMicroVectors = 2;
-/// How far ahead of a row's product its panel of B is fetched.
+/// How far ahead of a row's product its panel of B is fetched, line by line.
 constexpr int64_t kAheadBytes = 2048;
 
 /// Elements between the columns of a packed panel of A: kMicroRows in whole vectors.
@@ -141,7 +141,8 @@ HWY_INLINE void micro_block(const MicroArgs<A>& args, std::index_sequence<R...>)
 template <int64_t Vectors, bool Pairs, class A, size_t... S>
 HWY_INLINE void micro_row(const MicroArgs<A>& args, std::index_sequence<S...>) {
   const Tag<A> d;
-  constexpr int64_t kSums = sizeof...(S);
+  constexpr int64_t kSums = sizeof...(S), kAhead = kAheadBytes / int64_t{sizeof(A)};
+  constexpr bool kTwoLines = Vectors == 2 && hn::MaxLanes(d) * sizeof(A) == 64;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), width = args.b_stride;
   const A* HWY_RESTRICT a = args.a;
   const A* HWY_RESTRICT b = args.b;
@@ -149,15 +150,14 @@ HWY_INLINE void micro_row(const MicroArgs<A>& args, std::index_sequence<S...>) {
   ((left[S] = right[S] = hn::Zero(d)), ...);
   const auto add = [&](size_t s) HWY_ATTR {
     const A* const row = b + static_cast<int64_t>(s) * width;
+    hwy::Prefetch(row + kAhead);
+    if (kTwoLines) hwy::Prefetch(row + lanes + kAhead);
     x = broadcast(d, a + s);
     left[s] = multiply_add<Pairs>(x, hn::LoadU(d, row), left[s]);
     if (Vectors == 2) right[s] = multiply_add<Pairs>(x, hn::LoadU(d, row + lanes), right[s]);
   };
   int64_t p = args.k;
-  for (; p >= kSums; p -= kSums, a += kSums, b += kSums * width) {
-    hwy::Prefetch(b + kAheadBytes / int64_t{sizeof(A)});
-    (add(S), ...);
-  }
+  for (; p >= kSums; p -= kSums, a += kSums, b += kSums * width) (add(S), ...);
   for (; p > 0; --p, ++a, b += width) add(0);
   const auto alpha = hn::Set(d, args.alpha);
   const auto total = [&](const Vec<Tag<A>>* sum) HWY_ATTR {
