@@ -161,7 +161,7 @@ struct Product {
     } else {
       Workspace<A> a_buffer(a_buffer_size(a.at(at.row, 0), at.rows, k));
       functions.tile({a.at(at.row, 0), m - at.row, packed, 0, c, ldc, at.rows, at.cols, k, output.alpha,
-                      added, a_buffer.data(), streams_c()});
+                      added, a_buffer.data(), streams_c(), n * k <= kSmallWeight});
     }
     if (output.finish) output.finish(output.context, c, ldc, at.row, at.col, at.rows, at.cols);
   }

@@ -26,7 +26,7 @@ namespace heed::cpu::HWY_NAMESPACE {
 /// Rows of a full block: with two vectors a row, the accumulators and operands fill 16 or 32 registers.
 constexpr int64_t kMicroRows = HWY_TARGET == HWY_AVX3 ? 12 : 6;
 constexpr int64_t kMicroVectors = 2;
-/// How far ahead of a row's product its panel of B is fetched, line by line.
+/// How far ahead of a row's product its panel of B is fetched.
 constexpr int64_t kAheadBytes = 2048;
 
 /// Elements between the columns of a packed panel of A: kMicroRows in whole vectors.
@@ -69,6 +69,7 @@ struct MicroArgs {
   A alpha;
   Addend<A> added;  // which may be c
   bool streamed;    // c goes around the caches, where it is a whole block
+  bool near;        // b may be in a cache: a single row's product fetches each line of it
 };
 
 /// c = scaled (+ added), for the first n columns of one vector.
@@ -150,14 +151,24 @@ HWY_INLINE void micro_row(const MicroArgs<A>& args, std::index_sequence<S...>) {
   ((left[S] = right[S] = hn::Zero(d)), ...);
   const auto add = [&](size_t s) HWY_ATTR {
     const A* const row = b + static_cast<int64_t>(s) * width;
-    hwy::Prefetch(row + kAhead);
-    if (kTwoLines) hwy::Prefetch(row + lanes + kAhead);
     x = broadcast(d, a + s);
     left[s] = multiply_add<Pairs>(x, hn::LoadU(d, row), left[s]);
     if (Vectors == 2) right[s] = multiply_add<Pairs>(x, hn::LoadU(d, row + lanes), right[s]);
   };
   int64_t p = args.k;
-  for (; p >= kSums; p -= kSums, a += kSums, b += kSums * width) (add(S), ...);
+  const auto fetch_and_add = [&](size_t s) HWY_ATTR {
+    const A* const ahead = b + static_cast<int64_t>(s) * width + kAhead;
+    hwy::Prefetch(ahead);
+    if (kTwoLines) hwy::Prefetch(ahead + lanes);
+    add(s);
+  };
+  if (args.near) {
+    for (; p >= kSums; p -= kSums, a += kSums, b += kSums * width) (fetch_and_add(S), ...);
+  }
+  for (; p >= kSums; p -= kSums, a += kSums, b += kSums * width) {
+    hwy::Prefetch(b + kAhead);
+    (add(S), ...);
+  }
   for (; p > 0; --p, ++a, b += width) add(0);
   const auto alpha = hn::Set(d, args.alpha);
   const auto total = [&](const Vec<Tag<A>>* sum) HWY_ATTR {

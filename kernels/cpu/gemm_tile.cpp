@@ -52,9 +52,9 @@ HWY_INLINE void gemm_piece(const GemmTile<T>& tile, const RowPanels& panels, int
     for (int64_t i = 0; i < panels.count; ++i) {
       const A* panel = rows + (panel_stride ? i * panel_stride : panels.begin[i] * (transposed ? 1 : stride));
       A* c = tile.c + panels.begin[i] * tile.ldc + j;
-      choose_micro<A, Step == 2>(transposed, vectors,
-                                 panels.rows(i))({panel, stride, b, b_stride, c, tile.ldc, steps, cols,
-                                                  tile.alpha, added.at(panels.begin[i], j), tile.streamed});
+      choose_micro<A, Step == 2>(transposed, vectors, panels.rows(i))(
+          {panel, stride, b, b_stride, c, tile.ldc, steps, cols, tile.alpha, added.at(panels.begin[i], j),
+           tile.streamed, tile.near});
     }
   }
 }

@@ -20,6 +20,7 @@ struct GemmTile {
   Addend<A> added;
   A* a_buffer;            // room for GemmGeometry::a_buffer(rows) elements if copies_a(a, rows, k, step)
   bool streamed = false;  // whether C goes around the caches
+  bool near = false;      // whether B is so small that it may be in one
 };
 
 /// From this row stride on, rows of A compete for the same sets of the first-level cache. They are copied
