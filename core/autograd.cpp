@@ -38,7 +38,7 @@ void not_differentiable(const char* name, TensorList inputs) {
 // ------------------------------------------------------------------------------------------
 
 // In bytes. The memory of smaller tensors costs less than the pass that computes them again.
-constexpr int64_t kWorthRecomputing = int64_t{1} << 20;
+constexpr int64_t kWorthRecomputing = 3 * int64_t{1} << 18;
 
 Saved::Saved(const Tensor& tensor) {
   if (!tensor.defined()) return;
@@ -118,9 +118,9 @@ void GradOut::finish() {
 // ---- nodes
 // ----------------------------------------------------------------------------------------------------
 
-void Node::run() {
+void Node::run(bool last) {
   NoGrad no_grad;
-  const GradIn gy(*this);
+  const GradIn gy(*this, last);
   GradOut gx(*this);
   apply(gy, gx);
   gx.finish();
@@ -290,7 +290,7 @@ void run_backward(const Tensor& root, const Tensor& seed, BackwardOptions option
     if (node->released()) detail::throw_released(node->name());
     for (const Node::Edge& edge : node->edges())
       if (edge.node) queue.push(edge.node);  // before it gets anything: a throw then leaves nothing behind
-    node->run();
+    node->run(!options.retain_graph);
     if (detecting_anomaly) {
       for (const Node::Edge& edge : node->edges())
         if (edge.node) check_finite(*node, edge);

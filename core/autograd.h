@@ -107,14 +107,17 @@ struct GradSlot {
 /// The gradients that reached the outputs.
 class GradIn {
  public:
-  explicit GradIn(const Node& node) : node_(node) {}
+  GradIn(const Node& node, bool last) : node_(node), last_(last) {}
   /// Of output i; undefined if none reached it (never so for an operation with one output). May be strided.
   const Tensor& operator[](int i) const;
   /// Whether that is memory without gaps which nobody else needs: the closure may write over it.
   bool owned(int i) const;
+  /// Whether the closure will not be called again: it may drop what it saved as soon as it has used it.
+  bool last() const { return last_; }
 
  private:
   const Node& node_;
+  bool last_;
 };
 
 /// Takes the gradients of the inputs.
@@ -180,8 +183,8 @@ class Node : public RefCounted, public Pooled {
   const PooledVector<Output>& outputs() const { return outputs_; }
 
   virtual bool is_leaf() const { return false; }
-  /// Runs the closure and hands the gradients on.
-  void run();
+  /// Runs the closure, `last` if for the last time, and hands the gradients on.
+  void run(bool last);
   /// Whether the closure is still there.
   virtual bool released() const = 0;
   /// Whether output `output` can be computed again from what the closure keeps.

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <string_view>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 #include <heed/core/base/allocator.h>
@@ -19,9 +20,8 @@
 namespace heed {
 namespace {
 
-constexpr size_t kLargeBytes = size_t{1} << 19;    // blocks of so many bytes and more are cut from segments
-constexpr size_t kSegmentBytes = size_t{1} << 25;  // of this size, unless for one block
-constexpr size_t kSegmentUnit = size_t{1} << 21;
+constexpr size_t kLargeBytes = size_t{1} << 19;   // blocks of so many bytes and more are cut from segments
+constexpr size_t kSegmentUnit = size_t{1} << 21;  // of whose sizes this divides each
 constexpr size_t kClasses = size_class(kLargeBytes).index;
 constexpr size_t kLargestRequest = size_t{1} << 62;
 
@@ -47,9 +47,22 @@ void* acquire_from_heap(void*, size_t bytes) {
   return pointer;
 }
 
+void discard_pages(void*, void* pointer, size_t bytes) {
+  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = round_up(reinterpret_cast<uintptr_t>(pointer), page),
+             end = (reinterpret_cast<uintptr_t>(pointer) + bytes) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+// A segment takes memory where it is used: in one large segment fewer gaps are left than in many.
 MemorySource heap() {
-  return {"cpu", acquire_from_heap, [](void*, void* pointer, size_t) { std::free(pointer); },
-          [](void*, void* pointer, size_t bytes) { std::memset(pointer, 0xff, bytes); }, nullptr};
+  return {.name = "cpu",
+          .acquire = acquire_from_heap,
+          .release = [](void*, void* pointer, size_t) { std::free(pointer); },
+          .poison = [](void*, void* pointer, size_t bytes) { std::memset(pointer, 0xff, bytes); },
+          .context = nullptr,
+          .segment_bytes = size_t{1} << 28,
+          .discard = discard_pages};
 }
 
 // The locks of all allocators. A fork takes them, or the child might find one held by a thread that it does
@@ -155,7 +168,7 @@ struct Allocator::State {
   void* acquire(size_t block) {
     if (in_segments(block)) {
       const size_t whole = round_up(block, kSegmentUnit);
-      if (add_segment(whole < kSegmentBytes / 2 ? kSegmentBytes : whole) || add_segment(block))
+      if (add_segment(whole < source.segment_bytes / 2 ? source.segment_bytes : whole) || add_segment(block))
         return take_cached(block);
       return nullptr;
     }
@@ -222,7 +235,9 @@ struct Allocator::State {
       for (void* pointer : free_lists[index]) release(pointer, class_bytes(index));
       free_lists[index].clear();
     }
-    large.release_unused(release);
+    large.release_unused(release, [this](void* pointer, size_t bytes) {
+      if (source.discard) source.discard(source.context, pointer, bytes);
+    });
   }
 };
 

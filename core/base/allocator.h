@@ -13,7 +13,7 @@ struct MemoryStats {
   int64_t in_use = 0;    // bytes handed out now
   int64_t peak = 0;      // the most handed out since the last reset_peak(); what threads take of the blocks
                          // that they keep is seen late, so up to 1 MiB a thread may be missing
-  int64_t cached = 0;    // bytes kept for reuse
+  int64_t cached = 0;    // bytes kept for reuse, never used ones and discarded ones included
   int64_t requests = 0;  // calls of allocate
   int64_t system_calls = 0;  // how many of them had to ask the system
 };
@@ -34,11 +34,15 @@ struct MemorySource {
   void (*release)(void* context, void* pointer, size_t bytes);
   void (*poison)(void* context, void* pointer, size_t bytes);  // fills with 0xff bytes
   void* context;
+  size_t segment_bytes = size_t{1} << 25;  // to ask for at once, to cut large blocks from
+  /// Gives the system what is under a part of such a segment, which keeps its addresses; null if that cannot
+  /// be.
+  void (*discard)(void* context, void* pointer, size_t bytes) = nullptr;
 };
 
 /// Hands out blocks; thread-safe. What was freed serves the next request of its size class, from 512 KiB on
-/// requests of any size: large blocks are cut from segments of 32 MiB and more, and joined again. Of the
-/// CPU's, a thread keeps the smaller blocks that it freed, up to 1 MiB, for its own next requests, and gives
+/// requests of any size: large blocks are cut from the source's segments, and joined again. Of the CPU's, a
+/// thread keeps the smaller blocks that it freed, up to 1 MiB, for its own next requests, and gives
 /// them back when it ends.
 class Allocator {
  public:

@@ -3,11 +3,6 @@
 #include <heed/core/base/block_heap.h>
 
 namespace heed {
-namespace {
-
-constexpr size_t kSmallBytes = size_t{1} << 21;
-
-}  // namespace
 
 void BlockHeap::add(void* segment, size_t bytes) {
   blocks_.push_back({static_cast<std::byte*>(segment), bytes, true, true});
@@ -21,12 +16,10 @@ void* BlockHeap::take(size_t bytes) {
       best = i;
   if (best == blocks_.size()) return nullptr;
   if (const Block whole = blocks_[best]; whole.bytes > bytes) {
-    const bool small = bytes < kSmallBytes;
-    const size_t cut = small ? whole.bytes - bytes : bytes;
+    const size_t rest = whole.bytes - bytes;
     blocks_.insert(blocks_.begin() + static_cast<std::ptrdiff_t>(best + 1),
-                   {whole.data + cut, whole.bytes - cut, true, false});
-    blocks_[best].bytes = cut;
-    if (small) ++best;
+                   {whole.data + rest, bytes, true, false});
+    blocks_[best++].bytes = rest;
   }
   blocks_[best].free = false;
   return blocks_[best].data;

@@ -14,25 +14,27 @@ class BlockHeap {
   /// A segment to cut blocks from. std::bad_alloc, with nothing changed.
   void add(void* segment, size_t bytes);
 
-  /// A part of the smallest free block that has `bytes`, of several the one in the segment that was added
-  /// first, so that what was never used stays so: its beginning, or its end for less than 2 MiB, so that
-  /// sizes keep apart and leave room for their like. Null if none has as many. std::bad_alloc, with nothing
+  /// The end of the smallest free block that has `bytes`, of several the one in the segment that was added
+  /// first, so that what was never used stays so. Null if none has as many. std::bad_alloc, with nothing
   /// changed.
   void* take(size_t bytes);
 
   /// Takes back what take() gave, of which free neighbours become part.
   void give_back(void* block) noexcept;
 
-  /// Calls release(segment, bytes) for each segment of which nothing is taken, and forgets it.
-  template <class Release>
-  void release_unused(Release&& release) noexcept {
+  /// Calls release(segment, bytes) for each segment of which nothing is taken, and forgets it, and
+  /// discard(block, bytes) for each free part of another.
+  template <class Release, class Discard>
+  void release_unused(Release&& release, Discard&& discard) noexcept {
     for (size_t i = 0; i < blocks_.size();) {
-      if (blocks_[i].free && begins_segment(i) && begins_segment(i + 1)) {
-        release(blocks_[i].data, blocks_[i].bytes);
+      const Block block = blocks_[i];
+      if (block.free && begins_segment(i) && begins_segment(i + 1)) {
+        release(block.data, block.bytes);
         blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(i));
-      } else {
-        ++i;
+        continue;
       }
+      if (block.free) discard(block.data, block.bytes);
+      ++i;
     }
   }
 

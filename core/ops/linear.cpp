@@ -32,30 +32,43 @@ A* rows_of(const GradSlot& slot, const LinearCall& call, int64_t width) {
 }
 
 template <class T>
-void backward(const LinearCall& call, const GradIn& gy, GradOut& gx) {
+void backward(LinearCall& call, const GradIn& gy, GradOut& gx) {
   using A = accumulator_t<T>;
-  const Tensor g = gy[0].contiguous(), x = *call.x, weight = *call.weight, kept = *call.kept;
-  const bool plain = call.activation == Activation::none && !call.dropout.active();
-  const Tensor gpre = plain ? Tensor() : gy.owned(0) ? g : empty_like(g);
-  const GradSlot to_bias = accumulator_if_wanted(gx, 2), to_weight = accumulator_if_wanted(gx, 1),
-                 to_x = slot_if_wanted(gx, 0);
-  HEED_DISPATCH(g.device(), linear_backward,
-                kernels::LinearBackward<T>{.gy = g.data<T>(),
-                                           .kept = data_or_null<T>(kept),
-                                           .activation = call.activation,
-                                           .dropout = call.dropout,
-                                           .gpre = data_or_null<T>(gpre),
-                                           .gbias = rows_of<A>(to_bias, call, 1),
-                                           .accumulate_bias = to_bias.accumulate,
-                                           .rows = call.rows,
-                                           .out = call.out,
-                                           .in = call.in,
-                                           .x = data_or_null<T>(x),
-                                           .gweight = rows_of<A>(to_weight, call, call.in),
-                                           .accumulate_weight = to_weight.accumulate,
-                                           .weight = data_or_null<T>(weight, call.first * call.in),
-                                           .gx = data_or_null<T>(to_x.tensor),
-                                           .accumulate_x = to_x.accumulate});
+  const Tensor g = gy[0].contiguous();
+  const GradSlot to_bias = accumulator_if_wanted(gx, 2);
+  kernels::LinearBackward<T> args{.gy = g.data<T>(),
+                                  .kept = nullptr,
+                                  .activation = Activation::none,
+                                  .dropout = {},
+                                  .gpre = nullptr,
+                                  .gbias = rows_of<A>(to_bias, call, 1),
+                                  .accumulate_bias = to_bias.accumulate,
+                                  .rows = call.rows,
+                                  .out = call.out,
+                                  .in = call.in};
+  Tensor gpre;
+  if (call.activation != Activation::none || call.dropout.active()) {
+    gpre = gy.owned(0) ? g : empty_like(g);
+    kernels::LinearBackward<T> pass = args;
+    const Tensor kept = *call.kept;
+    pass.kept = data_or_null<T>(kept);
+    pass.activation = call.activation;
+    pass.dropout = call.dropout;
+    pass.gpre = gpre.data<T>();
+    HEED_DISPATCH(g.device(), linear_backward, pass);
+    args.gy = pass.gpre;
+    args.gbias = nullptr;
+    if (gy.last()) call.kept = {};  // before the products ask for memory
+  }
+  const Tensor x = *call.x, weight = *call.weight;
+  const GradSlot to_weight = accumulator_if_wanted(gx, 1), to_x = slot_if_wanted(gx, 0);
+  args.x = data_or_null<T>(x);
+  args.gweight = rows_of<A>(to_weight, call, call.in);
+  args.accumulate_weight = to_weight.accumulate;
+  args.weight = data_or_null<T>(weight, call.first * call.in);
+  args.gx = data_or_null<T>(to_x.tensor);
+  args.accumulate_x = to_x.accumulate;
+  HEED_DISPATCH(g.device(), linear_backward, args);
 }
 
 /// Rows first … first + out - 1 of the weight as the CPU's product takes them, made on first use and kept
@@ -125,7 +138,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
                                    .rows = rows,
                                    .in = in,
                                    .first = first,
-                                   .out = out}](const GradIn& gy, GradOut& gx) {
+                                   .out = out}](const GradIn& gy, GradOut& gx) mutable {
                   visit_floating(gy[0].dtype(), "linear", [&]<class T>() { backward<T>(call, gy, gx); });
                 });
 }

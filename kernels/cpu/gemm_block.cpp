@@ -18,8 +18,8 @@ constexpr int64_t kCopiedRows = 512;          // and from which on packed weight
 constexpr int64_t kAddedElements = 1 << 14;   // a task
 constexpr int64_t kFewRows = 8;               // of A, too few to be worth packing B
 constexpr int64_t kDotElements = 1 << 15;     // of B a task
-constexpr int64_t kPackedElements = 1 << 22;  // of B at once
-constexpr int64_t kPieceElements = 1 << 20;   // of B in a piece of K
+constexpr int64_t kPackedElements = 1 << 20;  // of B at once
+constexpr int64_t kPieceElements = 3 << 18;   // of B in a piece of K
 constexpr int64_t kPieceUnit = 64;            // of K
 constexpr int64_t kPackElements = 1 << 13;    // of B a task
 
@@ -78,11 +78,11 @@ struct Product {
     return in_place() && a.column_stride != 1 && output.c && !output.finish && k >= kSharedRows;
   }
 
-  /// Packs as many columns at a time as have room.
+  /// Packs some columns at a time.
   void multiply_columns() const {
-    const int64_t panels = std::max<int64_t>(kPackedElements / (steps * geometry.panel), 1);
-    for (int64_t first = 0; first < n; first += panels * geometry.panel) {
-      const int64_t count = std::min(panels * geometry.panel, n - first);
+    const Cut parts(n, geometry.panel, kPackedElements / steps);
+    for (int64_t i = 0; i < parts.parts; ++i) {
+      const int64_t first = parts.begin(i), count = parts.size(i);
       Workspace<A> packed(copies * geometry.packed_size(count, k));
       pack(first, count, packed.data());
       multiply(first, count, packed.data());

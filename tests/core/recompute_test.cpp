@@ -16,8 +16,8 @@ namespace {
 
 constexpr int64_t kRows = 300, kOut = 3;
 
-/// An odd number of columns with which kRows rows take 1 MiB and little more.
-int64_t large_cols(DType dtype) { return ((int64_t{1} << 20) / (kRows * size_of(dtype)) + 2) | 1; }
+/// An odd number of columns with which kRows rows take 3/4 MiB and little more.
+int64_t large_cols(DType dtype) { return ((int64_t{3} << 18) / (kRows * size_of(dtype)) + 2) | 1; }
 
 enum class Norm { plain, residual };
 

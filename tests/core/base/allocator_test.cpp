@@ -18,6 +18,7 @@ namespace {
 struct FakeSource {
   int64_t live = 0;  // bytes acquired and not released
   int64_t limit = 1 << 20;
+  int64_t discarded = 0;
 
   MemorySource source() {
     return {"fake",
@@ -31,7 +32,12 @@ struct FakeSource {
               static_cast<FakeSource*>(self)->live -= static_cast<int64_t>(bytes);
               std::free(pointer);
             },
-            [](void*, void* pointer, size_t bytes) { std::memset(pointer, 0xff, bytes); }, this};
+            [](void*, void* pointer, size_t bytes) { std::memset(pointer, 0xff, bytes); },
+            this,
+            32 << 20,
+            [](void* self, void*, size_t bytes) {
+              static_cast<FakeSource*>(self)->discarded += static_cast<int64_t>(bytes);
+            }};
   }
 };
 
@@ -121,10 +127,11 @@ TEST(Allocator, LargeBlocksShareTheMemoryThatOthersLeft) {
   EXPECT_EQ(allocator.stats().cached, fake.live - 10 * int64_t{kSize});
   for (int i : {4, 3, 5}) allocator.deallocate(blocks[i], kSize);
   void* const joined = allocator.allocate(3 * kSize - 1);
-  EXPECT_EQ(joined, blocks[3]);
+  EXPECT_EQ(joined, blocks[5]) << "they lie from the segment's end on";
   EXPECT_EQ(allocator.stats().in_use, 10 * int64_t{kSize});
   allocator.release_cached();
-  EXPECT_EQ(fake.live, 32 << 20) << "a segment is given back when nothing of it is in use";
+  EXPECT_EQ(fake.live, 32 << 20) << "a segment is given back when nothing of it is in use,";
+  EXPECT_EQ(fake.discarded, fake.live - 10 * int64_t{kSize}) << "and until then what is under the rest";
   allocator.deallocate(joined, 3 * kSize - 1);
   for (int i : {0, 1, 2, 6, 7, 8, 9}) allocator.deallocate(blocks[i], kSize);
   allocator.release_cached();
@@ -194,7 +201,7 @@ std::string flags_of_mapping(uintptr_t address) {
 }
 
 TEST(Allocator, LargeBlocksAskForLargePages) {
-  constexpr size_t kBytes = 5 << 20, kPage = 2 << 20;
+  constexpr size_t kBytes = 6 << 20, kPage = 2 << 20;
   Allocator& allocator = cpu_allocator();
   auto* const block = static_cast<char*>(allocator.allocate(kBytes));
   const auto address = reinterpret_cast<uintptr_t>(block);

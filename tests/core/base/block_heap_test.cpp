@@ -17,7 +17,8 @@ std::byte* at(size_t address) { return reinterpret_cast<std::byte*>(address); }
 std::vector<std::pair<size_t, size_t>> unused_segments(BlockHeap& heap) {
   std::vector<std::pair<size_t, size_t>> released;
   heap.release_unused(
-      [&](void* segment, size_t bytes) { released.emplace_back(reinterpret_cast<size_t>(segment), bytes); });
+      [&](void* segment, size_t bytes) { released.emplace_back(reinterpret_cast<size_t>(segment), bytes); },
+      [](void*, size_t) {});
   return released;
 }
 
@@ -34,16 +35,22 @@ TEST(BlockHeap, CutsTheSmallestThatHoldsIt) {
   EXPECT_EQ(heap.take(1), nullptr);
 }
 
-TEST(BlockHeap, LargeOnesFromTheBeginningSmallOnesFromTheEnd) {
-  constexpr size_t kMebibyte = size_t{1} << 20;
+TEST(BlockHeap, TellsWhatIsFreeBesideBlocksThatAreTaken) {
   BlockHeap heap;
-  heap.add(at(kMebibyte), 10 * kMebibyte);
-  EXPECT_EQ(heap.take(kMebibyte), at(10 * kMebibyte));
-  EXPECT_EQ(heap.take(2 * kMebibyte), at(kMebibyte));
-  EXPECT_EQ(heap.take(2 * kMebibyte), at(3 * kMebibyte));
-  EXPECT_EQ(heap.take(kMebibyte), at(9 * kMebibyte));
-  EXPECT_EQ(heap.take(4 * kMebibyte), at(5 * kMebibyte));
-  EXPECT_EQ(heap.take(1), nullptr);
+  heap.add(at(1000), 500);
+  heap.add(at(5000), 500);
+  for (size_t address : {1400, 1300, 1200, 1100}) EXPECT_EQ(heap.take(100), at(address));
+  heap.give_back(at(1300));
+  std::vector<std::pair<size_t, size_t>> released, discarded;
+  const auto into = [](auto& list) {
+    return [&list](void* block, size_t bytes) { list.emplace_back(reinterpret_cast<size_t>(block), bytes); };
+  };
+  heap.release_unused(into(released), into(discarded));
+  using Blocks = std::vector<std::pair<size_t, size_t>>;
+  EXPECT_EQ(released, (Blocks{{5000, 500}}));
+  EXPECT_EQ(discarded, (Blocks{{1000, 100}, {1300, 100}}));
+  EXPECT_EQ(heap.take(100), at(1000)) << "what was discarded can be taken";
+  EXPECT_EQ(heap.take(100), at(1300));
 }
 
 TEST(BlockHeap, OfEqualsTheOneInTheOldestSegment) {

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <heed/core/base/allocator.h>
 #include <heed/core/ops.h>
 #include <heed/core/parameters.h>
+#include <heed/core/storage.h>
 
 #include "fused_check.h"
 
@@ -163,6 +165,25 @@ TEST(Linear, HooksAndRetainedGradientsKeepWhatTheyGot) {
 }
 
 // The gradients of a stacked weight's parts meet in one, which is as exact as that of the whole.
+TEST(Linear, WhatAnActivationKeptIsGoneBeforeTheProducts) {
+  const int64_t rows = 256, in = 512, out = 1024;
+  for (const Device device : devices(DType::f32)) {
+    const auto peak = [&](bool retain) {
+      const auto leaf = [&](const Shape& shape, uint64_t seed) {
+        return normal(shape, seed).to(DType::f32).to(device).set_requires_grad();
+      };
+      const Tensor x = leaf({rows, in}, 1), weight = leaf({out, in}, 2);
+      const Tensor loss = sum(linear(x, weight, {}, {.activation = Activation::relu}));
+      const int64_t before = allocator(device).stats().in_use;
+      allocator(device).reset_peak();
+      loss.backward({}, {.retain_graph = retain});
+      return allocator(device).stats().peak - before;
+    };
+    const int64_t thread_blocks = int64_t{1} << 16;  // which come and go
+    EXPECT_GE(peak(true) - peak(false), rows * out * 4 - thread_blocks) << device;
+  }
+}
+
 TEST(Linear, PartsOfAWeightGiveTheGradientOfTheWhole) {
   for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
     const auto parameters_of = [&] {
