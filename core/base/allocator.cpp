@@ -21,7 +21,7 @@ namespace heed {
 namespace {
 
 constexpr size_t kLargeBytes = size_t{1} << 19;   // blocks of so many bytes and more are cut from segments
-constexpr size_t kSegmentUnit = size_t{1} << 21;  // of whose sizes this divides each
+constexpr size_t kSegmentUnit = size_t{1} << 21;  // divides the size of each
 constexpr size_t kClasses = size_class(kLargeBytes).index;
 constexpr size_t kLargestRequest = size_t{1} << 62;
 
