@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>

@@ -42,8 +42,8 @@ struct MemorySource {
 
 /// Hands out blocks; thread-safe. What was freed serves the next request of its size class, from 512 KiB on
 /// requests of any size: large blocks are cut from the source's segments, and joined again. Of the CPU's, a
-/// thread keeps the smaller blocks that it freed, up to 1 MiB, for its own next requests, and gives
-/// them back when it ends.
+/// thread keeps the smaller blocks that it freed, up to 1 MiB, for its own next requests, and gives them back
+/// when it ends.
 class Allocator {
  public:
   explicit Allocator(const MemorySource& source, AllocatorKind kind = default_allocator_kind());

@@ -1,6 +1,6 @@
 // The memory of a training step grows linearly with the batch and the depth of the model, and that of
 // attention with its length: no matrix of weights, and nothing kept twice. By the allocator's own count,
-// which is exact.
+// which is exact, but for what it gives back to the system, which only that can tell.
 #include <fstream>
 #include <functional>
 #include <unistd.h>

@@ -164,7 +164,6 @@ TEST(Linear, HooksAndRetainedGradientsKeepWhatTheyGot) {
   }
 }
 
-// The gradients of a stacked weight's parts meet in one, which is as exact as that of the whole.
 TEST(Linear, WhatAnActivationKeptIsGoneBeforeTheProducts) {
   const int64_t rows = 256, in = 512, out = 1024;
   for (const Device device : devices(DType::f32)) {
@@ -184,6 +183,7 @@ TEST(Linear, WhatAnActivationKeptIsGoneBeforeTheProducts) {
   }
 }
 
+// The gradients of a stacked weight's parts meet in one, which is as exact as that of the whole.
 TEST(Linear, PartsOfAWeightGiveTheGradientOfTheWhole) {
   for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
     const auto parameters_of = [&] {
