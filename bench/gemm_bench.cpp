@@ -106,11 +106,11 @@ void linear(benchmark::State& state, bool backward) {
       pre.data(), rows,          in,      out};
   cpu::linear_forward(forward);
   const std::vector<float> gy = random_values<float>(rows * out, 4);
-  const kernels::LinearBackward<float> args{
+  const kernels::LinearActivationBackward<float> args{
       gy.data(), pre.data(), Activation::gelu, dropout, y.data(), gbias.data(), false, rows, out};
   for (auto _ : state) {
     if (backward)
-      cpu::linear_backward(args);
+      cpu::linear_activation_backward(args);
     else
       cpu::linear_forward(forward);
   }
@@ -164,7 +164,7 @@ int main(int argc, char** argv) {
   benchmark::RegisterBenchmark("linear_forward/gelu", linear, false)
       ->UseRealTime()
       ->Unit(benchmark::kMicrosecond);
-  benchmark::RegisterBenchmark("linear_backward/gelu", linear, true)
+  benchmark::RegisterBenchmark("linear_activation_backward/gelu", linear, true)
       ->UseRealTime()
       ->Unit(benchmark::kMicrosecond);
   benchmark::Initialize(&argc, argv);

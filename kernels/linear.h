@@ -30,47 +30,65 @@ struct LinearForward {  // y = dropout(f(x Wᵀ + bias))
   }
 };
 
-/// Takes the gradient of y back to that of x Wᵀ + bias, and this one to those of bias, W and x, each where it
-/// is wanted. With neither activation nor dropout gpre may be null.
+/// Takes the gradient of y back through dropout and the activation, to that of x Wᵀ + bias.
 template <class T>
-struct LinearBackward {
+struct LinearActivationBackward {
   const T* gy;    // [rows, out]
   const T* kept;  // [rows, out]: y after relu, pre_activation after others; null if activation is none
   Activation activation;
   Dropout dropout;          // relu takes the mask from y: what was dropped is 0
-  T* gpre;                  // [rows, out]; may be gy
-  accumulator_t<T>* gbias;  // [out], sums over rows in fixed order; null if not wanted
+  T* gpre;                  // [rows, out]; may be gy; null if only the sums are wanted
+  accumulator_t<T>* gbias;  // [out], sums of gpre over rows in fixed order; null if not wanted
   bool accumulate_bias;
   int64_t rows, out;
-  // The products.
-  int64_t in = 0;
-  const T* x = nullptr;                 // [rows, in], with gweight
-  accumulator_t<T>* gweight = nullptr;  // [out, in]; null if not wanted
-  bool accumulate_weight = false;
-  const T* weight = nullptr;  // [out, in], with gx
-  T* gx = nullptr;            // [rows, in]; null if not wanted
-  bool accumulate_x = false;
 
-  /// gweight (+)= gpreᵀ x
+  Work work() const { return moves<T>(rows * out * (1 + (kept ? 1 : 0) + (gpre ? 1 : 0))); }
+};
+
+/// Takes the gradient of x Wᵀ + bias to those of bias, W and x, each where it is wanted.
+template <class T>
+struct LinearBackward {
+  const T* g;               // [rows, out]
+  accumulator_t<T>* gbias;  // [out], sums over rows in fixed order; null if not wanted
+  bool accumulate_bias;
+  const T* x;                 // [rows, in], with gweight
+  accumulator_t<T>* gweight;  // [out, in]; null if not wanted
+  bool accumulate_weight;
+  const T* weight;  // [out, in], with gx
+  T* gx;            // [rows, in]; null if not wanted
+  bool accumulate_x;
+  int64_t rows, in, out;
+
+  LinearActivationBackward<T> bias_sums() const {
+    return {.gy = g,
+            .kept = nullptr,
+            .activation = Activation::none,
+            .dropout = {},
+            .gpre = nullptr,
+            .gbias = gbias,
+            .accumulate_bias = accumulate_bias,
+            .rows = rows,
+            .out = out};
+  }
+  /// gweight (+)= gᵀ x
   Gemm<T, accumulator_t<T>> weight_product() const {
     return product(true, x, gweight, out, rows, accumulate_weight);
   }
-  /// gx (+)= gpre W
+  /// gx (+)= g W
   Gemm<T> input_product() const { return product(false, weight, gx, rows, out, accumulate_x); }
 
   Work work() const {
-    const bool passes = gpre || gbias;
-    Work all = moves<T>(passes ? rows * out * (1 + (kept ? 1 : 0) + (gpre ? 1 : 0)) : 0);
+    Work all = gbias ? bias_sums().work() : Work{};
     if (gweight) all = all + weight_product().work();
     if (gx) all = all + input_product().work();
     return all;
   }
 
  private:
-  /// c [m, in] (+)= gpre b, or gpreᵀ b
+  /// c [m, in] (+)= g b, or gᵀ b
   template <class C>
   Gemm<T, C> product(bool transposed, const T* b, C* c, int64_t m, int64_t k, bool accumulate) const {
-    return {.a = gpre ? gpre : gy,
+    return {.a = g,
             .b = b,
             .c = c,
             .m = m,
@@ -86,12 +104,14 @@ struct LinearBackward {
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                    \
-  namespace heed::device {                                      \
-  template <class T>                                            \
-  void linear_forward(const kernels::LinearForward<T>& args);   \
-  template <class T>                                            \
-  void linear_backward(const kernels::LinearBackward<T>& args); \
+#define HEED_DECLARE(device)                                                         \
+  namespace heed::device {                                                           \
+  template <class T>                                                                 \
+  void linear_forward(const kernels::LinearForward<T>& args);                        \
+  template <class T>                                                                 \
+  void linear_activation_backward(const kernels::LinearActivationBackward<T>& args); \
+  template <class T>                                                                 \
+  void linear_backward(const kernels::LinearBackward<T>& args);                      \
   }
 HEED_DECLARE(cpu)
 HEED_DECLARE(cuda)

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
@@ -34,41 +36,40 @@ A* rows_of(const GradSlot& slot, const LinearCall& call, int64_t width) {
 template <class T>
 void backward(LinearCall& call, const GradIn& gy, GradOut& gx) {
   using A = accumulator_t<T>;
-  const Tensor g = gy[0].contiguous();
+  Tensor g = gy[0].contiguous();
   const GradSlot to_bias = accumulator_if_wanted(gx, 2);
-  kernels::LinearBackward<T> args{.gy = g.data<T>(),
-                                  .kept = nullptr,
-                                  .activation = Activation::none,
-                                  .dropout = {},
-                                  .gpre = nullptr,
-                                  .gbias = rows_of<A>(to_bias, call, 1),
-                                  .accumulate_bias = to_bias.accumulate,
-                                  .rows = call.rows,
-                                  .out = call.out,
-                                  .in = call.in};
-  Tensor gpre;
+  A* gbias = rows_of<A>(to_bias, call, 1);
   if (call.activation != Activation::none || call.dropout.active()) {
-    gpre = gy.owned(0) ? g : empty_like(g);
-    kernels::LinearBackward<T> pass = args;
+    const Tensor gpre = gy.owned(0) ? g : empty_like(g);
     const Tensor kept = *call.kept;
-    pass.kept = data_or_null<T>(kept);
-    pass.activation = call.activation;
-    pass.dropout = call.dropout;
-    pass.gpre = gpre.data<T>();
-    HEED_DISPATCH(g.device(), linear_backward, pass);
-    args.gy = pass.gpre;
-    args.gbias = nullptr;
+    HEED_DISPATCH(g.device(), linear_activation_backward,
+                  kernels::LinearActivationBackward<T>{.gy = g.data<T>(),
+                                                       .kept = data_or_null<T>(kept),
+                                                       .activation = call.activation,
+                                                       .dropout = call.dropout,
+                                                       .gpre = gpre.data<T>(),
+                                                       .gbias = std::exchange(gbias, nullptr),
+                                                       .accumulate_bias = to_bias.accumulate,
+                                                       .rows = call.rows,
+                                                       .out = call.out});
     if (gy.last()) call.kept = {};  // before the products ask for memory
+    g = gpre;
   }
   const Tensor x = *call.x, weight = *call.weight;
   const GradSlot to_weight = accumulator_if_wanted(gx, 1), to_x = slot_if_wanted(gx, 0);
-  args.x = data_or_null<T>(x);
-  args.gweight = rows_of<A>(to_weight, call, call.in);
-  args.accumulate_weight = to_weight.accumulate;
-  args.weight = data_or_null<T>(weight, call.first * call.in);
-  args.gx = data_or_null<T>(to_x.tensor);
-  args.accumulate_x = to_x.accumulate;
-  HEED_DISPATCH(g.device(), linear_backward, args);
+  HEED_DISPATCH(g.device(), linear_backward,
+                kernels::LinearBackward<T>{.g = g.data<T>(),
+                                           .gbias = gbias,
+                                           .accumulate_bias = to_bias.accumulate,
+                                           .x = data_or_null<T>(x),
+                                           .gweight = rows_of<A>(to_weight, call, call.in),
+                                           .accumulate_weight = to_weight.accumulate,
+                                           .weight = data_or_null<T>(weight, call.first * call.in),
+                                           .gx = data_or_null<T>(to_x.tensor),
+                                           .accumulate_x = to_x.accumulate,
+                                           .rows = call.rows,
+                                           .in = call.in,
+                                           .out = call.out});
 }
 
 /// Rows first … first + out - 1 of the weight as the CPU's product takes them, made on first use and kept

@@ -11,7 +11,6 @@
 #include <heed/kernels/cpu/gemm_tiling.h>
 #include <heed/kernels/cpu/grain.h>
 #include <heed/kernels/cpu/simd.h>
-#include <heed/kernels/cpu/task_lists.h>
 #include <heed/kernels/cpu/workspace.h>
 #include <heed/kernels/linear.h>
 
@@ -86,8 +85,8 @@ HWY_INLINE void forward(const kernels::LinearForward<T>& args, const LinearSpan<
 
 /// gpre for n elements from column c of a row, of which bit i of `kept` is the first's; adds them to `sums`.
 template <Activation F, bool Whole, class T>
-HWY_INLINE void backward_vector(const kernels::LinearBackward<T>& args, int64_t row, int64_t c, int64_t n,
-                                const uint8_t* kept, int64_t i, accumulator_t<T>* sums) {
+HWY_INLINE void backward_vector(const kernels::LinearActivationBackward<T>& args, int64_t row, int64_t c,
+                                int64_t n, const uint8_t* kept, int64_t i, accumulator_t<T>* sums) {
   const Tag<T> d;
   const int64_t at = row * args.out + c;
   auto g = Whole ? load(d, args.gy + at) : load_n(d, args.gy + at, n);
@@ -113,7 +112,7 @@ HWY_INLINE void backward_vector(const kernels::LinearBackward<T>& args, int64_t 
 
 /// By value, as above.
 template <Activation F, class T>
-HWY_INLINE void backward_rows(const kernels::LinearBackward<T> args, int64_t begin, int64_t end,
+HWY_INLINE void backward_rows(const kernels::LinearActivationBackward<T> args, int64_t begin, int64_t end,
                               accumulator_t<T>* sums) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
   KeptBuffer buffer;
@@ -133,7 +132,7 @@ HWY_INLINE void backward_rows(const kernels::LinearBackward<T> args, int64_t beg
 }
 
 template <class T>
-HWY_INLINE void backward(const kernels::LinearBackward<T>& args, int64_t begin, int64_t end,
+HWY_INLINE void backward(const kernels::LinearActivationBackward<T>& args, int64_t begin, int64_t end,
                          accumulator_t<T>* sums) {
   switch (args.activation) {
     case Activation::none:
@@ -149,13 +148,13 @@ HWY_INLINE void backward(const kernels::LinearBackward<T>& args, int64_t begin, 
   }
 }
 
-#define HEED_DEFINE(T, suffix)                                                               \
-  void forward_##suffix(const kernels::LinearForward<T>& args, const LinearSpan<T>& span) {  \
-    forward(args, span);                                                                     \
-  }                                                                                          \
-  void backward_##suffix(const kernels::LinearBackward<T>& args, int64_t begin, int64_t end, \
-                         accumulator_t<T>* sums) {                                           \
-    backward(args, begin, end, sums);                                                        \
+#define HEED_DEFINE(T, suffix)                                                                         \
+  void forward_##suffix(const kernels::LinearForward<T>& args, const LinearSpan<T>& span) {            \
+    forward(args, span);                                                                               \
+  }                                                                                                    \
+  void backward_##suffix(const kernels::LinearActivationBackward<T>& args, int64_t begin, int64_t end, \
+                         accumulator_t<T>* sums) {                                                     \
+    backward(args, begin, end, sums);                                                                  \
   }
 HEED_DEFINE(float, f32)
 HEED_DEFINE(double, f64)
@@ -210,24 +209,60 @@ void finish_without_product(kernels::LinearForward<T> args) {
   });
 }
 
-template <class A>
-void add_partial_sums(const A* partial, int64_t blocks, int64_t out, A* gbias, bool accumulate) {
-  parallel_for(out, kColsPerTask, [&](int64_t begin, int64_t end) {
-    if (!accumulate) std::fill(gbias + begin, gbias + end, A(0));
-    for (int64_t b = 0; b < blocks; ++b) {
-      for (int64_t c = begin; c < end; ++c) gbias[c] += partial[b * out + c];
-    }
-  });
-}
+/// The pass over gy's rows, as tasks of some rows each that do not depend on each other.
+template <class T>
+class RowPass {
+ public:
+  using A = accumulator_t<T>;
 
-/// Both products of a backward and `tasks` calls of task(i) as one job; false where products cannot be.
-template <class T, class F>
-bool multiply_beside(const kernels::LinearBackward<T>& args, int64_t tasks, const F& task) {
+  explicit RowPass(const kernels::LinearActivationBackward<T>& args)
+      : args_(args),
+        rows_(rows_per_partial_sum(args.rows)),
+        tasks_(args.out > 0 && (args.gpre || args.gbias) ? ceil_divide(args.rows, rows_) : 0),
+        sums_(args.gbias ? tasks_ * args.out : 0) {}
+
+  int64_t tasks() const { return tasks_; }
+
+  void run(int64_t task) {
+    A* const sums = args_.gbias ? sums_.data() + task * args_.out : nullptr;
+    if (sums) std::fill_n(sums, args_.out, A(0));
+    backward_(args_, task * rows_, std::min((task + 1) * rows_, args_.rows), sums);
+  }
+
+  void run_all() {
+    parallel_for(tasks_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t task = begin; task < end; ++task) run(task);
+    });
+  }
+
+  /// After all tasks.
+  void finish() {
+    if (!args_.gbias) return;
+    parallel_for(args_.out, kColsPerTask, [&](int64_t begin, int64_t end) {
+      A* const gbias = args_.gbias;
+      if (!args_.accumulate_bias) std::fill(gbias + begin, gbias + end, A(0));
+      for (int64_t task = 0; task < tasks_; ++task) {
+        const A* const sums = sums_.data() + task * args_.out;
+        for (int64_t c = begin; c < end; ++c) gbias[c] += sums[c];
+      }
+    });
+  }
+
+ private:
+  const kernels::LinearActivationBackward<T> args_;
+  const int64_t rows_, tasks_;
+  Workspace<A> sums_;
+  const decltype(backward_of(T())) backward_ = backward_of(T());
+};
+
+/// Both products of a backward and the tasks of `pass` as one job; false where products cannot be.
+template <class T>
+bool multiply_beside(const kernels::LinearBackward<T>& args, RowPass<T>& pass) {
   if constexpr (std::is_same_v<T, accumulator_t<T>>) {
     if (!args.gweight || !args.gx || args.rows == 0 || args.out == 0 || args.in == 0) return false;
     return gemm_blocked_beside<T>(
-        blocked(args.weight_product()), blocked(args.input_product()), tasks,
-        [](void* context, int64_t i) { (*static_cast<const F*>(context))(i); }, const_cast<F*>(&task));
+        blocked(args.weight_product()), blocked(args.input_product()), pass.tasks(),
+        [](void* context, int64_t task) { static_cast<RowPass<T>*>(context)->run(task); }, &pass);
   }
   return false;
 }
@@ -268,38 +303,30 @@ void pack_weight(const T* weight, int64_t out, int64_t in, T* packed) {
 }
 
 template <class T>
-void linear_backward(const kernels::LinearBackward<T>& args) {
-  using A = accumulator_t<T>;
-  const bool plain = args.activation == Activation::none && !args.dropout.active();
-  HEED_ASSERT(args.gpre || plain || args.rows == 0,
-              "linear_backward: gpre is needed with an activation or dropout");
+void linear_activation_backward(const kernels::LinearActivationBackward<T>& args) {
   HEED_ASSERT(args.kept || args.activation == Activation::none || args.rows == 0,
-              "linear_backward: what the forward kept is needed with an activation");
-  kernels::LinearBackward<T> task = args;
-  if (plain && args.gpre == args.gy) task.gpre = nullptr;  // they are the same
-  const int64_t per_task = rows_per_partial_sum(args.rows), blocks = ceil_divide(args.rows, per_task);
-  Workspace<A> partial(args.gbias ? blocks * args.out : 0);
-  const auto pass = [&, backward = backward_of(T())](int64_t block) {
-    const int64_t begin = block * per_task, end = std::min(begin + per_task, args.rows);
-    A* sums = args.gbias ? partial.data() + block * args.out : nullptr;
-    if (sums) std::fill_n(sums, args.out, A(0));
-    backward(task, begin, end, sums);
-  };
-  const int64_t passes = args.out > 0 && (task.gpre || args.gbias) ? blocks : 0;
-  const bool before = task.gpre != nullptr;  // the products
-  if (before) parallel_for_lists(TaskList{passes, pass});
-  if (!multiply_beside(args, before ? 0 : passes, pass)) {
-    if (!before) parallel_for_lists(TaskList{passes, pass});
+              "linear_activation_backward: what the forward kept is needed with an activation");
+  RowPass<T> pass(args);
+  pass.run_all();
+  pass.finish();
+}
+
+template <class T>
+void linear_backward(const kernels::LinearBackward<T>& args) {
+  RowPass<T> sums(args.bias_sums());
+  if (!multiply_beside(args, sums)) {
+    sums.run_all();
     if (args.gweight) gemm(args.weight_product());
     if (args.gx) gemm(args.input_product());
   }
-  if (args.gbias) add_partial_sums(partial.data(), blocks, args.out, args.gbias, args.accumulate_bias);
+  sums.finish();
 }
 
-#define HEED_INSTANTIATE(T)                                            \
-  template void linear_forward<T>(const kernels::LinearForward<T>&);   \
-  template void linear_backward<T>(const kernels::LinearBackward<T>&); \
-  template int64_t packed_weight_size<T>(int64_t, int64_t);            \
+#define HEED_INSTANTIATE(T)                                                                 \
+  template void linear_forward<T>(const kernels::LinearForward<T>&);                        \
+  template void linear_activation_backward<T>(const kernels::LinearActivationBackward<T>&); \
+  template void linear_backward<T>(const kernels::LinearBackward<T>&);                      \
+  template int64_t packed_weight_size<T>(int64_t, int64_t);                                 \
   template void pack_weight<T>(const T*, int64_t, int64_t, T*);
 HEED_INSTANTIATE(float)
 HEED_INSTANTIATE(double)

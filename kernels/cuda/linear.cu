@@ -10,6 +10,7 @@
 namespace heed::cuda {
 namespace {
 
+using kernels::LinearActivationBackward;
 using kernels::LinearBackward;
 using kernels::LinearForward;
 
@@ -48,7 +49,7 @@ struct TileSums {
 // Budget: 64 registers, 8192 bytes shared.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kColumnThreads* kRowThreads)
-    backward_kernel(LinearBackward<T> args, float* partials) {
+    backward_kernel(LinearActivationBackward<T> args, float* partials) {
   auto& tile = simt::shared<TileSums<kWidth>>();
   const int64_t col = (int64_t{blockIdx.x} * kColumnThreads + threadIdx.x) * kWidth;
   const bool inside = col < args.out;
@@ -88,10 +89,9 @@ __global__ void __launch_bounds__(kColumnThreads* kRowThreads)
   }
 }
 
-// gpre, and the sums for the bias.
+// `what` is the operation that launches.
 template <class T>
-void backward_rows(const LinearBackward<T>& args) {
-  constexpr const char* kWhat = "linear_backward";
+void backward_rows(const char* what, const LinearActivationBackward<T>& args) {
   const int64_t stretches = simt::ceil_div<int64_t>(args.rows, kRowThreads);
   const int64_t slices =
       args.gbias == nullptr ? std::min<int64_t>(stretches, 65535) : std::min(stretches, kMostSlices);
@@ -100,7 +100,7 @@ void backward_rows(const LinearBackward<T>& args) {
   const auto run = [&]<int kWidth>() {
     const dim3 grid(static_cast<unsigned>(simt::ceil_div<int64_t>(args.out, kColumnThreads * kWidth)),
                     static_cast<unsigned>(slices));
-    launch(kWhat, backward_kernel<T, kWidth>, grid, dim3(kColumnThreads, kRowThreads), 0, args, partials);
+    launch(what, backward_kernel<T, kWidth>, grid, dim3(kColumnThreads, kRowThreads), 0, args, partials);
   };
   if (args.rows > 0) {
     if (vectorizable<T>(args.out, args.gy, args.kept, args.gpre))
@@ -109,7 +109,7 @@ void backward_rows(const LinearBackward<T>& args) {
       run.template operator()<1>();
   }
   if (args.gbias != nullptr)
-    add_partials(kWhat, {{partials, args.gbias, args.accumulate_bias}, {nullptr, nullptr, false}}, slices,
+    add_partials(what, {{partials, args.gbias, args.accumulate_bias}, {nullptr, nullptr, false}}, slices,
                  args.out);
 }
 
@@ -137,14 +137,21 @@ void linear_forward(const LinearForward<T>& args) {
 }
 
 template <class T>
+void linear_activation_backward(const LinearActivationBackward<T>& args) {
+  if (args.out > 0 && (args.gpre != nullptr || args.gbias != nullptr))
+    backward_rows("linear_activation_backward", args);
+}
+
+template <class T>
 void linear_backward(const LinearBackward<T>& args) {
-  if (args.out > 0 && (args.gpre != nullptr || args.gbias != nullptr)) backward_rows(args);
+  if (args.out > 0 && args.gbias != nullptr) backward_rows("linear_backward", args.bias_sums());
   if (args.gweight != nullptr) gemm(args.weight_product());
   if (args.gx != nullptr) gemm(args.input_product());
 }
 
-#define HEED_INSTANTIATE(T)                                 \
-  template void linear_forward<T>(const LinearForward<T>&); \
+#define HEED_INSTANTIATE(T)                                                        \
+  template void linear_forward<T>(const LinearForward<T>&);                        \
+  template void linear_activation_backward<T>(const LinearActivationBackward<T>&); \
   template void linear_backward<T>(const LinearBackward<T>&);
 HEED_INSTANTIATE(float)
 HEED_INSTANTIATE(bfloat16)

@@ -34,7 +34,8 @@ class Profile(unittest.TestCase):
 
     def test_step(self):
         rows = self.rows(STEP)
-        self.check(dict(rows), {"linear_forward", "linear_backward", "attention_forward", "attention_backward",
+        self.check(dict(rows), {"linear_forward", "linear_activation_backward", "linear_backward",
+                                "attention_forward", "attention_backward",
                                 "residual_layer_norm_forward", "residual_layer_norm_backward", "cross_entropy_forward",
                                 "embedding_forward", "embedding_backward", "gradient_norm", "adam_step"})
         self.assertEqual(rows["attention_forward"][0], "3.00")  # of the encoder, of the decoder, and across

@@ -13,6 +13,7 @@
 namespace heed {
 namespace {
 
+using kernels::LinearActivationBackward;
 using kernels::LinearBackward;
 using kernels::LinearForward;
 using Real = long double;
@@ -218,7 +219,7 @@ TEST(Linear, APackedWeightGivesTheSameBitsWithAnyThreads) {
 }
 
 template <class T>
-void check_backward(const Case& c, bool in_place, bool accumulate) {
+void check_activation_backward(const Case& c, bool in_place, bool accumulate) {
   using A = accumulator_t<T>;
   std::mt19937 engine(11);
   const int64_t count = c.rows * c.out;
@@ -231,7 +232,7 @@ void check_backward(const Case& c, bool in_place, bool accumulate) {
   for (int64_t i = 0; i < count; ++i)
     y.push_back(T(static_cast<float>(kept(dropout, i) * activate(c.activation, Real(pre[size_t(i)])))));
   const std::vector<T>& keeps = c.activation == Activation::relu ? y : pre;
-  cpu::linear_backward(LinearBackward<T>{
+  cpu::linear_activation_backward(LinearActivationBackward<T>{
       in_place ? gpre.data() : gy.data(), c.activation == Activation::none ? nullptr : keeps.data(),
       c.activation, dropout, gpre.data(), c.bias ? gbias.data() : nullptr, accumulate, c.rows, c.out});
   const Real u = kRoundoff<A>;
@@ -254,114 +255,107 @@ void check_backward(const Case& c, bool in_place, bool accumulate) {
   }
 }
 
-TYPED_TEST(LinearOf, Backward) {
+TYPED_TEST(LinearOf, ActivationBackward) {
   for (Activation f : kActivations) {
     for (double p : {0.0, 0.3}) {
       for (bool bias : {false, true}) {
         for (bool in_place : {false, true})
-          check_backward<TypeParam>({45, 1, 37, f, p, bias, true}, in_place, bias);
+          check_activation_backward<TypeParam>({45, 1, 37, f, p, bias, true}, in_place, bias);
       }
     }
   }
 }
 
-TYPED_TEST(LinearOf, BackwardSizes) {
+TYPED_TEST(LinearOf, ActivationBackwardSizes) {
   for (int64_t size : {1, 7, 31, 32, 33, 127, 129, 1025, 4099}) {
-    check_backward<TypeParam>({size, 1, 5, Activation::gelu_tanh, 0.1, true, true}, false, false);
-    check_backward<TypeParam>({5, 1, size, Activation::gelu, 0.1, true, true}, true, true);
+    check_activation_backward<TypeParam>({size, 1, 5, Activation::gelu_tanh, 0.1, true, true}, false, false);
+    check_activation_backward<TypeParam>({5, 1, size, Activation::gelu, 0.1, true, true}, true, true);
   }
-  check_backward<TypeParam>({0, 1, 5, Activation::relu, 0.1, true, true}, false,
-                            false);  // the bias's is then zero
+  check_activation_backward<TypeParam>({0, 1, 5, Activation::relu, 0.1, true, true}, false,
+                                       false);  // the bias's is then zero
 }
 
-TYPED_TEST(LinearOf, BackwardOfTheBiasAlone) {
-  using A = accumulator_t<TypeParam>;
-  std::mt19937 engine(3);
-  const int64_t rows = 70, out = 21;
-  const auto gy = uniform<TypeParam>(rows * out, engine);
-  auto gbias = poisoned<A>(out);
-  LinearBackward<TypeParam> args{
-      gy.data(), nullptr, Activation::none, Dropout{}, nullptr, gbias.data(), false, rows, out};
-  cpu::linear_backward(args);
-  for (int64_t j = 0; j < out; ++j) {
-    Real sum = 0, size = 0;
-    for (int64_t i = 0; i < rows; ++i) {
-      sum += Real(gy[size_t(i * out + j)]);
-      size += std::fabs(Real(gy[size_t(i * out + j)]));
-    }
-    EXPECT_LE(std::fabs(Real(gbias[size_t(j)]) - sum), rows * kRoundoff<A> * size);
-  }
-  args.activation = Activation::relu;
-  EXPECT_THROW(cpu::linear_backward(args), InternalError);
+TYPED_TEST(LinearOf, ActivationBackwardNeedsWhatTheForwardKept) {
+  TypeParam g[1] = {};
+  EXPECT_THROW(cpu::linear_activation_backward(LinearActivationBackward<TypeParam>{
+                   g, nullptr, Activation::relu, Dropout{}, g, nullptr, false, 1, 1}),
+               InternalError);
 }
 
-/// The products of a backward give what they give alone, whether they run as one job or not.
+/// Sums of g's columns.
 template <class T>
-void check_products(int64_t rows, int64_t in, int64_t out, Activation activation, bool accumulate) {
+void check_bias(const std::vector<T>& g, const std::vector<accumulator_t<T>>& gbias, int64_t rows) {
+  const size_t out = gbias.size();
+  for (size_t j = 0; j < out; ++j) {
+    Real sum = 0, size = 0;
+    for (size_t i = 0; i < size_t(rows); ++i) {
+      sum += Real(g[i * out + j]);
+      size += std::fabs(Real(g[i * out + j]));
+    }
+    EXPECT_LE(std::fabs(Real(gbias[j]) - sum), rows * kRoundoff<accumulator_t<T>> * size);
+  }
+}
+
+/// Products and sums give what they give alone, whether they run as one job or not.
+template <class T>
+void check_backward(int64_t rows, int64_t in, int64_t out, bool accumulate) {
   using A = accumulator_t<T>;
   std::mt19937 engine(7);
   const auto x = uniform<T>(rows * in, engine), weight = uniform<T>(out * in, engine),
-             gy = uniform<T>(rows * out, engine), pre = uniform<T>(rows * out, engine);
+             g = uniform<T>(rows * out, engine);
   const auto weight_before = uniform<A>(out * in, engine);
   const auto x_before = uniform<T>(rows * in, engine);
-  auto gpre = poisoned<T>(rows * out);
-  auto gbias = poisoned<A>(out);
-  const bool plain = activation == Activation::none;
-  LinearBackward<T> args{gy.data(),
-                         plain ? nullptr : pre.data(),
-                         activation,
-                         Dropout{},
-                         plain ? nullptr : gpre.data(),
-                         gbias.data(),
-                         false,
-                         rows,
-                         out};
-  cpu::linear_backward(args);
-  const auto gbias_alone = gbias;
-  args.in = in;
-  args.x = x.data();
-  args.weight = weight.data();
-  args.accumulate_weight = args.accumulate_x = accumulate;
+  auto gbias_alone = poisoned<A>(out);
   auto gweight_alone = weight_before;
   auto gx_alone = x_before;
-  args.gweight = gweight_alone.data();
-  args.gx = gx_alone.data();
+  LinearBackward<T> args{.g = g.data(),
+                         .gbias = gbias_alone.data(),
+                         .accumulate_bias = false,
+                         .x = x.data(),
+                         .gweight = gweight_alone.data(),
+                         .accumulate_weight = accumulate,
+                         .weight = weight.data(),
+                         .gx = gx_alone.data(),
+                         .accumulate_x = accumulate,
+                         .rows = rows,
+                         .in = in,
+                         .out = out};
+  cpu::linear_activation_backward(args.bias_sums());
+  check_bias(g, gbias_alone, rows);
   cpu::gemm(args.weight_product());
   cpu::gemm(args.input_product());
   for (int threads : {1, 2, 4}) {
     set_thread_count(threads);
-    for (const bool with_weight : {true, false}) {
-      for (const bool with_x : {true, false}) {
-        SCOPED_TRACE(concat(rows, " x ", in, " x ", out, ", ", threads, " threads"));
-        auto gweight = weight_before;
-        auto gx = x_before;
-        gbias = poisoned<A>(out);
-        args.gbias = gbias.data();
-        args.gweight = with_weight ? gweight.data() : nullptr;
-        args.gx = with_x ? gx.data() : nullptr;
-        cpu::linear_backward(args);
-        const auto same = [](const auto& got, const auto& want) {
-          return got.empty() || std::memcmp(got.data(), want.data(), got.size() * sizeof(got[0])) == 0;
-        };
-        EXPECT_TRUE(same(gbias, gbias_alone));
-        EXPECT_TRUE(same(gweight, with_weight ? gweight_alone : weight_before));
-        EXPECT_TRUE(same(gx, with_x ? gx_alone : x_before));
-      }
+    for (int wanted = 0; wanted < 8; ++wanted) {
+      SCOPED_TRACE(concat(rows, " x ", in, " x ", out, ", ", threads, " threads, ", wanted));
+      const bool with_bias = (wanted & 1) != 0, with_weight = (wanted & 2) != 0, with_x = (wanted & 4) != 0;
+      auto gbias = gbias_alone;
+      auto gweight = weight_before;
+      auto gx = x_before;
+      if (with_bias) gbias = poisoned<A>(out);
+      args.gbias = with_bias ? gbias.data() : nullptr;
+      args.gweight = with_weight ? gweight.data() : nullptr;
+      args.gx = with_x ? gx.data() : nullptr;
+      cpu::linear_backward(args);
+      const auto same = [](const auto& got, const auto& want) {
+        return got.empty() || std::memcmp(got.data(), want.data(), got.size() * sizeof(got[0])) == 0;
+      };
+      EXPECT_TRUE(same(gbias, gbias_alone));
+      EXPECT_TRUE(same(gweight, with_weight ? gweight_alone : weight_before));
+      EXPECT_TRUE(same(gx, with_x ? gx_alone : x_before));
     }
   }
   set_thread_count(1);
 }
 
-TYPED_TEST(LinearOf, BackwardWithProducts) {
-  for (const Activation activation : {Activation::none, Activation::gelu}) {
-    check_products<TypeParam>(333, 64, 96, activation, true);  // sums over each half of the rows
-    check_products<TypeParam>(100, 64, 96, activation, false);
-    check_products<TypeParam>(70, 33, 21, activation, true);  // what has to be packed
-  }
+TYPED_TEST(LinearOf, Backward) {
+  check_backward<TypeParam>(333, 64, 96, true);  // sums over each half of the rows
+  check_backward<TypeParam>(100, 64, 96, false);
+  check_backward<TypeParam>(70, 33, 21, true);  // what has to be packed
   for (const bool accumulate : {false, true}) {
-    check_products<TypeParam>(0, 3, 2, Activation::none, accumulate);
-    check_products<TypeParam>(3, 0, 2, Activation::none, accumulate);
-    check_products<TypeParam>(3, 2, 0, Activation::none, accumulate);
+    check_backward<TypeParam>(0, 3, 2, accumulate);
+    check_backward<TypeParam>(3, 0, 2, accumulate);
+    check_backward<TypeParam>(3, 2, 0, accumulate);
   }
 }
 
@@ -380,8 +374,8 @@ TYPED_TEST(LinearOf, BitsDoNotDependOnTheThreads) {
     auto gbias = poisoned<accumulator_t<T>>(out);
     cpu::linear_forward(LinearForward<T>{x.data(), weight.data(), nullptr, nullptr, Activation::gelu, dropout,
                                          y.data(), pre.data(), rows, in, out});
-    cpu::linear_backward(LinearBackward<T>{gy.data(), pre.data(), Activation::gelu, dropout, gpre.data(),
-                                           gbias.data(), false, rows, out});
+    cpu::linear_activation_backward(LinearActivationBackward<T>{
+        gy.data(), pre.data(), Activation::gelu, dropout, gpre.data(), gbias.data(), false, rows, out});
     if (threads == 1) {
       y_first = y;
       gpre_first = gpre;

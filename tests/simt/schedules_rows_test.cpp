@@ -176,13 +176,23 @@ TYPED_TEST(RowSchedules, Linear) {
                                       activation == Activation::gelu ? pre.data() : nullptr, rows, in, out});
         return bytes(y, pre);
       });
-      check_schedules("linear backward", [&] {
+      check_schedules("linear activation backward", [&] {
         const Buffer<T> gy(numbers<T>(count, 4)), kept(numbers<T>(count, 5)), gpre(numbers<T>(count, 6));
         const Buffer<float> gbias(numbers<float>(out, 7));
-        cuda::linear_backward(kernels::LinearBackward<T>{
+        cuda::linear_activation_backward(kernels::LinearActivationBackward<T>{
             gy.data(), plain ? nullptr : kept.data(), activation, plain ? Dropout{} : some_dropout(),
             plain ? nullptr : gpre.data(), plain || biased ? gbias.data() : nullptr, out == 1, rows, out});
         return bytes(gpre, gbias);
+      });
+      if (!plain) continue;
+      check_schedules("linear backward", [&] {
+        const Buffer<T> g(numbers<T>(count, 4)), x(numbers<T>(rows * in, 1)), weight(numbers<T>(out * in, 2)),
+            gx(numbers<T>(rows * in, 5));
+        const Buffer<float> gbias(numbers<float>(out, 6)), gweight(numbers<float>(out * in, 7));
+        cuda::linear_backward(kernels::LinearBackward<T>{g.data(), biased ? gbias.data() : nullptr, out == 1,
+                                                         x.data(), gweight.data(), out == 1, weight.data(),
+                                                         gx.data(), out == 1, rows, in, out});
+        return bytes(gbias, gweight, gx);
       });
     }
 }
