@@ -15,7 +15,7 @@ endfunction()
 
 function(heed_pack_device_test target)
   foreach(file ${ARGN})
-    file(STRINGS ${file} found REGEX "(op|fused)_check\\.h|cuda_device" LIMIT_COUNT 1)
+    file(STRINGS ${file} found REGEX "(op_check|fused_check|each_device)\\.h|cuda_device" LIMIT_COUNT 1)
     if(found)
       heed_pack(test ${target})
       return()

@@ -9,8 +9,8 @@
 #include <heed/core/ops.h>
 #include <heed/core/storage.h>
 
+#include "each_device.h"
 #include "expect_error.h"
-#include "op_check.h"
 
 namespace heed::test {
 namespace {
@@ -135,22 +135,30 @@ class Listener {
   WarningHandler before_;
 };
 
-TEST(BadInput, ALossWithoutATargetIsZeroAndWarnsOnce) {
+class BadInputOn : public EachDevice {};
+HEED_ON_EACH_DEVICE(BadInputOn);
+
+TEST_P(BadInputOn, ALossWithoutATargetIsZeroAndWarnsOnce) {
   const Listener listener;
-  const Tensor logits = ones({2, 3}).set_requires_grad(), ignored = tensor<int64_t>({0, 0});
+  const Tensor logits = ones({2, 3}, {.device = device()}).set_requires_grad(),
+               ignored = tensor<int64_t>({0, 0}).to(device());
   for (bool mean : {true, false}) {
     const Tensor loss = cross_entropy(logits, ignored, {.ignore = 0, .mean = mean});
     loss.backward();
     EXPECT_EQ(loss.item<float>(), 0);
     EXPECT_EQ(logits.grad().to_vector<float>(), std::vector<float>(6, 0));
   }
-  EXPECT_EQ(times, 1);
+  const int warnings = device().is_cpu() ? 1 : 0;  // on a device looking would mean waiting
+  EXPECT_EQ(times, warnings);
   EXPECT_EQ(listener.text(),
-            "cross_entropy: all 2 targets are the ignored id 0; the loss is 0 and so are its gradients");
+            warnings
+                ? "cross_entropy: all 2 targets are the ignored id 0; the loss is 0 and so are its gradients"
+                : "");
   expect_error<DataError>([&] { cross_entropy(logits, ignored, {.ignore = 0, .need_target = true}); },
                           {"cross_entropy: none of the 2 targets counts", "ignored id 0"});
-  cross_entropy(zeros({0, 3}), zeros({0}, {.dtype = DType::i64}));  // nothing to learn from, but nothing odd
-  EXPECT_EQ(times, 1);
+  cross_entropy(zeros({0, 3}, {.device = device()}),
+                zeros({0}, {DType::i64, device()}));  // nothing to learn from, but nothing odd
+  EXPECT_EQ(times, warnings);
 }
 
 TEST(BadInput, AttentionRowsThatSeeNothingAreCounted) {

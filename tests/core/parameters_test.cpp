@@ -6,16 +6,20 @@
 #include <heed/core/ops.h>
 #include <heed/core/parameters.h>
 
-#include "op_check.h"
+#include "each_device.h"
 
 namespace heed::test {
 namespace {
 
-Tensor leaf(const Shape& shape, uint64_t seed) {
-  return normal(shape, seed).to(DType::f32).set_requires_grad();
-}
+class ParametersOn : public EachDevice {
+ protected:
+  static Tensor leaf(const Shape& shape, uint64_t seed, DType dtype = DType::f32) {
+    return normal(shape, seed).to(dtype).to(device()).set_requires_grad();
+  }
+};
+HEED_ON_EACH_DEVICE(ParametersOn);
 
-TEST(Parameters, PackingKeepsValuesAndSharesHandles) {
+TEST_P(ParametersOn, PackingKeepsValuesAndSharesHandles) {
   const Tensor a = leaf({3, 5}, 1), b = leaf({7}, 2);
   const std::vector<float> before = a.to_vector<float>();
   const Parameters parameters({{"a", {}, a}, {"b", {}, b}});
@@ -27,13 +31,13 @@ TEST(Parameters, PackingKeepsValuesAndSharesHandles) {
   EXPECT_EQ(a.to_vector<float>(), std::vector<float>(15, 2.0f));
 }
 
-TEST(Parameters, GapsStayZero) {
+TEST_P(ParametersOn, GapsStayZero) {
   const Parameters parameters({{"a", {}, leaf({3}, 1)}, {"b", {}, leaf({5}, 2)}});
   const std::vector<float> values = parameters.values().to_vector<float>();
   for (int64_t i = 3; i < parameters.offset(1); ++i) EXPECT_EQ(values[static_cast<size_t>(i)], 0.0f);
 }
 
-TEST(Parameters, GradientsCountUntilTheyAreForgotten) {
+TEST_P(ParametersOn, GradientsCountUntilTheyAreForgotten) {
   const Tensor a = leaf({4}, 1), b = leaf({4}, 2);
   const Parameters parameters({{"a", {}, a}, {"b", {}, b}});
   sum(a * 3.0).backward();
@@ -48,18 +52,18 @@ TEST(Parameters, GradientsCountUntilTheyAreForgotten) {
   EXPECT_EQ(parameters.gradient_norm(), 0);
 }
 
-TEST(Parameters, AForgottenGradientNeitherCountsNorHasMemory) {
+TEST_P(ParametersOn, AForgottenGradientNeitherCountsNorHasMemory) {
   const Tensor a = leaf({400, 400}, 1);
   const Parameters parameters({{"a", {}, a}});
-  const int64_t before = cpu_allocator().stats().in_use;
+  const int64_t before = allocator(device()).stats().in_use;
   sum(a).backward();
-  EXPECT_GE(cpu_allocator().stats().in_use, before + 640000);
+  EXPECT_GE(allocator(device()).stats().in_use, before + 640000);
   a.zero_grad();
   EXPECT_EQ(parameters.gradient_norm(), 0);
-  EXPECT_LT(cpu_allocator().stats().in_use, before + 640000);
+  EXPECT_LT(allocator(device()).stats().in_use, before + 640000);
 }
 
-TEST(Parameters, WhoeverHoldsAGradientKeepsIt) {
+TEST_P(ParametersOn, WhoeverHoldsAGradientKeepsIt) {
   const Tensor a = leaf({4}, 1);
   const Parameters parameters({{"a", {}, a}});
   sum(a * 3.0).backward();
@@ -70,7 +74,7 @@ TEST(Parameters, WhoeverHoldsAGradientKeepsIt) {
   EXPECT_EQ(a.grad().to_vector<float>(), std::vector<float>(4, 5.0f));
 }
 
-TEST(Parameters, AnEarlierGradientStays) {
+TEST_P(ParametersOn, AnEarlierGradientStays) {
   const Tensor a = leaf({2}, 1);
   sum(a * 5.0).backward();
   const Parameters parameters({{"a", {}, a}});
@@ -78,7 +82,7 @@ TEST(Parameters, AnEarlierGradientStays) {
   EXPECT_NEAR(parameters.gradient_norm(), 5 * std::sqrt(2.0), 1e-12);
 }
 
-TEST(Parameters, TiedIsOneSlotWithTwoNames) {
+TEST_P(ParametersOn, TiedIsOneSlotWithTwoNames) {
   const Tensor a = leaf({4}, 1);
   const Parameters parameters({{"first", {}, a}, {"second", {}, a}});
   EXPECT_EQ(parameters.size(), 1);
@@ -87,7 +91,7 @@ TEST(Parameters, TiedIsOneSlotWithTwoNames) {
   EXPECT_EQ(parameters.find("third"), nullptr);
 }
 
-TEST(Parameters, SlotsHaveVersionsOfTheirOwn) {
+TEST_P(ParametersOn, SlotsHaveVersionsOfTheirOwn) {
   const Tensor a = leaf({4}, 1), b = leaf({4}, 2);
   const Parameters parameters({{"a", {}, a}, {"b", {}, b}});
   const Tensor y = a * b;
@@ -98,8 +102,8 @@ TEST(Parameters, SlotsHaveVersionsOfTheirOwn) {
   EXPECT_NO_THROW(sum(z).backward());
 }
 
-TEST(Parameters, BFloat16KeepsGradientsInFloat) {
-  const Tensor a = normal({4}, 1).to(DType::bf16).set_requires_grad();
+TEST_P(ParametersOn, BFloat16KeepsGradientsInFloat) {
+  const Tensor a = leaf({4}, 1, DType::bf16);
   const Parameters parameters({{"a", {}, a}});
   EXPECT_EQ(parameters.gradient_dtype(), DType::f32);
   sum(a * 2.0).backward();
@@ -107,7 +111,8 @@ TEST(Parameters, BFloat16KeepsGradientsInFloat) {
   EXPECT_EQ(a.grad().to_vector<float>(), std::vector<float>(4, 2.0f));
 }
 
-TEST(Parameters, AGradientIsConvertedWithItsParameter) {
+TEST_P(ParametersOn, AGradientIsConvertedWithItsParameter) {
+  if (device().is_cuda()) GTEST_SKIP() << "CUDA has no f64";
   const Tensor a = leaf({4}, 1);
   const Parameters parameters({{"a", {}, a}});
   sum(a * 2.0).backward();
@@ -117,7 +122,21 @@ TEST(Parameters, AGradientIsConvertedWithItsParameter) {
   EXPECT_EQ(a.grad().to_vector<double>(), std::vector<double>(4, 5.0));
 }
 
-TEST(Parameters, ConvertAndHold) {
+TEST_P(ParametersOn, MoveWithTheirGradients) {
+  const Tensor a = normal({4}, 1).to(DType::f32).set_requires_grad();
+  const std::vector<float> before = a.to_vector<float>();
+  const Parameters parameters({{"a", {}, a}});
+  sum(a * 2.0).backward();
+  parameters.to(device());
+  EXPECT_EQ(a.device(), device());
+  EXPECT_EQ(a.grad().device(), device());
+  EXPECT_EQ(a.to_vector<float>(), before);
+  sum(a * 3.0).backward();
+  EXPECT_EQ(a.grad().to_vector<float>(), std::vector<float>(4, 5.0f));
+}
+
+TEST_P(ParametersOn, ConvertAndHold) {
+  if (device().is_cuda()) GTEST_SKIP() << "CUDA has no f64";
   const Tensor a = leaf({4}, 1);
   const Parameters parameters({{"a", {}, a}});
   const std::vector<double> before = a.to(DType::f64).to_vector<double>();
@@ -130,7 +149,7 @@ TEST(Parameters, ConvertAndHold) {
   EXPECT_THROW(parameters.to(DType::f32), StateError);
 }
 
-TEST(Parameters, Errors) {
+TEST_P(ParametersOn, Errors) {
   const Tensor a = leaf({4}, 1);
   EXPECT_THROW(Parameters({{"", {}, a}}), ConfigError);
   EXPECT_THROW(Parameters({{"a", {}, a}, {"a", {}, leaf({2}, 2)}}), ConfigError);

@@ -9,6 +9,7 @@
 #include <heed/optim/adam.h>
 #include <heed/optim/schedule.h>
 
+#include "each_device.h"
 #include "expect_error.h"
 
 namespace heed::nn {
@@ -105,29 +106,38 @@ TEST(BadModel, PartsWithoutANameOrWithTheSame) {
   expect_error<ConfigError>([&] { twice.parameters(); }, {"'weight' is used twice"});
 }
 
-TEST(EmptyBatch, NothingAtAllGivesNothing) {
+class EmptyBatch : public test::EachDevice {
+ protected:
+  static Tokens packed(const std::vector<std::vector<int64_t>>& sequences) {
+    return Tokens::packed(sequences, device());
+  }
+};
+HEED_ON_EACH_DEVICE(EmptyBatch);
+
+TEST_P(EmptyBatch, NothingAtAllGivesNothing) {
   Transformer model(small());
-  const Tokens none = Tokens::packed({});
+  model.to(device());
+  const Tokens none = packed({});
   const Tensor logits = model.forward(none, none);
   EXPECT_EQ(logits.shape(), (Shape{0, 9}));
-  cross_entropy(logits, zeros({0}, {.dtype = DType::i64})).backward();
+  cross_entropy(logits, zeros({0}, {DType::i64, device()})).backward();
   EXPECT_EQ(model.parameters().gradient_norm(), 0);
   EXPECT_TRUE(greedy_search(model, none).empty());
 }
 
-TEST(EmptyBatch, ASourceOrTargetWithoutTokens) {
+TEST_P(EmptyBatch, ASourceOrTargetWithoutTokens) {
   TransformerConfig config = small();
   config.set_dropout(0);
   Transformer model(config);
-  const Tokens source = Tokens::packed({{}, {3, 4}}), target = Tokens::packed({{1, 3}, {}});
+  model.to(device());
+  const Tokens source = packed({{}, {3, 4}}), target = packed({{1, 3}, {}});
   const Tensor logits = model.forward(source, target);
   EXPECT_EQ(logits.shape(), (Shape{2, 9}));
-  cross_entropy(logits, tensor<int64_t>({3, 2})).backward();
+  cross_entropy(logits, tensor<int64_t>({3, 2}).to(device())).backward();
   for (const Parameter& parameter : model.parameters())
     EXPECT_TRUE(all_finite(parameter.tensor.grad())) << parameter.name;
   // A source without tokens is one that the decoder cannot see.
-  EXPECT_TRUE(
-      equal_all(logits.detach(), model.forward(Tokens::packed({{}}), Tokens::packed({{1, 3}})).detach()));
+  EXPECT_TRUE(equal_all(logits.detach(), model.forward(packed({{}}), packed({{1, 3}})).detach()));
 }
 
 TEST(BadDecoding, OptionsThatCannotBe) {
@@ -174,10 +184,14 @@ TEST(BadOptimizer, NumbersThatCannotBe) {
   expect_error<StateError>([&] { model.to(DType::bf16); }, {"an optimizer holds them", "before making"});
 }
 
-TEST(BadOptimizer, AGradientThatIsNotFiniteIsNamed) {
+class BadOptimizerOn : public test::EachDevice {};
+HEED_ON_EACH_DEVICE(BadOptimizerOn);
+
+TEST_P(BadOptimizerOn, AGradientThatIsNotFiniteIsNamed) {
   Linear model(3, 2);
+  model.to(device());
   optim::Adam adam(model.parameters());
-  const auto spoil = [&] { sum(model(full({1, 3}, INFINITY))).backward(); };
+  const auto spoil = [&] { sum(model(full({1, 3}, INFINITY, {.device = device()}))).backward(); };
   spoil();
   expect_error<NumericError>([&] { adam.step({.clip = 1}); },
                              {"step 1", "gradient norm is", "first bad gradient that of 'weight'", "skip"});
