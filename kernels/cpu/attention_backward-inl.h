@@ -136,13 +136,14 @@ template <class T>
 HWY_INLINE void score_gradients(const kernels::AttentionBackward<T>& args, const Plane& p,
                                 const ScoreBlock& at, const VisibleKeys& visible, bool hidden,
                                 Rows<accumulator_t<T>> keys, const AttentionScratch<accumulator_t<T>>& w) {
+  using A = accumulator_t<T>;
   const Tag<T> d;
   const T* v = args.v.data + (p.key_first + at.key) * args.v.row_stride + p.key_head * args.v.head_stride;
-  const auto values = whole_rows(d, v, args.v.row_stride, at.keys, args.width, w.padded, w.values);
-  product<false>(d, keys.data, keys.stride, w.queries_t, w.block, w.scores, w.block, at.keys, at.vectors,
-                 args.width, false);
-  product<false>(d, values.data, values.stride, w.gout_t, w.block, w.gscores, w.block, at.keys, at.vectors,
-                 args.width, false);
+  const auto values = keys.pairs
+                          ? pair_rows(v, args.v.row_stride)
+                          : whole_rows(d, v, args.v.row_stride, at.keys, args.width, w.padded, w.values);
+  score_product(d, keys, w.queries_t, at, args.width, static_cast<A>(args.scale), w, w.scores);
+  score_product(d, values, w.gout_t, at, args.width, A(1), w, w.gscores);
   if (changes_scores(args.bias, args.visibility))
     change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
   const auto kept = find_block(d, args, p, at, w);
@@ -164,13 +165,15 @@ HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const 
   find_visible_keys(args.visibility, p, query, queries, visible);
   const bool all_seen = load_lse(args.lse + p.head * args.query_rows + row, queries, w.block, w.row[0]);
   const bool as_they_lie = all_seen && has_all_keys(p);  // many blocks of keys read packed rows faster
-  const auto rows = [&](const kernels::HeadsView<const T>& x, A* buffer) {
-    return seen_rows(d, x.data + row * x.row_stride + p.head * x.head_stride, x.row_stride, queries,
-                     args.width, as_they_lie, w, buffer);
+  const bool pairs = all_seen && multiplies_pairs(args.q, args.k, args.width) &&
+                     multiplies_pairs(args.gout, args.v, args.width);
+  const auto rows = [&](const kernels::HeadsView<const T>& x, A* buffer, A* transpose) {
+    const T* from = x.data + row * x.row_stride + p.head * x.head_stride;
+    const Rows<A> r = seen_rows(d, from, x.row_stride, queries, args.width, as_they_lie, w, buffer);
+    transpose_rows(d, pairs ? pair_rows(from, x.row_stride) : r, queries, args.width, w, transpose);
+    return r;
   };
-  const Rows<A> q = rows(args.q, w.queries), gout = rows(args.gout, w.gout);
-  transpose_rows(d, q, queries, static_cast<A>(args.scale), w, w.queries_t);
-  transpose_rows(d, gout, queries, A(1), w, w.gout_t);
+  const Rows<A> q = rows(args.q, w.queries, w.queries_t), gout = rows(args.gout, w.gout, w.gout_t);
   if (!has_all_keys(p))
     find_deltas(d, args.out.data + row * args.out.row_stride + p.head * args.out.head_stride,
                 args.out.row_stride, gout, queries, args.width, w);
@@ -184,15 +187,16 @@ HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const 
     if (sight == Sight::none) continue;
     const T* k = args.k.data + (p.key_first + key) * args.k.row_stride + p.key_head * args.k.head_stride;
     const auto keys = whole_rows(d, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
-    score_gradients(args, p, at, visible, sight != Sight::all, keys, w);
+    score_gradients(args, p, at, visible, sight != Sight::all, pairs ? pair_rows(k, args.k.row_stride) : keys,
+                    w);
     if (args.gbias || args.grelative) add_bias_gradients(args, p, at, w);
     const int64_t offset = (key - chunk.key) * w.padded;
     if (chunk.gv)
-      product<false>(d, w.scores, w.block, gout.data, gout.stride, chunk.gv + offset, w.padded, at.keys,
-                     vectors, queries, true);
+      product<Operands::rows>(d, w.scores, w.block, gout.data, gout.stride, chunk.gv + offset, w.padded,
+                              at.keys, vectors, queries, A(1), true);
     if (chunk.gk)
-      product<false>(d, w.gscores, w.block, q.data, q.stride, chunk.gk + offset, w.padded, at.keys, vectors,
-                     queries, true);
+      product<Operands::rows>(d, w.gscores, w.block, q.data, q.stride, chunk.gk + offset, w.padded, at.keys,
+                              vectors, queries, A(1), true);
     if (args.gq.data)
       weigh(d, w.gscores, keys, w, queries, at.keys,
             sight != Sight::all || changes_scores(args.bias, args.visibility), !first);

@@ -63,7 +63,23 @@ template <class A>
 struct Rows {
   const A* data;
   int64_t stride;
+  bool pairs = false;  // an element is two bf16
 };
+
+/// Whether scores of x and y are products of pairs of bf16.
+template <class T>
+HWY_INLINE bool multiplies_pairs(const kernels::HeadsView<const T>& x, const kernels::HeadsView<const T>& y,
+                                 int64_t width) {
+  if constexpr (kHasPairs && std::is_same_v<T, bfloat16>)
+    return has_bf16_dot() && width % 8 == 0 && x.row_stride % 2 == 0 && y.row_stride % 2 == 0;
+  return false;
+}
+
+/// Rows of bf16 as they lie.
+template <class T>
+HWY_INLINE Rows<accumulator_t<T>> pair_rows(const T* from, int64_t row_stride) {
+  return {reinterpret_cast<const accumulator_t<T>*>(from), row_stride / 2, true};
+}
 
 /// `count` rows as accumulators with a whole number of vectors a row: as they are if they are so already,
 /// else packed into `buffer`.
@@ -92,34 +108,33 @@ HWY_INLINE Vec<D> every_fourth(D d, const float* const* rows, int64_t offset) {
 
 /// Transposes `cols` columns, a multiple of 4, of as many rows as a vector has lanes.
 template <class D>
-HWY_INLINE void transpose_vector(D d, const float* const* rows, int64_t cols, float scale, float* to,
-                                 int64_t to_stride) {
-  const auto factor = hn::Set(d, scale);
+HWY_INLINE void transpose_vector(D d, const float* const* rows, int64_t cols, float* to, int64_t to_stride) {
   for (int64_t c = 0; c < cols; c += 4, to += 4 * to_stride) {
     const auto r0 = every_fourth(d, rows, c), r1 = every_fourth(d, rows + 1, c);
     const auto r2 = every_fourth(d, rows + 2, c), r3 = every_fourth(d, rows + 3, c);
     const auto even0 = hn::InterleaveLower(d, r0, r2), odd0 = hn::InterleaveLower(d, r1, r3);
     const auto even1 = hn::InterleaveUpper(d, r0, r2), odd1 = hn::InterleaveUpper(d, r1, r3);
-    hn::StoreU(hn::Mul(hn::InterleaveLower(d, even0, odd0), factor), d, to);
-    hn::StoreU(hn::Mul(hn::InterleaveUpper(d, even0, odd0), factor), d, to + to_stride);
-    hn::StoreU(hn::Mul(hn::InterleaveLower(d, even1, odd1), factor), d, to + 2 * to_stride);
-    hn::StoreU(hn::Mul(hn::InterleaveUpper(d, even1, odd1), factor), d, to + 3 * to_stride);
+    hn::StoreU(hn::InterleaveLower(d, even0, odd0), d, to);
+    hn::StoreU(hn::InterleaveUpper(d, even0, odd0), d, to + to_stride);
+    hn::StoreU(hn::InterleaveLower(d, even1, odd1), d, to + 2 * to_stride);
+    hn::StoreU(hn::InterleaveUpper(d, even1, odd1), d, to + 3 * to_stride);
   }
 }
 template <class D>
-HWY_INLINE void transpose_vector(D d, const double* const* rows, int64_t cols, double scale, double* to,
+HWY_INLINE void transpose_vector(D d, const double* const* rows, int64_t cols, double* to,
                                  int64_t to_stride) {
   for (int64_t i = 0; i < static_cast<int64_t>(hn::Lanes(d)); ++i) {
-    for (int64_t c = 0; c < cols; ++c) to[c * to_stride + i] = rows[i][c] * scale;
+    for (int64_t c = 0; c < cols; ++c) to[c * to_stride + i] = rows[i][c];
   }
 }
 
-/// The transpose of `count` rows of w.padded elements, scaled, in whole vectors of columns. Those after the
-/// last row's repeat it: what a query gets depends on its own column alone.
+/// The transpose of `count` rows, in whole vectors of columns. Those after the last row's repeat it: what a
+/// query gets depends on its own column alone.
 template <class D>
-HWY_INLINE void transpose_rows(D d, Rows<Lane<D>> from, int64_t count, Lane<D> scale,
+HWY_INLINE void transpose_rows(D d, Rows<Lane<D>> from, int64_t count, int64_t width,
                                const AttentionScratch<Lane<D>>& w, Lane<D>* to) {
   constexpr int64_t kLanes = hn::MaxLanes(d);
+  const int64_t cols = from.pairs ? width / 2 : w.padded;
   for (int64_t column = 0; column < count; column += kLanes) {
     const Lane<D>* rows[kLanes];
     const Lane<D>* row = from.data + column * from.stride;
@@ -127,8 +142,21 @@ HWY_INLINE void transpose_rows(D d, Rows<Lane<D>> from, int64_t count, Lane<D> s
       rows[i] = row;
       if (column + i + 1 < count) row += from.stride;
     }
-    transpose_vector(d, rows, w.padded, scale, to + column, w.block);
+    transpose_vector(d, rows, cols, to + column, w.block);
   }
+}
+
+/// A block of scale * rows columns, the columns being a transpose of rows that are pairs if these are.
+template <class D>
+HWY_INLINE void score_product(D d, Rows<Lane<D>> rows, const Lane<D>* columns, const ScoreBlock& at,
+                              int64_t width, Lane<D> scale, const AttentionScratch<Lane<D>>& w, Lane<D>* to) {
+  if constexpr (kHasPairs && std::is_same_v<Lane<D>, float>) {
+    if (rows.pairs)
+      return product<Operands::pairs>(d, rows.data, rows.stride, columns, w.block, to, w.block, at.keys,
+                                      at.vectors, width / 2, scale, false);
+  }
+  product<Operands::rows>(d, rows.data, rows.stride, columns, w.block, to, w.block, at.keys, at.vectors,
+                          width, scale, false);
 }
 
 /// Asks for `count` neighbouring elements.
@@ -199,8 +227,8 @@ HWY_INLINE void weigh(D d, const Lane<D>* weights, Rows<Lane<D>> rows, const Att
     weigh_guarded(weights, w.block, rows, w.out, w.padded, queries, w.padded, keys, accumulate);
   } else {
     const int64_t vectors = w.padded / static_cast<int64_t>(hn::Lanes(d));
-    product<true>(d, weights, w.block, rows.data, rows.stride, w.out, w.padded, queries, vectors, keys,
-                  accumulate);
+    product<Operands::transposed>(d, weights, w.block, rows.data, rows.stride, w.out, w.padded, queries,
+                                  vectors, keys, Lane<D>(1), accumulate);
   }
 }
 

@@ -106,8 +106,10 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t queries = std::min(kQueryBlock, p.queries - query);
   const T* q = args.q.data + (p.query_first + query) * args.q.row_stride + p.head * args.q.head_stride;
-  const auto rows = whole_rows(d, q, args.q.row_stride, queries, args.width, w.padded, w.queries);
-  transpose_rows(d, rows, queries, static_cast<A>(args.scale), w, w.queries_t);
+  const bool pairs = multiplies_pairs(args.q, args.k, args.width);
+  const auto rows = pairs ? pair_rows(q, args.q.row_stride)
+                          : whole_rows(d, q, args.q.row_stride, queries, args.width, w.padded, w.queries);
+  transpose_rows(d, rows, queries, args.width, w, w.queries_t);
 
   find_visible_keys(args.visibility, p, query, queries, visible);
   const bool changed = changes_scores(args.bias, args.visibility);
@@ -122,10 +124,10 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
     const int64_t next = std::min(kKeyBlock, visible.last - key - at.keys);
     prefetch_rows(args.k, row + at.keys, p.key_head, next, args.width);
     prefetch_rows(args.v, row + at.keys, p.key_head, next, args.width);
-    const auto keys = whole_rows(d, args.k.data + row * args.k.row_stride + p.key_head * args.k.head_stride,
-                                 args.k.row_stride, at.keys, args.width, w.padded, w.keys);
-    product<false>(d, keys.data, keys.stride, w.queries_t, w.block, w.scores, w.block, at.keys, at.vectors,
-                   args.width, false);
+    const T* k = args.k.data + row * args.k.row_stride + p.key_head * args.k.head_stride;
+    const auto keys = pairs ? pair_rows(k, args.k.row_stride)
+                            : whole_rows(d, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
+    score_product(d, keys, w.queries_t, at, args.width, static_cast<A>(args.scale), w, w.scores);
     if (changed) change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
     const auto kept = draw_block(d, args, args.dropout, p, at, args.kept, w);
     const bool drops = args.dropout.active();

@@ -8,6 +8,7 @@
 #endif
 
 #include <heed/core/base/divide.h>
+#include <heed/kernels/cpu/pairs-inl.h>
 #include <heed/kernels/cpu/simd.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -28,11 +29,15 @@ constexpr int tile_rows(int vectors) {
                         : 6;
 }
 
-/// kRows rows and kVectors vectors of columns of c (+)= a b. Row i of a begins at a + i * lda, or its element
-/// k is at a[i + k * lda] if kTransposed.
-template <int kRows, int kVectors, bool kTransposed, class D, class A>
+/// How a product reads its operands. Pairs: the rows of a are bf16 and those of b are pairs of them.
+enum class Operands : uint8_t { rows, transposed, pairs };
+
+/// kRows rows and kVectors vectors of columns of c = scale * a b, or c += a b if `accumulate`. Row i of a
+/// begins at a + i * lda, or its element k is at a[i + k * lda] if transposed.
+template <int kRows, int kVectors, Operands kOperands, class D, class A>
 HWY_INLINE void product_tile(D d, const A* HWY_RESTRICT a, int64_t lda, const A* HWY_RESTRICT b, int64_t ldb,
-                             A* HWY_RESTRICT c, int64_t ldc, int64_t depth, bool accumulate) {
+                             A* HWY_RESTRICT c, int64_t ldc, int64_t depth, A scale, bool accumulate) {
+  constexpr bool kTransposed = kOperands == Operands::transposed, kPairs = kOperands == Operands::pairs;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   Vec<D> sum[kRows][kVectors];
 #pragma GCC unroll 8
@@ -53,12 +58,20 @@ HWY_INLINE void product_tile(D d, const A* HWY_RESTRICT a, int64_t lda, const A*
     for (int j = 0; j < kVectors; ++j) row[j] = hn::LoadU(d, b + j * lanes);
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
-      const auto factor = hn::Set(d, kTransposed ? a[i] : a[i * lda]);
+      const auto factor = broadcast(d, kTransposed ? a + i : a + i * lda);
 #pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::MulAdd(factor, row[j], sum[i][j]);
+      for (int j = 0; j < kVectors; ++j) sum[i][j] = multiply_add<kPairs>(factor, row[j], sum[i][j]);
     }
     a += kTransposed ? lda : 1;
     b += ldb;
+  }
+  if (scale != 1) {
+    const auto factor = hn::Set(d, scale);
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Mul(sum[i][j], factor);
+    }
   }
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
@@ -68,18 +81,18 @@ HWY_INLINE void product_tile(D d, const A* HWY_RESTRICT a, int64_t lda, const A*
 }
 
 /// All rows of a panel of kVectors vectors of columns, in tiles of nearly equal height.
-template <int kVectors, bool kTransposed, class D, class A>
+template <int kVectors, Operands kOperands, class D, class A>
 HWY_NOINLINE void product_panel(D d, const A* a, int64_t lda, const A* b, int64_t ldb, A* c, int64_t ldc,
-                                int64_t rows, int64_t depth, bool accumulate) {
+                                int64_t rows, int64_t depth, A scale, bool accumulate) {
   constexpr int kMost = tile_rows(kVectors);
   const int64_t tiles = ceil_divide(rows, kMost), height = rows / tiles, taller = rows % tiles;
   for (int64_t t = 0; t < tiles; ++t) {
     const int64_t h = height + (t < taller);
     switch (h) {
-#define HEED_TILE(n)                                                                        \
-  case n:                                                                                   \
-    if constexpr (n <= kMost)                                                               \
-      product_tile<n, kVectors, kTransposed>(d, a, lda, b, ldb, c, ldc, depth, accumulate); \
+#define HEED_TILE(n)                                                                             \
+  case n:                                                                                        \
+    if constexpr (n <= kMost)                                                                    \
+      product_tile<n, kVectors, kOperands>(d, a, lda, b, ldb, c, ldc, depth, scale, accumulate); \
     break;
       HEED_TILE(1)
       HEED_TILE(2)
@@ -91,31 +104,32 @@ HWY_NOINLINE void product_panel(D d, const A* a, int64_t lda, const A* b, int64_
       HEED_TILE(8)
 #undef HEED_TILE
     }
-    a += kTransposed ? h : h * lda;
+    a += kOperands == Operands::transposed ? h : h * lda;
     c += h * ldc;
   }
 }
 
-/// c (+)= a b with c of `rows` rows and `vectors` whole vectors of columns, and a of depth columns
-/// (kTransposed: stored as its transpose). Sums run over depth in order. rows > 0.
-template <bool kTransposed, class D, class A>
+/// c = scale * a b, or c += a b, with c of `rows` rows and `vectors` whole vectors of columns, and a of depth
+/// columns (transposed: stored as its transpose; pairs: of depth pairs). Sums run over depth in order.
+/// rows > 0.
+template <Operands kOperands, class D, class A>
 HWY_INLINE void product(D d, const A* a, int64_t lda, const A* b, int64_t ldb, A* c, int64_t ldc,
-                        int64_t rows, int64_t vectors, int64_t depth, bool accumulate) {
+                        int64_t rows, int64_t vectors, int64_t depth, A scale, bool accumulate) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   while (vectors > 0) {
     int64_t taken;
     if (kVectorRegisters > 16 && vectors >= 4 && vectors != 5) {
       if constexpr (kVectorRegisters > 16)
-        product_panel<4, kTransposed>(d, a, lda, b, ldb, c, ldc, rows, depth, accumulate);
+        product_panel<4, kOperands>(d, a, lda, b, ldb, c, ldc, rows, depth, scale, accumulate);
       taken = 4;
     } else if (vectors >= 3 && (vectors % 2 == 1)) {
-      product_panel<3, kTransposed>(d, a, lda, b, ldb, c, ldc, rows, depth, accumulate);
+      product_panel<3, kOperands>(d, a, lda, b, ldb, c, ldc, rows, depth, scale, accumulate);
       taken = 3;
     } else if (vectors >= 2) {
-      product_panel<2, kTransposed>(d, a, lda, b, ldb, c, ldc, rows, depth, accumulate);
+      product_panel<2, kOperands>(d, a, lda, b, ldb, c, ldc, rows, depth, scale, accumulate);
       taken = 2;
     } else {
-      product_panel<1, kTransposed>(d, a, lda, b, ldb, c, ldc, rows, depth, accumulate);
+      product_panel<1, kOperands>(d, a, lda, b, ldb, c, ldc, rows, depth, scale, accumulate);
       taken = 1;
     }
     b += taken * lanes;

@@ -1,5 +1,4 @@
 // The innermost part of the matrix product: a few rows by one or two vectors of columns, all in registers.
-#include <cstring>
 #include <utility>
 
 #include <hwy/cache_control.h>
@@ -13,6 +12,8 @@
 #else
 #define HEED_KERNELS_CPU_GEMM_MICRO_INL_H_
 #endif
+
+#include <heed/kernels/cpu/pairs-inl.h>
 
 #if HWY_COMPILER_CLANG
 #define HEED_UNROLL_4 _Pragma("clang loop unroll_count(4)")
@@ -33,29 +34,6 @@ constexpr int64_t kAheadBytes = 2048;
 template <class A>
 constexpr int64_t kPackedRows =
     (kMicroRows + hn::MaxLanes(Tag<A>()) - 1) / hn::MaxLanes(Tag<A>()) * hn::MaxLanes(Tag<A>());
-
-/// Whether the processor may have the dot product of bf16 pairs, which Highway 1.0.3 does not know.
-constexpr bool kHasPairs = HWY_TARGET == HWY_AVX3;
-
-/// sum + a b; with Pairs each element of a and b is two bf16, and both products are added (subnormal numbers
-/// are zero to it).
-template <bool Pairs, class V>
-HWY_INLINE V multiply_add(V a, V b, V sum) {
-  if constexpr (Pairs) {
-    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
-    return sum;
-  } else {
-    return hn::MulAdd(a, b, sum);
-  }
-}
-
-/// All lanes an element of A, which may be a pair in the memory of bf16.
-template <class D>
-HWY_INLINE Vec<D> broadcast(D d, const hn::TFromD<D>* a) {
-  hn::TFromD<D> element;
-  std::memcpy(&element, a, sizeof element);
-  return hn::Set(d, element);
-}
 
 /// One block of C. A is read as a[r * a_stride + p], or, transposed, as a[p * a_stride + r].
 template <class A>
