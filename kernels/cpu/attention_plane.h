@@ -47,9 +47,11 @@ inline int64_t query_blocks(const SegmentsView& segments) {
   return ceil_divide(segments.max_query, kQueryBlock);
 }
 
-/// Planes or blocks a range of parallel_for should hold, for `work` multiply-adds in each product.
+/// Planes or blocks a range of parallel_for should hold, for `work` multiply-adds in each product. Short ones
+/// come in some number, since each asks for what the next of its range needs.
 inline int64_t attention_grain(int64_t work) {
-  return std::clamp<int64_t>(50'000 / std::max<int64_t>(1, work), 1, 64);
+  const int64_t least = std::max<int64_t>(1, work);
+  return std::clamp<int64_t>(50'000 / least, std::clamp<int64_t>(400'000 / least, 1, 8), 64);
 }
 
 /// Calls f(row) for each of `rows` rows that lie in no segment.
