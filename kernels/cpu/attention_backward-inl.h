@@ -22,7 +22,8 @@ struct ChunkGradients {
   A *gk, *gv;         // [keys, padded], gk without the scale; null if not wanted
   A* gq;              // [queries, gq_stride]; null: gq goes straight to where it belongs
   int64_t gq_stride;
-  bool first;  // gq holds nothing yet
+  bool first;     // gq holds nothing yet
+  bool straight;  // a single block of queries and keys makes it all, and writes it where it belongs
 };
 
 /// The gradient of a score, from its weight and that of the weight. Where the weight is 0, g may be NaN: what
@@ -153,6 +154,25 @@ HWY_INLINE void score_gradients(const kernels::AttentionBackward<T>& args, const
     gradient_block<false>(d, at, visible, hidden, kept, w);
 }
 
+/// What a block of queries adds to the gradient of its keys or values.
+template <class T>
+HWY_INLINE void key_gradients(const accumulator_t<T>* weights, Rows<accumulator_t<T>> rows, const Plane& p,
+                              const ScoreBlock& at, const ChunkGradients<accumulator_t<T>>& chunk,
+                              accumulator_t<T>* sum, const kernels::HeadsView<T>& to, accumulator_t<T> scale,
+                              const AttentionScratch<accumulator_t<T>>& w) {
+  const Tag<T> d;
+  const int64_t vectors = w.padded / static_cast<int64_t>(hn::Lanes(d));
+  if (to.data == nullptr) return;
+  if (chunk.straight)
+    product<Operands::rows>(d, weights, w.block, rows.data, rows.stride,
+                            to.data + p.key_first * to.row_stride + p.key_head * to.head_stride,
+                            to.row_stride, at.keys, vectors, at.queries, scale, false);
+  else
+    product<Operands::rows>(d, weights, w.block, rows.data, rows.stride,
+                            sum + (at.key - chunk.key) * w.padded, w.padded, at.keys, vectors, at.queries,
+                            accumulator_t<T>(1), true);
+}
+
 /// Gradients that a block of queries from `query` on gives to a chunk of keys and receives from it.
 template <class T>
 HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const Plane& p, int64_t query,
@@ -160,7 +180,8 @@ HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const 
                                const AttentionScratch<accumulator_t<T>>& w) {
   using A = accumulator_t<T>;
   const Tag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), vectors = w.padded / lanes;
+  const A scale = static_cast<A>(args.scale);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t queries = std::min(kQueryBlock, p.queries - query), row = p.query_first + query;
   find_visible_keys(args.visibility, p, query, queries, visible);
   const bool all_seen = load_lse(args.lse + p.head * args.query_rows + row, queries, w.block, w.row[0]);
@@ -178,6 +199,8 @@ HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const 
     find_deltas(d, args.out.data + row * args.out.row_stride + p.head * args.out.head_stride,
                 args.out.row_stride, gout, queries, args.width, w);
 
+  T* const gq =
+      args.gq.data ? args.gq.data + row * args.gq.row_stride + p.head * args.gq.head_stride : nullptr;
   bool first = true;
   const int64_t begin = std::max(chunk.key, visible.first / kKeyBlock * kKeyBlock);
   const int64_t end = std::min(chunk.key + chunk.keys, visible.last);
@@ -190,28 +213,24 @@ HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const 
     score_gradients(args, p, at, visible, sight != Sight::all, pairs ? pair_rows(k, args.k.row_stride) : keys,
                     w);
     if (args.gbias || args.grelative) add_bias_gradients(args, p, at, w);
-    const int64_t offset = (key - chunk.key) * w.padded;
-    if (chunk.gv)
-      product<Operands::rows>(d, w.scores, w.block, gout.data, gout.stride, chunk.gv + offset, w.padded,
-                              at.keys, vectors, queries, A(1), true);
-    if (chunk.gk)
-      product<Operands::rows>(d, w.gscores, w.block, q.data, q.stride, chunk.gk + offset, w.padded, at.keys,
-                              vectors, queries, A(1), true);
-    if (args.gq.data)
-      weigh(d, w.gscores, keys, w, queries, at.keys,
-            sight != Sight::all || changes_scores(args.bias, args.visibility), !first);
+    key_gradients(w.scores, gout, p, at, chunk, chunk.gv, args.gv, A(1), w);
+    key_gradients(w.gscores, q, p, at, chunk, chunk.gk, args.gk, scale, w);
+    const bool guarded = sight != Sight::all || changes_scores(args.bias, args.visibility);
+    if (gq && chunk.straight && !guarded && !chunk.gq && !args.accumulate_q)
+      return product<Operands::transposed>(d, w.gscores, w.block, keys.data, keys.stride, gq,
+                                           args.gq.row_stride, queries, w.padded / lanes, at.keys, scale,
+                                           false);
+    if (gq) weigh(d, w.gscores, keys, w, queries, at.keys, guarded, !first);
     first = false;
   }
-  if (args.gq.data == nullptr) return;
+  if (gq == nullptr) return;
   if (first) zero_rows(d, w.out, queries * w.padded);
-  T* gq = args.gq.data + row * args.gq.row_stride + p.head * args.gq.head_stride;
   for (int64_t i = 0; i < queries; ++i) {
     const A* from = w.out + i * w.padded;
     if (chunk.gq)
       write_row(d, from, chunk.gq + (query + i) * chunk.gq_stride, args.width, A(1), !chunk.first);
     else
-      write_row(d, from, gq + i * args.gq.row_stride, args.width, static_cast<A>(args.scale),
-                args.accumulate_q);
+      write_row(d, from, gq + i * args.gq.row_stride, args.width, scale, args.accumulate_q);
   }
 }
 

@@ -36,6 +36,17 @@ struct BackwardWork {
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
+/// Whether one block of queries and keys makes all gradients of its keys, in whole vectors.
+template <class T>
+HWY_INLINE bool stands_alone(const kernels::AttentionBackward<T>& args, const Plane& p, VisibleKeys& visible,
+                             int64_t padded) {
+  if (args.heads != args.key_heads || p.queries == 0 || p.queries > kQueryBlock || !has_all_keys(p) ||
+      args.width != padded || args.accumulate_k || args.accumulate_v)
+    return false;
+  find_visible_keys(args.visibility, p, 0, p.queries, visible);
+  return visible.last == p.keys && visible.sight(0, p.keys) != Sight::none;
+}
+
 /// The chunks that belong to one split of the keys of a sequence, for one key head and all its query heads.
 template <class T>
 void backward_unit(const BackwardWork<T>& work, int64_t sequence, int64_t key_head, int64_t split,
@@ -53,15 +64,16 @@ void backward_unit(const BackwardWork<T>& work, int64_t sequence, int64_t key_he
   for (int64_t c = begin; c < end; ++c) {
     ChunkGradients<A> chunk{
         c * kKeyChunk, std::min(kKeyChunk, first.keys - c * kKeyChunk), gk, gv, nullptr, work.stride,
-        c == begin};
-    if (gk) zero_rows(d, gk, chunk.keys * w.padded);
-    if (gv) zero_rows(d, gv, chunk.keys * w.padded);
+        c == begin,    stands_alone(args, first, visible, w.padded)};
+    if (gk && !chunk.straight) zero_rows(d, gk, chunk.keys * w.padded);
+    if (gv && !chunk.straight) zero_rows(d, gv, chunk.keys * w.padded);
     for (int64_t head = first.head; head < first.head + group; ++head) {
       const Plane p = make_plane(args, sequence, head);
       if (work.plan.sums_queries) chunk.gq = work.gq_part(head, split, p.query_first);
       for (int64_t query = 0; query < p.queries; query += kQueryBlock)
         backward_block(args, p, query, chunk, visible, w);
     }
+    if (chunk.straight) continue;
     if (gk)
       write_keys(gk, w.padded, args.gk, first, chunk.key, chunk.keys, args.width, static_cast<A>(args.scale),
                  args.accumulate_k);

@@ -72,29 +72,20 @@ HWY_INLINE void shrink_rows(D d, const Lane<D>* shrink, Lane<D>* out, int64_t pa
   }
 }
 
-/// Divides the summed values by the summed weights and writes out and lse.
+/// Writes lse, and leaves what the summed values are still to be multiplied by in run.shrink.
 template <class D, class T>
-HWY_INLINE void finish_queries(D d, const kernels::AttentionForward<T>& args, const Plane& p, int64_t query,
-                               int64_t queries, const AttentionScratch<Lane<D>>& w,
-                               const RunningSoftmax<Lane<D>>& run) {
+HWY_INLINE void finish_sums(D d, const kernels::AttentionForward<T>& args, const Plane& p, int64_t query,
+                            int64_t queries, const RunningSoftmax<Lane<D>>& run) {
   using A = Lane<D>;
-  const int64_t row = p.query_first + query;
-  A* const lse = args.lse == nullptr ? nullptr : args.lse + p.head * args.query_rows + row;
+  A* const lse = args.lse == nullptr ? nullptr : args.lse + p.head * args.query_rows + p.query_first + query;
   for (int64_t i = 0; i < queries; i += static_cast<int64_t>(hn::Lanes(d))) {
     const auto sum = hn::LoadU(d, run.sum + i);
-    hn::StoreU(hn::Div(hn::Set(d, A(1)), sum), d, run.shrink + i);
-    if (lse == nullptr) continue;
     const auto none = hn::Eq(sum, hn::Zero(d));
+    hn::StoreU(hn::IfThenZeroElse(none, hn::Div(hn::Set(d, A(1)), sum)), d, run.shrink + i);
+    if (lse == nullptr) continue;
     const auto found = hn::Add(hn::LoadU(d, run.most + i), log(d, sum));
     store_up_to(hn::IfThenElse(none, hn::Set(d, -std::numeric_limits<A>::infinity()), found), d, lse + i,
                 queries - i);
-  }
-  T* out = args.out.data + row * args.out.row_stride + p.head * args.out.head_stride;
-  for (int64_t i = 0; i < queries; ++i, out += args.out.row_stride) {
-    if (run.sum[i] == 0)
-      std::fill_n(out, args.width, T(A(0)));
-    else
-      write_row(d, w.out + i * w.padded, out, args.width, run.shrink[i], false);
   }
 }
 
@@ -113,6 +104,7 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
 
   find_visible_keys(args.visibility, p, query, queries, visible);
   const bool changed = changes_scores(args.bias, args.visibility);
+  T* out = args.out.data + (p.query_first + query) * args.out.row_stride + p.head * args.out.head_stride;
   const RunningSoftmax<A> run{w.row[0], w.row[1], w.row[2]};
   bool first = true;
   for (int64_t key = visible.first / kKeyBlock * kKeyBlock; key < visible.last; key += kKeyBlock) {
@@ -142,11 +134,23 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
     if (!first) shrink_rows(d, run.shrink, w.out, w.padded, queries);
     const auto values = whole_rows(d, args.v.data + row * args.v.row_stride + p.key_head * args.v.head_stride,
                                    args.v.row_stride, at.keys, args.width, w.padded, w.values);
+    if (first && at.keys == visible.last && sight == Sight::all && !changed && args.width == w.padded) {
+      finish_sums(d, args, p, query, queries, run);
+      return product<Operands::transposed>(d, w.scores, w.block, values.data, values.stride, out,
+                                           args.out.row_stride, queries, w.padded / lanes, at.keys,
+                                           static_cast<const A*>(run.shrink), false);
+    }
     weigh(d, w.scores, values, w, queries, at.keys, changed || sight != Sight::all, !first);
     first = false;
   }
   if (first) zero_rows(d, run.sum, w.block);
-  finish_queries(d, args, p, query, queries, w, run);
+  finish_sums(d, args, p, query, queries, run);
+  for (int64_t i = 0; i < queries; ++i, out += args.out.row_stride) {
+    if (run.sum[i] == 0)
+      std::fill_n(out, args.width, T(A(0)));
+    else
+      write_row(d, w.out + i * w.padded, out, args.width, run.shrink[i], false);
+  }
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE

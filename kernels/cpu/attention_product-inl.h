@@ -32,11 +32,21 @@ constexpr int tile_rows(int vectors) {
 /// How a product reads its operands. Pairs: the rows of a are bf16 and those of b are pairs of them.
 enum class Operands : uint8_t { rows, transposed, pairs };
 
+/// What row i of a product is multiplied by at the end: a number for each or, mostly 1, the same for all.
+template <class A>
+HWY_INLINE A scale_of_row(const A* scale, int64_t i) {
+  return scale[i];
+}
+template <class A>
+HWY_INLINE A scale_of_row(A scale, int64_t) {
+  return scale;
+}
+
 /// kRows rows and kVectors vectors of columns of c = scale * a b, or c += a b if `accumulate`. Row i of a
 /// begins at a + i * lda, or its element k is at a[i + k * lda] if transposed.
-template <int kRows, int kVectors, Operands kOperands, class D, class A>
+template <int kRows, int kVectors, Operands kOperands, class D, class A, class C, class S>
 HWY_INLINE void product_tile(D d, const A* HWY_RESTRICT a, int64_t lda, const A* HWY_RESTRICT b, int64_t ldb,
-                             A* HWY_RESTRICT c, int64_t ldc, int64_t depth, A scale, bool accumulate) {
+                             C* HWY_RESTRICT c, int64_t ldc, int64_t depth, S scale, bool accumulate) {
   constexpr bool kTransposed = kOperands == Operands::transposed, kPairs = kOperands == Operands::pairs;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   Vec<D> sum[kRows][kVectors];
@@ -49,7 +59,7 @@ HWY_INLINE void product_tile(D d, const A* HWY_RESTRICT a, int64_t lda, const A*
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::LoadU(d, c + i * ldc + j * lanes);
+      for (int j = 0; j < kVectors; ++j) sum[i][j] = load(d, c + i * ldc + j * lanes);
     }
   }
   for (int64_t k = 0; k < depth; ++k) {
@@ -65,10 +75,10 @@ HWY_INLINE void product_tile(D d, const A* HWY_RESTRICT a, int64_t lda, const A*
     a += kTransposed ? lda : 1;
     b += ldb;
   }
-  if (scale != 1) {
-    const auto factor = hn::Set(d, scale);
+  if (std::is_pointer_v<S> || scale != S(1)) {
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
+      const auto factor = hn::Set(d, scale_of_row(scale, i));
 #pragma GCC unroll 4
       for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Mul(sum[i][j], factor);
     }
@@ -76,14 +86,14 @@ HWY_INLINE void product_tile(D d, const A* HWY_RESTRICT a, int64_t lda, const A*
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) hn::StoreU(sum[i][j], d, c + i * ldc + j * lanes);
+    for (int j = 0; j < kVectors; ++j) store(sum[i][j], d, c + i * ldc + j * lanes);
   }
 }
 
 /// All rows of a panel of kVectors vectors of columns, in tiles of nearly equal height.
-template <int kVectors, Operands kOperands, class D, class A>
-HWY_NOINLINE void product_panel(D d, const A* a, int64_t lda, const A* b, int64_t ldb, A* c, int64_t ldc,
-                                int64_t rows, int64_t depth, A scale, bool accumulate) {
+template <int kVectors, Operands kOperands, class D, class A, class C, class S>
+HWY_NOINLINE void product_panel(D d, const A* a, int64_t lda, const A* b, int64_t ldb, C* c, int64_t ldc,
+                                int64_t rows, int64_t depth, S scale, bool accumulate) {
   constexpr int kMost = tile_rows(kVectors);
   const int64_t tiles = ceil_divide(rows, kMost), height = rows / tiles, taller = rows % tiles;
   for (int64_t t = 0; t < tiles; ++t) {
@@ -106,15 +116,16 @@ HWY_NOINLINE void product_panel(D d, const A* a, int64_t lda, const A* b, int64_
     }
     a += kOperands == Operands::transposed ? h : h * lda;
     c += h * ldc;
+    if constexpr (std::is_pointer_v<S>) scale += h;
   }
 }
 
 /// c = scale * a b, or c += a b, with c of `rows` rows and `vectors` whole vectors of columns, and a of depth
 /// columns (transposed: stored as its transpose; pairs: of depth pairs). Sums run over depth in order.
 /// rows > 0.
-template <Operands kOperands, class D, class A>
-HWY_INLINE void product(D d, const A* a, int64_t lda, const A* b, int64_t ldb, A* c, int64_t ldc,
-                        int64_t rows, int64_t vectors, int64_t depth, A scale, bool accumulate) {
+template <Operands kOperands, class D, class A, class C, class S>
+HWY_INLINE void product(D d, const A* a, int64_t lda, const A* b, int64_t ldb, C* c, int64_t ldc,
+                        int64_t rows, int64_t vectors, int64_t depth, S scale, bool accumulate) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   while (vectors > 0) {
     int64_t taken;
