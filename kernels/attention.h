@@ -89,7 +89,7 @@ struct AttentionBackward : AttentionScores<T> {
   Dropout dropout;
   HeadsView<const T> out, gout;  // [query_rows, heads, width]
   const accumulator_t<T>* lse;   // [heads, query_rows]
-  HeadsView<T> gq, gk, gv;       // data null if not wanted
+  HeadsView<T> gq, gk, gv;       // overlap no operand; data null if not wanted
   bool accumulate_q, accumulate_k, accumulate_v;
   accumulator_t<T>* gbias;      // laid out as bias, summed where a stride is 0, always added to what is
                                 // there; null if not wanted
