@@ -59,8 +59,7 @@ void rebuild_weights(const kernels::AttentionWeights<T>& args, int64_t begin, in
   w.place(memory.data(), args.width, queries, lanes, false);
   const T* q = args.q.data + (p.query_first + begin) * args.q.row_stride + p.head * args.q.head_stride;
   const bool pairs = multiplies_pairs(args.q, args.k, args.width);
-  const auto rows = pairs ? pair_rows(q, args.q.row_stride)
-                          : whole_rows(d, q, args.q.row_stride, queries, args.width, w.padded, w.queries);
+  const auto rows = score_rows(d, pairs, q, args.q.row_stride, queries, args.width, w.padded, w.queries);
   transpose_rows(d, rows, queries, args.width, w, w.queries_t);
   load_lse(args.lse + p.head * args.query_rows + p.query_first + begin, queries, w.block, w.row[0]);
   VisibleKeys visible;
@@ -68,8 +67,7 @@ void rebuild_weights(const kernels::AttentionWeights<T>& args, int64_t begin, in
   for (int64_t key = 0; key < p.keys; key += kKeyBlock) {
     const ScoreBlock at{begin, queries, key, std::min(kKeyBlock, p.keys - key), ceil_divide(queries, lanes)};
     const T* k = args.k.data + (p.key_first + key) * args.k.row_stride + p.key_head * args.k.head_stride;
-    const auto keys = pairs ? pair_rows(k, args.k.row_stride)
-                            : whole_rows(d, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
+    const auto keys = score_rows(d, pairs, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
     score_product(d, keys, w.queries_t, at, args.width, static_cast<A>(args.scale), w, w.scores);
     if (changes_scores(args.bias, args.visibility))
       change_scores(args.bias, args.visibility, p, at, w.scores, w.block);

@@ -140,9 +140,8 @@ HWY_INLINE void score_gradients(const kernels::AttentionBackward<T>& args, const
   using A = accumulator_t<T>;
   const Tag<T> d;
   const T* v = args.v.data + (p.key_first + at.key) * args.v.row_stride + p.key_head * args.v.head_stride;
-  const auto values = keys.pairs
-                          ? pair_rows(v, args.v.row_stride)
-                          : whole_rows(d, v, args.v.row_stride, at.keys, args.width, w.padded, w.values);
+  const auto values =
+      score_rows(d, keys.pairs, v, args.v.row_stride, at.keys, args.width, w.padded, w.values);
   score_product(d, keys, w.queries_t, at, args.width, static_cast<A>(args.scale), w, w.scores);
   score_product(d, values, w.gout_t, at, args.width, A(1), w, w.gscores);
   if (changes_scores(args.bias, args.visibility))

@@ -94,6 +94,13 @@ HWY_INLINE Rows<Lane<D>> whole_rows(D d, const T* from, int64_t row_stride, int6
   return {buffer, padded};
 }
 
+/// `count` rows of which scores are made: pairs as they lie, or whole_rows().
+template <class D, class T>
+HWY_INLINE Rows<Lane<D>> score_rows(D d, bool pairs, const T* from, int64_t row_stride, int64_t count,
+                                    int64_t width, int64_t padded, Lane<D>* buffer) {
+  return pairs ? pair_rows(from, row_stride) : whole_rows(d, from, row_stride, count, width, padded, buffer);
+}
+
 /// The 16 bytes at `offset` of every fourth row, one behind the other.
 template <class D>
 HWY_INLINE Vec<D> every_fourth(D d, const float* const* rows, int64_t offset) {

@@ -98,8 +98,7 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
   const int64_t queries = std::min(kQueryBlock, p.queries - query);
   const T* q = args.q.data + (p.query_first + query) * args.q.row_stride + p.head * args.q.head_stride;
   const bool pairs = multiplies_pairs(args.q, args.k, args.width);
-  const auto rows = pairs ? pair_rows(q, args.q.row_stride)
-                          : whole_rows(d, q, args.q.row_stride, queries, args.width, w.padded, w.queries);
+  const auto rows = score_rows(d, pairs, q, args.q.row_stride, queries, args.width, w.padded, w.queries);
   transpose_rows(d, rows, queries, args.width, w, w.queries_t);
 
   find_visible_keys(args.visibility, p, query, queries, visible);
@@ -117,8 +116,7 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
     prefetch_rows(args.k, row + at.keys, p.key_head, next, args.width);
     prefetch_rows(args.v, row + at.keys, p.key_head, next, args.width);
     const T* k = args.k.data + row * args.k.row_stride + p.key_head * args.k.head_stride;
-    const auto keys = pairs ? pair_rows(k, args.k.row_stride)
-                            : whole_rows(d, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
+    const auto keys = score_rows(d, pairs, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
     score_product(d, keys, w.queries_t, at, args.width, static_cast<A>(args.scale), w, w.scores);
     if (changed) change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
     const auto kept = draw_block(d, args, args.dropout, p, at, args.kept, w);
