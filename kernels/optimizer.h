@@ -69,8 +69,8 @@ struct StepSlice {
 };
 
 /// Adam (Kingma and Ba, arXiv 1412.6980); decoupled: AdamW (Loshchilov and Hutter, arXiv 1711.05101).
-/// Step by step what PyTorch computes: value -= rate / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step)
-/// + eps).
+/// value -= rate * root / (1 - beta1^step) * m / (sqrt(v) + root * eps) with root = sqrt(1 - beta2^step):
+/// what PyTorch computes, with one division an element less.
 template <class T>
 struct AdamStep {
   StepSlice<T> slice;

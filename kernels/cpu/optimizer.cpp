@@ -18,7 +18,7 @@ struct StepFactors {
 template <class A>
 struct AdamFactors {
   StepFactors<A> common;
-  A beta2, one_minus_beta1, one_minus_beta2, root, eps, step_size;
+  A beta2, one_minus_beta1, one_minus_beta2, eps, step_size;
   bool lerp_from_gradient;  // which end m's interpolation is computed from
 };
 
@@ -85,7 +85,7 @@ HWY_INLINE void step(const kernels::AdamStep<T>& args, const AdamFactors<A>& f, 
   m = f.lerp_from_gradient ? hn::Sub(g, hn::Mul(difference, hn::Set(d, A(1) - f.one_minus_beta1)))
                            : hn::Add(m, hn::Mul(hn::Set(d, f.one_minus_beta1), difference));
   v = hn::Add(hn::Mul(v, hn::Set(d, f.beta2)), hn::Mul(hn::Mul(hn::Set(d, f.one_minus_beta2), g), g));
-  const auto denominator = hn::Add(hn::Div(hn::Sqrt(v), hn::Set(d, f.root)), hn::Set(d, f.eps));
+  const auto denominator = hn::Add(hn::Sqrt(v), hn::Set(d, f.eps));
   value = hn::Add(value, hn::Div(hn::Mul(hn::Set(d, -f.step_size), m), denominator));
 
   io.store(m, args.m + i);
@@ -168,12 +168,16 @@ double sum_squares(const A* g, int64_t count) {
   constexpr int64_t kSums = 32, kLanes = hn::MaxLanes(d);
   Vec<decltype(d)> sums[kSums / kLanes];
   for (auto& sum : sums) sum = hn::Zero(d);
-  for (int64_t i = 0; i < count; i += kSums) {
+  const auto add = [&](int64_t i, int64_t n) HWY_ATTR {
     for (int64_t k = 0; k < kSums / kLanes; ++k) {
-      const auto v = load_doubles(d, g + i + k * kLanes, count - i - k * kLanes);
-      sums[k] = hn::Add(sums[k], hn::Mul(v, v));
+      const auto v = load_doubles(d, g + i + k * kLanes, n - k * kLanes);
+      // The square of a float is exact in double: fused or not, the sum has the same bits.
+      sums[k] = std::is_same_v<A, float> ? hn::MulAdd(v, v, sums[k]) : hn::Add(sums[k], hn::Mul(v, v));
     }
-  }
+  };
+  int64_t i = 0;
+  for (; i + kSums <= count; i += kSums) add(i, kSums);
+  if (i < count) add(i, count - i);
   alignas(64) double lanes[kSums];
   for (int64_t k = 0; k < kSums / kLanes; ++k) hn::Store(sums[k], d, lanes + k * kLanes);
   double total = 0;
@@ -265,10 +269,10 @@ void adam_step(const kernels::AdamStep<T>& args) {
   if (is_skipped(args.slice.gradient_norm)) return;
   HEED_ASSERT(*args.step >= 1, "adam_step: step is ", *args.step, ", counted from 1");
   const double step = static_cast<double>(*args.step);
-  const double correction1 = 1 - std::pow(args.beta1, step), correction2 = 1 - std::pow(args.beta2, step);
+  const double correction1 = 1 - std::pow(args.beta1, step), root = std::sqrt(1 - std::pow(args.beta2, step));
   step_all(args, AdamFactors<A>{step_factors(args.slice, args.decoupled), A(args.beta2), A(1 - args.beta1),
-                                A(1 - args.beta2), A(std::sqrt(correction2)), A(args.eps),
-                                A(rate_of(args.slice) / correction1), 1 - args.beta1 >= 0.5});
+                                A(1 - args.beta2), A(args.eps * root),
+                                A(rate_of(args.slice) * root / correction1), 1 - args.beta1 >= 0.5});
 }
 
 template <class T>

@@ -131,7 +131,7 @@ __device__ __forceinline__ float plus(float a, float b) { return __fadd_rn(a, b)
 struct Factors {
   float clip, shrink, decay;  // of the gradient; of the value, decoupled; of the value into the gradient
   int has_decay;
-  float beta2, one_minus_beta1, one_minus_beta2, root, eps, step_size;  // Adam
+  float beta2, one_minus_beta1, one_minus_beta2, eps, step_size;  // Adam
   int lerp_from_gradient;
   float momentum, one_minus_dampening;  // SGD
   int first;
@@ -158,9 +158,10 @@ __device__ void set_factors(Factors& f, const AdamStep<T>& args) {
   f.beta2 = static_cast<float>(args.beta2);
   f.one_minus_beta1 = static_cast<float>(1 - args.beta1);
   f.one_minus_beta2 = static_cast<float>(1 - args.beta2);
-  f.root = static_cast<float>(sqrt(1 - pow(args.beta2, step)));
-  f.eps = static_cast<float>(args.eps);
-  f.step_size = static_cast<float>(*args.slice.rate * args.slice.rate_factor / (1 - pow(args.beta1, step)));
+  const double root = sqrt(1 - pow(args.beta2, step));
+  f.eps = static_cast<float>(args.eps * root);
+  f.step_size =
+      static_cast<float>(*args.slice.rate * args.slice.rate_factor * root / (1 - pow(args.beta1, step)));
   f.lerp_from_gradient = 1 - args.beta1 >= 0.5;
 }
 
@@ -196,7 +197,7 @@ __device__ __forceinline__ void step(const AdamStep<T>& args, const Factors& f, 
     m[j] = f.lerp_from_gradient ? plus(g[j], -times(difference, plus(1.0f, -f.one_minus_beta1)))
                                 : plus(m[j], times(f.one_minus_beta1, difference));
     v[j] = plus(times(v[j], f.beta2), times(times(f.one_minus_beta2, g[j]), g[j]));
-    const float denominator = plus(sqrtf(v[j]) / f.root, f.eps);
+    const float denominator = plus(sqrtf(v[j]), f.eps);
     value[j] = plus(times(value[j], f.shrink), times(-f.step_size, m[j]) / denominator);
   }
   store(args.m + i, m);

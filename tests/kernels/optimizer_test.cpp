@@ -61,8 +61,7 @@ struct Options {
 
 double clip_factor(const Options& o) { return o.norm > 0 ? std::min(1.0, o.clip / (o.norm + 1e-6)) : 1.0; }
 
-// The formulas as torch.optim evaluates them, one element at a time. Factors are computed in double and
-// rounded to W once, as tensor operations take their scalars.
+// The formulas, one element at a time. Factors are computed in double and rounded to W once.
 
 template <class W>
 void plain_adam(W& value, W& m, W& v, W g, int64_t step, const Options& o) {
@@ -75,9 +74,8 @@ void plain_adam(W& value, W& m, W& v, W g, int64_t step, const Options& o) {
   m = weight < 0.5 ? m + W(weight) * (g - m) : g - (g - m) * (W(1) - W(weight));
   v = v * W(o.beta2) + W(1 - o.beta2) * g * g;
   const double correction1 = 1 - std::pow(o.beta1, double(step)),
-               correction2 = 1 - std::pow(o.beta2, double(step));
-  const W denominator = std::sqrt(v) / W(std::sqrt(correction2)) + W(1e-8);
-  value = value + -W(kRate / correction1) * m / denominator;
+               root = std::sqrt(1 - std::pow(o.beta2, double(step)));
+  value = value + -W(kRate * root / correction1) * m / (std::sqrt(v) + W(1e-8 * root));
 }
 
 template <class W>
