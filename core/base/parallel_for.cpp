@@ -31,13 +31,18 @@ thread_local bool inside_parallel_for = false;
 
 /// Returns when `word` is no longer `old`: spins, then spins on but lets others have the core, then sleeps.
 void wait_while(const std::atomic<uint32_t>& word, uint32_t old) {
+  const auto spin = [&] {
+    for (int i = 0; i < 16; ++i) {
+      if (word.load(std::memory_order_acquire) != old) return true;
+      pause();
+    }
+    return false;
+  };
+  if (spin()) return;  // without a look at the clock
   const auto start = std::chrono::steady_clock::now();
   for (auto waited = start - start; waited < kStay; waited = std::chrono::steady_clock::now() - start) {
     if (waited >= kSpin) std::this_thread::yield();
-    for (int i = 0; i < 16; ++i) {
-      if (word.load(std::memory_order_acquire) != old) return;
-      pause();
-    }
+    if (spin()) return;
   }
   word.wait(old, std::memory_order_acquire);
 }
@@ -99,8 +104,6 @@ class Pool {
     grain_ = grain;
     chunks_ = chunks;
     failed_.store(false, std::memory_order_relaxed);
-    done_.store(0, std::memory_order_relaxed);
-    finished_.store(0, std::memory_order_relaxed);
     const int64_t runs = std::min<int64_t>({chunks, threads(), kMostRuns});
     runs_.store(runs, std::memory_order_relaxed);
     for (int64_t run = 0; run < runs; ++run)
@@ -110,6 +113,10 @@ class Pool {
     const bool last = work(0);
     inside_parallel_for = false;
     if (!last) wait_while(finished_, 0);
+    // What the next job writes comes back from the workers' caches while the caller goes on.
+    done_.store(0, std::memory_order_relaxed);
+    finished_.store(0, std::memory_order_relaxed);
+    for (int64_t run = 0; run < runs; ++run) unclaimed_[run].chunks.store(0, std::memory_order_relaxed);
     if (failed_.load(std::memory_order_relaxed)) std::rethrow_exception(std::exchange(exception_, nullptr));
   }
 
@@ -164,12 +171,13 @@ class Pool {
   }
 
   /// Claims and runs chunks until none is left, this thread's own first; whether it ended the job's last one.
+  /// It says what it has done of a run before it looks for more in another.
   bool work(int thread) {
-    int64_t mine = 0, chunks = 0;
     const int64_t runs = runs_.load(std::memory_order_relaxed);
     for (int64_t i = 0; i < runs; ++i) {
       const int64_t run = (thread + i) % runs;
       std::atomic<int64_t>& unclaimed = unclaimed_[run].chunks;
+      int64_t mine = 0, chunks = 0;
       while (unclaimed.load(std::memory_order_relaxed) > 0) {
         const int64_t left = unclaimed.fetch_sub(1, std::memory_order_acq_rel);
         if (left <= 0) break;
@@ -177,8 +185,9 @@ class Pool {
         ++mine;
         if (!failed_.load(std::memory_order_relaxed)) run_chunk(run_end(run) - left);
       }
+      if (mine > 0 && done_.fetch_add(mine, std::memory_order_acq_rel) + mine == chunks) return true;
     }
-    return mine > 0 && done_.fetch_add(mine, std::memory_order_acq_rel) + mine == chunks;
+    return false;
   }
 
   void run_chunk(int64_t chunk) {
