@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <type_traits>
 
 #include <heed/core/base/check.h>
+#include <heed/kernels/cpu/elementwise_rows.h>
 #include <heed/kernels/cpu/strided-inl.h>
 #include <heed/kernels/elementwise.h>
 
@@ -11,10 +13,16 @@ namespace heed::cpu {
 namespace {
 
 constexpr int64_t kCheapGrain = 32768;  // elements a task
+constexpr int64_t kRowGrain = 16384;
 constexpr int64_t kCostlyGrain = 4096;
+constexpr int64_t kRowBuffer = 512;  // elements that are brought side by side at a time
 
 template <class T>
 inline constexpr bool kIsFloating = std::is_floating_point_v<T> || std::is_same_v<T, bfloat16>;
+
+// Whether there are functions of whole rows (elementwise_rows.h).
+template <class T>
+inline constexpr bool kHasRows = std::is_same_v<T, float> || std::is_same_v<T, bfloat16>;
 
 // The type in which elements are computed: bf16 in float, the others in their own.
 template <class T>
@@ -81,6 +89,45 @@ void fill_run(int64_t n, T* y, int64_t step, T value) {
     for (int64_t i = 0; i < n; ++i) y[i * step] = value;
 }
 
+// Elements that are not side by side pass through a buffer, so that their layout changes no bit.
+template <class T>
+const T* gather(const T* x, int64_t step, int64_t n, T* buffer) {
+  if (step == 1) return x;
+  for (int64_t i = 0; i < n; ++i) buffer[i] = x[i * step];
+  return buffer;
+}
+template <class T>
+void scatter(const T* row, T* y, int64_t step, int64_t n) {
+  if (step == 1) return;
+  for (int64_t i = 0; i < n; ++i) y[i * step] = row[i];
+}
+
+template <class T>
+void map_run(int64_t n, T* y, int64_t step_y, const T* x, int64_t step_x, void (*row)(const UnaryRow<T>&)) {
+  if (step_y == 1 && step_x == 1) return row({n, y, x});
+  T from[kRowBuffer], to[kRowBuffer];
+  for (int64_t i = 0; i < n; i += kRowBuffer) {
+    const int64_t count = std::min(n - i, kRowBuffer);
+    T* const result = step_y == 1 ? y + i : to;
+    row({count, result, gather(x + i * step_x, step_x, count, from)});
+    scatter(result, y + i * step_y, step_y, count);
+  }
+}
+
+template <class T>
+void zip_run(int64_t n, T* y, int64_t step_y, const T* a, int64_t step_a, const T* b, int64_t step_b,
+             void (*row)(const BinaryRow<T>&)) {
+  if (step_y == 1 && (step_a | 1) == 1 && (step_b | 1) == 1) return row({n, y, a, b, step_a, step_b});
+  T left[kRowBuffer], right[kRowBuffer], to[kRowBuffer];
+  for (int64_t i = 0; i < n; i += kRowBuffer) {
+    const int64_t count = std::min(n - i, kRowBuffer);
+    T* const result = step_y == 1 ? y + i : to;
+    row({count, result, step_a == 0 ? a : gather(a + i * step_a, step_a, count, left),
+         step_b == 0 ? b : gather(b + i * step_b, step_b, count, right), step_a != 0, step_b != 0});
+    scatter(result, y + i * step_y, step_y, count);
+  }
+}
+
 template <class T>
 struct Sum {  // y + x, rounded once
   template <class X>
@@ -105,11 +152,19 @@ void copy(const kernels::Copy<To, From>& args) {
     To* y = args.y + run.at[0];
     const From* x = args.x + run.at[1];
     if (args.accumulate) {
-      zip(run.n, y, run.step[0], y, run.step[0], x, run.step[1], Sum<To>());
+      if constexpr (std::is_same_v<To, From> && kHasRows<To>) {
+        zip_run(run.n, y, run.step[0], static_cast<const To*>(y), run.step[0], x, run.step[1],
+                binary_row<To>(kernels::BinaryOp::add));
+      } else {
+        zip(run.n, y, run.step[0], y, run.step[0], x, run.step[1], Sum<To>());
+      }
     } else if (run.step[1] == 0) {
       fill_run(run.n, y, run.step[0], convert<To>(*x));
     } else if (std::is_same_v<To, From> && run.step[0] == 1 && run.step[1] == 1) {
       std::memmove(static_cast<void*>(y), x, static_cast<size_t>(run.n) * sizeof(To));
+    } else if (kHasRows<To> && kHasRows<From> && run.step[0] == 1 && run.step[1] == 1) {
+      if constexpr (std::is_same_v<To, bfloat16> && std::is_same_v<From, float>) narrow_row(run.n, y, x);
+      if constexpr (std::is_same_v<To, float> && std::is_same_v<From, bfloat16>) widen_row(run.n, y, x);
     } else {
       map(run.n, y, run.step[0], x, run.step[1], convert<To, From>);
     }
@@ -180,6 +235,25 @@ void unary_floating(const kernels::Unary<T>& args) {
   HEED_ASSERT(false, "unary: operation ", int(args.op), " on ", dtype_of<T>());
 }
 
+bool is_costly(kernels::UnaryOp op) {
+  using kernels::UnaryOp;
+  return op == UnaryOp::exponential || op == UnaryOp::logarithm || op == UnaryOp::hyperbolic_tangent ||
+         op == UnaryOp::sigmoid || op == UnaryOp::error_function;
+}
+
+template <class T>
+void unary_rows(const kernels::Unary<T>& args) {
+  if (const auto row = unary_row<T>(args.op)) {
+    return parallel_walk(args.index, is_costly(args.op) ? kCostlyGrain : kRowGrain, [&](const Run<2>& run) {
+      map_run(run.n, args.y + run.at[0], run.step[0], args.x + run.at[1], run.step[1], row);
+    });
+  }
+  if (args.op == kernels::UnaryOp::sine)
+    return map_all(args, kCostlyGrain, [](float x) { return std::sin(x); });
+  HEED_ASSERT(args.op == kernels::UnaryOp::cosine, "unary: operation ", int(args.op), " on ", dtype_of<T>());
+  map_all(args, kCostlyGrain, [](float x) { return std::cos(x); });
+}
+
 template <class T>
 void unary_integer(const kernels::Unary<T>& args) {
   using kernels::UnaryOp;
@@ -203,7 +277,9 @@ void unary_integer(const kernels::Unary<T>& args) {
 
 template <class T>
 void unary(const kernels::Unary<T>& args) {
-  if constexpr (kIsFloating<T>) {
+  if constexpr (kHasRows<T>) {
+    unary_rows(args);
+  } else if constexpr (kIsFloating<T>) {
     unary_floating(args);
   } else if constexpr (std::is_same_v<T, bool>) {
     HEED_ASSERT(args.op == kernels::UnaryOp::logical_not, "unary: operation ", int(args.op), " on bool");
@@ -245,6 +321,20 @@ void zip_all(const kernels::Binary<T>& args, int64_t grain, F f) {
 }
 
 template <class T>
+void binary_rows(const kernels::Binary<T>& args) {
+  if (const auto row = binary_row<T>(args.op)) {
+    return parallel_walk(args.index, kRowGrain, [&](const Run<3>& run) {
+      const T* a = args.a ? args.a + run.at[1] : &args.scalar;
+      const T* b = args.b ? args.b + run.at[2] : &args.scalar;
+      zip_run(run.n, args.y + run.at[0], run.step[0], a, args.a ? run.step[1] : 0, b,
+              args.b ? run.step[2] : 0, row);
+    });
+  }
+  HEED_ASSERT(args.op == kernels::BinaryOp::power, "binary: operation ", int(args.op), " on ", dtype_of<T>());
+  zip_all(args, kCostlyGrain, [](float a, float b) { return std::pow(a, b); });
+}
+
+template <class T>
 void binary_number(const kernels::Binary<T>& args) {
   using kernels::BinaryOp;
   using M = math_t<T>;
@@ -283,7 +373,9 @@ void binary_number(const kernels::Binary<T>& args) {
 
 template <class T>
 void binary(const kernels::Binary<T>& args) {
-  if constexpr (!std::is_same_v<T, bool>) {
+  if constexpr (kHasRows<T>) {
+    binary_rows(args);
+  } else if constexpr (!std::is_same_v<T, bool>) {
     binary_number(args);
   } else if (args.op == kernels::BinaryOp::logical_and) {
     zip_all(args, kCheapGrain, [](bool a, bool b) { return a & b; });

@@ -162,6 +162,22 @@ HWY_INLINE Vec<D> log(D d, Vec<D> x) {
   }
 }
 
+/// Within 2 ulp for every x: also subnormal numbers, 0, and NaN for what is negative.
+template <class D>
+HWY_INLINE Vec<D> log_everywhere(D d, Vec<D> x) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
+    return map_lanes(d, x, std::log);
+  } else {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const auto tiny = hn::Lt(x, hn::Set(d, std::numeric_limits<float>::min()));
+    const auto of_normal = log(d, hn::IfThenElse(tiny, hn::Mul(x, hn::Set(d, 0x1p25f)), x));
+    const auto y = hn::Sub(of_normal, hn::IfThenElseZero(tiny, hn::Set(d, 17.3286795139986f)));  // 25 ln 2
+    const auto at_zero = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Set(d, -kInfinity), y);
+    return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Set(d, std::numeric_limits<float>::quiet_NaN()),
+                          at_zero);
+  }
+}
+
 /// Within 2 ulp.
 template <class D>
 HWY_INLINE Vec<D> tanh(D d, Vec<D> x) {

@@ -178,6 +178,18 @@ TEST(Elementwise, NanComesThrough) {
             (std::vector<float>{0, 2, -0.f, 2}));
 }
 
+TEST(Elementwise, LogarithmsOfEveryFloat) {
+  const float infinity = HUGE_VALF, least = std::numeric_limits<float>::denorm_min();
+  const std::vector<float> y =
+      log(tensor<float>({0, -0.f, infinity, 1, least, 1e-40f, -1, -infinity})).to_vector<float>();
+  EXPECT_EQ(std::vector<float>(y.begin(), y.begin() + 4),
+            (std::vector<float>{-infinity, -infinity, infinity, 0}));
+  EXPECT_NEAR(y[4], std::log(double{least}), 2e-5);
+  EXPECT_NEAR(y[5], std::log(double{1e-40f}), 2e-5);
+  EXPECT_TRUE(std::isnan(y[6]));
+  EXPECT_TRUE(std::isnan(y[7]));
+}
+
 TEST(Elementwise, IntegersWrapAndHaveNoDivision) {
   const int64_t greatest = std::numeric_limits<int64_t>::max(), least = std::numeric_limits<int64_t>::min();
   for (const Device device : devices()) {
@@ -212,6 +224,32 @@ TEST(Elementwise, Errors) {
   expect_error<ConfigError>([&] { clamp(f, 1, 0); }, {"clamp", "low is 1 and high 0"});
   expect_error<ConfigError>([&] { clamp(f, std::nan(""), 0); }, {"clamp", "nan"});
   expect_error<StateError>([&] { f + Tensor(); }, {"undefined"});
+}
+
+// Elements that lie apart are computed as those side by side are, in rows of every length.
+TEST(Elementwise, LayoutChangesNoBit) {
+  const std::vector<Tensor (*)(const Tensor&)> unary = {exp,     log, sqrt, rsqrt,  sin,   cos,   tanh,
+                                                        sigmoid, erf, abs,  square, floor, round, sign};
+  const std::vector<Tensor (*)(const Tensor&, const Tensor&)> binary = {add,    subtract, multiply,
+                                                                        divide, maximum,  minimum};
+  for (const Device device : devices())
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const int64_t n : {1, 5, 16, 31, 600}) {
+        SCOPED_TRACE(concat(dtype, " ", n, " on ", device));
+        const Tensor x = uniform({n, 3}, 0.25, 3, 1).to(dtype).to(device),
+                     y = uniform({n, 3}, 0.25, 3, 2).to(dtype).to(device);
+        const Tensor apart = x.transpose(0, 1), together = apart.contiguous();
+        for (size_t i = 0; i < unary.size(); ++i)
+          EXPECT_TRUE(equal_all(unary[i](apart), unary[i](together))) << i;
+        const Tensor one = y.slice(0, 0, 1).transpose(0, 1), each = one.expand({3, n}).contiguous();
+        for (size_t i = 0; i < binary.size(); ++i) {
+          EXPECT_TRUE(equal_all(binary[i](apart, y.transpose(0, 1)),
+                                binary[i](together, y.transpose(0, 1).contiguous())))
+              << i;
+          EXPECT_TRUE(equal_all(binary[i](apart, one), binary[i](together, each))) << i;
+          EXPECT_TRUE(equal_all(binary[i](one, apart), binary[i](each, together))) << i;
+        }
+      }
 }
 
 TEST(Elementwise, ResultsDoNotDependOnThreads) {
