@@ -4,6 +4,7 @@
 #include <heed/core/base/check.h>
 #include <heed/core/base/divide.h>
 #include <heed/core/base/pooled_vector.h>
+#include <heed/kernels/cpu/reduce_rows.h>
 #include <heed/kernels/cpu/strided-inl.h>
 #include <heed/kernels/reduce.h>
 
@@ -13,16 +14,24 @@ namespace {
 using kernels::reduced_t;
 using kernels::ReduceOp;
 
-constexpr int64_t kTaskElements = 32768;  // about that many elements a task
+constexpr int64_t kTaskElements = 16384;  // about that many elements a task
 constexpr int kLanes = 8;                 // independent sums along a row
 constexpr int64_t kRowBlock = 128;        // elements that are added one after another, over all lanes
-constexpr int64_t kColumns = 64;          // neighbouring results that are kept together
-constexpr int64_t kColumnBlock = 16;      // rows that are added one after another
 
 template <class T>
 inline constexpr bool kIsFloating = !std::is_integral_v<T>;
 template <class T>
 using math_t = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
+
+// Whether blocks are reduced by the vector (reduce_rows.h).
+template <class T>
+inline constexpr bool kHasRows = std::is_same_v<T, float> || std::is_same_v<T, bfloat16>;
+constexpr int64_t kVectorBlock = 4096;  // elements of a row
+
+template <class T>
+constexpr int64_t kColumns = kHasRows<T> ? 256 : 64;  // neighbouring results that are kept together
+template <class T>
+constexpr int64_t kColumnBlock = kHasRows<T> ? 128 : 16;  // rows that are added one after another
 
 // ---- what is reduced: lift() an element, join() two results, finish()
 // -----------------------------------------
@@ -115,11 +124,12 @@ class Reduction {
 
   explicit Reduction(const kernels::Reduce<T>& args)
       : args_(args),
+        rows_(find_rows(args.op)),
         outputs_(args.kept.count()),
         terms_(args.reduced.count()),
         columns_(neighbours_are_results(args)),
-        tile_(columns_ ? kColumns : std::max<int64_t>(1, kTaskElements / std::max<int64_t>(terms_, 1))),
-        chunk_(columns_ ? kTaskElements / kColumns : kTaskElements),
+        tile_(columns_ ? kColumns<T> : std::max<int64_t>(1, kTaskElements / std::max<int64_t>(terms_, 1))),
+        chunk_(columns_ ? 2 * kTaskElements / kColumns<T> : kTaskElements),
         chunks_(std::max<int64_t>(1, ceil_divide(terms_, chunk_))) {}
 
   // Tasks are (tile of results, chunk of terms). With several chunks their results are joined at the end.
@@ -135,6 +145,13 @@ class Reduction {
   }
 
  private:
+  static auto find_rows(ReduceOp op) {
+    if constexpr (kHasRows<T>)
+      return reduce_rows<T, A>(op);
+    else
+      return op;
+  }
+
   // Whether the elements that lie side by side belong to different results.
   static bool neighbours_are_results(const kernels::Reduce<T>& args) {
     if (args.kept.rank == 0) return false;
@@ -170,6 +187,46 @@ class Reduction {
 
   // Terms [first, last) of one result.
   A reduce_row(const T* x, reduced_t<T> centre, int64_t first, int64_t last) const {
+    if constexpr (kHasRows<T>)
+      return reduce_blocks(x, centre, first, last);
+    else
+      return reduce_lanes(x, centre, first, last);
+  }
+
+  // By the vector. Elements that do not lie side by side are brought together before, so that their layout
+  // changes no bit.
+  A reduce_blocks(const T* x, float centre, int64_t first, int64_t last) const {
+    int64_t filled = 0, left = last - first;
+    if (left <= kVectorBlock && args_.reduced.rank == 1 && args_.reduced.strides[0][0] == 1)
+      return rows_.row(x + first, left, centre);
+    T buffer[kVectorBlock];
+    Pairs<Op> pairs(1);
+    const auto reduce_block = [&](const T* block, int64_t n) {
+      *pairs.next() = rows_.row(block, n, centre);
+      pairs.push();
+      left -= n;
+    };
+    walk(args_.reduced, first, last, [&](const Run<1>& run) {
+      for (int64_t i = 0, n; i < run.n; i += n) {
+        const T* const from = x + run.at[0] + i * run.step[0];
+        const int64_t block = std::min(left, kVectorBlock);
+        n = std::min(run.n - i, block - filled);
+        if (n == block && run.step[0] == 1) {
+          reduce_block(from, n);
+          continue;
+        }
+        for (int64_t j = 0; j < n; ++j) buffer[filled + j] = from[j * run.step[0]];
+        filled += n;
+        if (filled == block) {
+          reduce_block(buffer, block);
+          filled = 0;
+        }
+      }
+    });
+    return first == last ? Op::kIdentity : *pairs.total();
+  }
+
+  A reduce_lanes(const T* x, reduced_t<T> centre, int64_t first, int64_t last) const {
     A lanes[kLanes];
     std::fill_n(lanes, kLanes, Op::kIdentity);
     const auto joined = [&] {
@@ -216,19 +273,22 @@ class Reduction {
 
   // Terms [first, last) of the results of `run`, side by side.
   void reduce_columns(const Run<2>& run, int64_t first, int64_t last, int64_t chunk, int64_t output) {
-    reduced_t<T> centres[kColumns];
+    reduced_t<T> centres[kColumns<T>];
     for (int64_t j = 0; j < run.n; ++j) centres[j] = centre(run.at[0] + j * run.step[0]);
     Pairs<Op> pairs(run.n);
     int64_t filled = 0;
     std::fill_n(pairs.next(), run.n, Op::kIdentity);
     walk(args_.reduced, first, last, [&](const Run<1>& row) {
-      for (int64_t i = 0; i < row.n; ++i) {
-        if (filled++ == kColumnBlock) {
+      for (int64_t i = 0, n; i < row.n; i += n) {
+        if (filled == kColumnBlock<T>) {
           pairs.push();
           std::fill_n(pairs.next(), run.n, Op::kIdentity);
-          filled = 1;
+          filled = 0;
         }
-        add_row(pairs.next(), args_.x + run.at[1] + row.at[0] + i * row.step[0], run, centres);
+        n = std::min(row.n - i, kColumnBlock<T> - filled);
+        filled += n;
+        add_rows(pairs.next(), args_.x + run.at[1] + row.at[0] + i * row.step[0], n, row.step[0], run,
+                 centres);
       }
     });
     pairs.push();
@@ -236,29 +296,40 @@ class Reduction {
     for (int64_t j = 0; j < run.n; ++j) put(run.at[0] + j * run.step[0], chunk, output + j, total[j]);
   }
 
-  static void add_row(A* sums, const T* x, const Run<2>& run, const reduced_t<T>* centres) {
-    if (run.step[1] == 1)
-      for (int64_t j = 0; j < run.n; ++j) sums[j] = Op::join(sums[j], Op::lift(x[j], centres[j]));
-    else
-      for (int64_t j = 0; j < run.n; ++j)
-        sums[j] = Op::join(sums[j], Op::lift(x[j * run.step[1]], centres[j]));
+  void add_rows(A* sums, const T* x, int64_t rows, int64_t step, const Run<2>& run,
+                const reduced_t<T>* centres) const {
+    if constexpr (kHasRows<T>) {
+      if (run.step[1] == 1) return rows_.columns(sums, x, rows, step, run.n, centres);
+      T row[kColumns<T>];
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < run.n; ++j) row[j] = x[i * step + j * run.step[1]];
+        rows_.columns(sums, row, 1, 0, run.n, centres);
+      }
+    } else {
+      for (int64_t i = 0; i < rows; ++i, x += step)
+        for (int64_t j = 0; j < run.n; ++j)
+          sums[j] = Op::join(sums[j], Op::lift(x[j * run.step[1]], centres[j]));
+    }
   }
 
   void join_chunks() {
+    for (int64_t span = 1; span < chunks_; span *= 2) {
+      for (int64_t chunk = 0; chunk + span < chunks_; chunk += 2 * span) {
+        A* const left = partial_.data() + chunk * outputs_;
+        const A* const right = left + span * outputs_;
+        for (int64_t i = 0; i < outputs_; ++i) left[i] = Op::join(left[i], right[i]);
+      }
+    }
     int64_t output = 0;
     walk(args_.kept, 0, outputs_, [&](const Run<2>& run) {
-      for (int64_t i = 0; i < run.n; ++i, ++output) {
-        Pairs<Op> pairs(1);
-        for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
-          *pairs.next() = partial_[static_cast<size_t>(chunk * outputs_ + output)];
-          pairs.push();
-        }
-        args_.y[run.at[0] + i * run.step[0]] = Op::finish(*pairs.total(), args_.scale);
-      }
+      for (int64_t i = 0; i < run.n; ++i)
+        args_.y[run.at[0] + i * run.step[0]] =
+            Op::finish(partial_[static_cast<size_t>(output++)], args_.scale);
     });
   }
 
   const kernels::Reduce<T>& args_;
+  decltype(find_rows(ReduceOp())) rows_;  // where there are some
   int64_t outputs_, terms_;
   bool columns_;
   int64_t tile_, chunk_, chunks_;

@@ -334,6 +334,50 @@ TEST(Reduce, MoreTermsThanABlockTakes) {
     }
 }
 
+// Rows and columns of every length that vectors, blocks and tasks end at.
+TEST(Reduce, EveryLength) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t n :
+         {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 64, 100, 127, 129, 4095, 4096, 4097, 9000})
+      for (const int64_t others : {1, 3, 17, 257}) {
+        if (n * others > 100000) continue;
+        SCOPED_TRACE(concat(dtype, " ", n, " x ", others));
+        const Tensor rows = normal({others, n}, static_cast<uint64_t>(n)).to(dtype),
+                     wide = rows.to(DType::f64), columns = rows.transpose(0, 1).contiguous();
+        const auto check_all = [&](const Tensor& x, int64_t axis) {
+          const auto expect_near = [](const Tensor& got, const Tensor& exact, double scale) {
+            const double unit = got.dtype() == DType::bf16 ? 0x1p-8 : 0x1p-22;
+            EXPECT_LE(max_difference(got, exact), unit * scale);
+          };
+          const ReduceOptions options{.axes = {axis}}, exact{.axes = {1}};
+          expect_near(sum(x, options), sum(wide, exact), max_abs(sum(abs(wide), exact)));
+          expect_near(norm(x, options), norm(wide, exact), max_abs(norm(wide, exact)));
+          expect_near(log_sum_exp(x, options), log_sum_exp(wide, exact),
+                      4 + max_abs(log_sum_exp(wide, exact)));
+          if (n > 1)
+            expect_near(variance(x, options), variance(wide, exact), 4 * max_abs(variance(wide, exact)));
+          EXPECT_EQ(max_difference(max(x, options), max(wide, exact)), 0);
+          EXPECT_EQ(max_difference(min(x, options), min(wide, exact)), 0);
+        };
+        check_all(rows, 1);
+        check_all(columns, 0);
+        check_all(columns.transpose(0, 1), 1);
+      }
+}
+
+TEST(Reduce, NanInAnyPlaceIsTheExtremum) {
+  const int64_t n = 70;
+  for (int64_t place = 0; place < n; ++place) {
+    std::vector<float> values(static_cast<size_t>(n), 1);
+    values[static_cast<size_t>(place)] = std::nanf("");
+    const Tensor x = tensor(values, {1, n});
+    for (const Tensor& y :
+         {max(x, {.axes = {1}}), min(x, {.axes = {1}}), max(x.transpose(0, 1), {.axes = {0}}),
+          max(x.expand({3, n}).contiguous().transpose(0, 1).contiguous(), {.axes = {0}})})
+      for (float value : y.to_vector<float>()) EXPECT_TRUE(std::isnan(value)) << place;
+  }
+}
+
 TEST(Reduce, VarianceAroundALargeMean) {
   const Tensor x = normal({4096}, 5) + 1e6;
   const double exact = variance(x).item<double>();
@@ -346,9 +390,16 @@ TEST(Reduce, VarianceAroundALargeMean) {
 TEST(Reduce, ResultsDoNotDependOnThreadsOrStrides) {
   const Tensor x = normal({7, 90001}, 1).to(DType::f32);
   const auto results = [&] {
-    return std::vector<Tensor>{
-        sum(x), sum(x, {.axes = {0}}), sum(x, {.axes = {1}}), variance(x, {.axes = {1}}),
-        max(x), cumulative_sum(x, 1),  argmax(x, 0),          sum(x.transpose(0, 1), {.axes = {0}})};
+    return std::vector<Tensor>{sum(x),
+                               sum(x, {.axes = {0}}),
+                               sum(x, {.axes = {1}}),
+                               variance(x, {.axes = {1}}),
+                               max(x),
+                               cumulative_sum(x, 1),
+                               argmax(x, 0),
+                               sum(x.transpose(0, 1), {.axes = {0}}),
+                               log_sum_exp(x, {.axes = {1}}),
+                               log_sum_exp(x.transpose(0, 1), {.axes = {0}})};
   };
   const int before = thread_count();
   set_thread_count(1);
@@ -358,6 +409,7 @@ TEST(Reduce, ResultsDoNotDependOnThreadsOrStrides) {
   set_thread_count(before);
   for (size_t i = 0; i < alone.size(); ++i) EXPECT_TRUE(equal_all(alone[i], together[i])) << i;
   EXPECT_TRUE(equal_all(alone[2], alone[7]));
+  EXPECT_TRUE(equal_all(alone[8], alone[9]));
 }
 
 TEST(Reduce, TransposedAndExpandedInputs) {

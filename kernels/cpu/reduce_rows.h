@@ -1,0 +1,25 @@
+// Blocks of floats and bf16 that are reduced by the vector. Private to kernels/cpu: not installed.
+#pragma once
+
+#include <cstdint>
+
+#include <heed/core/base/dtype.h>
+#include <heed/kernels/reduce.h>
+
+namespace heed::cpu {
+
+/// What reduces blocks of T, float or bfloat16, to A: double for sums, float for extrema. An instruction set
+/// changes the bits of no sum but that of exponentials.
+template <class T, class A>
+struct ReduceRows {
+  /// Of `n` elements that lie side by side, with one centre.
+  A (*row)(const T* x, int64_t n, float centre);
+  /// Joins `rows` rows to the results of `columns` columns; row i begins at x + i * step.
+  void (*columns)(A* results, const T* x, int64_t rows, int64_t step, int64_t columns, const float* centres);
+};
+
+/// For this machine.
+template <class T, class A>
+ReduceRows<T, A> reduce_rows(kernels::ReduceOp op);
+
+}  // namespace heed::cpu
