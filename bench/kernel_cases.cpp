@@ -92,17 +92,44 @@ Operation linear_of(const Sizes& s, DType dtype) {
   return {in, [=](double) { return linear(in[0], in[1]); }};
 }
 
-Operation map_of(const Sizes& s, DType dtype, Tensor (*map)(const Tensor&)) {
-  const Tensor x = filled({s[0], s[1]}, 1, dtype);
-  return {{x}, [=](double) { return map(x); }};
+/// Functions of one matrix, from which logarithms and roots get what they are defined for.
+using Map = Tensor (*)(const Tensor&);
+const std::map<std::string, Map>& maps() {
+  static const std::map<std::string, Map> all = {
+      {"gelu", gelu},
+      {"gelu_tanh", gelu_tanh},
+      {"softmax", [](const Tensor& x) { return softmax(x); }},
+      {"exp", exp},
+      {"log", log},
+      {"sqrt", sqrt},
+      {"tanh", tanh},
+      {"sigmoid", sigmoid},
+      {"erf", erf},
+      {"sum_rows", [](const Tensor& x) { return sum(x, {.axes = {1}}); }},
+      {"sum_columns", [](const Tensor& x) { return sum(x, {.axes = {0}}); }},
+      {"max_rows", [](const Tensor& x) { return max(x, {.axes = {1}}); }},
+      {"log_sum_exp", [](const Tensor& x) { return log_sum_exp(x, {.axes = {1}}); }},
+      {"variance", [](const Tensor& x) { return variance(x, {.axes = {1}}); }}};
+  return all;
+}
+
+Operation map_of(const std::string& name, const Sizes& s, DType dtype) {
+  Tensor x = filled({s[0], s[1]}, 1, dtype);
+  if (name == "log" || name == "sqrt") x = abs(x) + 0.5;
+  return {{x}, [x, map = maps().at(name)](double) { return map(x); }};
+}
+
+Operation pair_of(const Sizes& s, DType dtype, Tensor (*pair)(const Tensor&, const Tensor&)) {
+  const std::vector<Tensor> in{filled({s[0], s[1]}, 1, dtype), filled({s[0], s[1]}, 2, dtype)};
+  return {in, [=](double) { return pair(in[0], in[1]); }};
 }
 
 Operation operation_of(const std::string& name, const Sizes& s, DType dtype) {
+  if (maps().count(name) > 0) return map_of(name, s, dtype);
+  if (name == "add") return pair_of(s, dtype, add);
+  if (name == "multiply") return pair_of(s, dtype, multiply);
   if (name == "layer_norm") return layer_norm_of(s, dtype);
   if (name == "residual_layer_norm") return residual_layer_norm_of(s, dtype);
-  if (name == "gelu") return map_of(s, dtype, gelu);
-  if (name == "gelu_tanh") return map_of(s, dtype, gelu_tanh);
-  if (name == "softmax") return map_of(s, dtype, [](const Tensor& x) { return softmax(x); });
   if (name == "cross_entropy") return cross_entropy_of(s, dtype);
   if (name == "attention") return attention_of(s, dtype, Causal::none);
   if (name == "causal_attention") return attention_of(s, dtype, Causal::top_left);
@@ -165,7 +192,20 @@ constexpr Passes kRowWise[] = {{"layer_norm", "forward", 2},
                                {"softmax", "forward", 2},
                                {"softmax", "backward", 3},
                                {"cross_entropy", "forward", 1},
-                               {"cross_entropy", "both", 2}};
+                               {"cross_entropy", "both", 2},
+                               {"add", "forward", 3},
+                               {"multiply", "forward", 3},
+                               {"exp", "forward", 2},
+                               {"log", "forward", 2},
+                               {"sqrt", "forward", 2},
+                               {"tanh", "forward", 2},
+                               {"sigmoid", "forward", 2},
+                               {"erf", "forward", 2},
+                               {"sum_rows", "forward", 1},
+                               {"sum_columns", "forward", 1},
+                               {"max_rows", "forward", 1},
+                               {"log_sum_exp", "forward", 1},
+                               {"variance", "forward", 1}};
 
 void add_row_wise(const Sizes& shape, DType dtype, std::vector<KernelCase>& cases) {
   const double matrix = static_cast<double>(shape[0] * shape[1] * size_of(dtype));

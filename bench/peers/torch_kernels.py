@@ -20,6 +20,13 @@ def filled(shape, seed, dtype):
     return table.float().repeat(count // PERIOD + 1)[:count].reshape(shape).to(dtype)
 
 
+MAPS = {
+    "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "softmax": lambda x: F.softmax(x, -1),
+    "exp": torch.exp, "log": torch.log, "sqrt": torch.sqrt, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
+    "erf": torch.erf, "sum_rows": lambda x: x.sum(1), "sum_columns": lambda x: x.sum(0),
+    "max_rows": lambda x: x.amax(1), "log_sum_exp": lambda x: torch.logsumexp(x, 1), "variance": lambda x: x.var(1)}
+
+
 def sampled(x):
     flat, most = x.detach().float().flatten(), 64
     n = flat.numel()
@@ -64,8 +71,12 @@ def operation(name, s, dtype):
     if name == "cross_entropy":
         targets = torch.arange(s[0]) * 7 % s[1]
         return [x], lambda rate: F.cross_entropy(x, targets)
-    maps = {"gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "softmax": lambda x: F.softmax(x, -1)}
-    return [x], lambda rate: maps[name](x)
+    if name in ("add", "multiply"):
+        y, pair = matrix(2), dict(add=torch.add, multiply=torch.mul)[name]
+        return [x, y], lambda rate: pair(x, y)
+    if name in ("log", "sqrt"):
+        x = x.abs() + 0.5
+    return [x], lambda rate: MAPS[name](x)
 
 
 class Kernel:
