@@ -144,10 +144,25 @@ struct Sum {  // y + x, rounded once
   }
 };
 
+// Through a buffer, since rows of a tile that are a power of two apart push each other out of the cache.
+template <class T>
+void copy_tile(const Tile<2>& tile, T* y, const T* x) {
+  T buffer[kTileSide][kTileSide + 1];
+  for (int64_t j = 0; j < tile.n; ++j)
+    for (int64_t i = 0; i < tile.rows; ++i) buffer[j][i] = x[tile.at[1] + i + j * tile.step[1]];
+  for (int64_t i = 0; i < tile.rows; ++i)
+    for (int64_t j = 0; j < tile.n; ++j)
+      y[tile.at[0] + i * tile.row_step[0] + j * tile.step[0]] = buffer[j][i];
+}
+
 }  // namespace
 
 template <class To, class From>
 void copy(const kernels::Copy<To, From>& args) {
+  if constexpr (std::is_same_v<To, From>) {
+    const auto tile = [&](const Tile<2>& at) { copy_tile(at, args.y, args.x); };
+    if (!args.accumulate && parallel_tiles(args.index, 1, tile)) return;
+  }
   parallel_walk(args.index, kCheapGrain, [&](const Run<2>& run) {
     To* y = args.y + run.at[0];
     const From* x = args.x + run.at[1];

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -374,6 +375,16 @@ template <class T>
 void arg_reduce(const kernels::ArgReduce<T>& args) {
   using M = math_t<T>;
   const auto first_best = [&](const T* x) {
+    if constexpr (kHasRows<T>) {
+      if (args.stride == 1) {
+        const auto extremum = reduce_rows<T, float>(args.largest ? ReduceOp::maximum : ReduceOp::minimum);
+        const float value = extremum.row(x, args.n, 0);
+        const T* const found = value == value
+                                   ? std::find_if(x, x + args.n, [=](T a) { return M(a) == value; })
+                                   : std::find_if(x, x + args.n, [](T a) { return M(a) != M(a); });
+        return int64_t{found - x};
+      }
+    }
     int64_t best = 0;
     for (int64_t i = 1; i < args.n; ++i) {
       const M a = x[i * args.stride], b = x[best * args.stride];

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <heed/core/base/divide.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/core/base/strided.h>
 
@@ -64,6 +65,51 @@ void walk(const Strided<N>& index, int64_t begin, int64_t end, const Row& row) {
 template <int N, class Row>
 void parallel_walk(const Strided<N>& index, int64_t grain, const Row& row) {
   parallel_for(index.count(), grain, [&](int64_t begin, int64_t end) { walk(index, begin, end, row); });
+}
+
+constexpr int64_t kTileSide = 32;
+
+/// A piece of two axes: element (i, j) of operand k is at at[k] + i * row_step[k] + j * step[k].
+template <int N>
+struct Tile {
+  int64_t rows, n;
+  int64_t at[N], row_step[N], step[N];
+};
+
+/// Calls f(tile) for square tiles that cover the index space, in parallel, where elements of `operand` that
+/// lie side by side are on another than the innermost axis: a row would take one element of each line of the
+/// cache. Where they are not, or one of the two axes is short, nothing is called, and the result is false.
+template <int N, class F>
+bool parallel_tiles(const Strided<N>& index, int operand, const F& f) {
+  const int inner = index.rank - 1;
+  int across = inner - 1;
+  while (across >= 0 && index.strides[operand][across] != 1) --across;
+  if (across < 0 || index.strides[operand][inner] == 1) return false;
+  const int64_t rows = index.sizes[across], n = index.sizes[inner];
+  if (std::min(rows, n) < kTileSide / 4) return false;
+  Strided<N> others{};
+  for (int axis = 0; axis < inner; ++axis) {
+    if (axis == across) continue;
+    others.sizes[others.rank] = index.sizes[axis];
+    for (int k = 0; k < N; ++k) others.strides[k][others.rank] = index.strides[k][axis];
+    ++others.rank;
+  }
+  const int64_t down = ceil_divide(rows, kTileSide), along = ceil_divide(n, kTileSide);
+  parallel_for(others.count() * down * along, 8, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t row = t / along % down * kTileSide, first = t % along * kTileSide;
+      Tile<N> tile{std::min(rows - row, kTileSide), std::min(n - first, kTileSide), {}, {}, {}};
+      walk(others, t / (down * along), t / (down * along) + 1, [&](const Run<N>& run) {
+        for (int k = 0; k < N; ++k) {
+          tile.row_step[k] = index.strides[k][across];
+          tile.step[k] = index.strides[k][inner];
+          tile.at[k] = run.at[k] + row * tile.row_step[k] + first * tile.step[k];
+        }
+      });
+      f(tile);
+    }
+  });
+  return true;
 }
 
 }  // namespace heed::cpu

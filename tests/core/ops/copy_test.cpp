@@ -61,6 +61,24 @@ TEST(Copy, AxesInAnyOrderOnEveryDevice) {
 }
 
 // Rows that fill vectors and begin where none can.
+// Sides that tiles end at and between, with axes beside them and gaps between rows.
+TEST(Copy, LargeTransposedMatrices) {
+  const Shape orders[] = {{1, 0, 2}, {0, 2, 1}, {2, 1, 0}, {1, 2, 0}, {2, 0, 1}};
+  for (const Device device : devices())
+    for (const DType dtype : dtypes_of(device))
+      for (const Shape& shape : {Shape{8, 1, 33}, Shape{37, 3, 70}, Shape{5, 64, 32}, Shape{2, 7, 100}}) {
+        const Tensor x = arange(0, shape.numel()).reshape(shape).slice(2, 1, shape[2]);
+        const Tensor there =
+            arange(0, shape.numel()).reshape(shape).to(dtype).to(device).slice(2, 1, shape[2]);
+        for (const Shape& order : orders) {
+          const Tensor copy = there.permute(order).contiguous().to(kCpu);
+          EXPECT_EQ(copy.to(DType::i64).to_vector<int64_t>(),
+                    x.permute(order).to(dtype).to(DType::i64).to_vector<int64_t>())
+              << dtype << shape << order << device;
+        }
+      }
+}
+
 TEST(Copy, ColumnsOnEveryDevice) {
   for (DType dtype : {DType::f32, DType::bf16, DType::i64, DType::boolean})
     for (Device device : devices()) {

@@ -358,6 +358,8 @@ TEST(Reduce, EveryLength) {
             expect_near(variance(x, options), variance(wide, exact), 4 * max_abs(variance(wide, exact)));
           EXPECT_EQ(max_difference(max(x, options), max(wide, exact)), 0);
           EXPECT_EQ(max_difference(min(x, options), min(wide, exact)), 0);
+          EXPECT_TRUE(equal_all(argmax(x, axis), argmax(wide, 1)));
+          EXPECT_TRUE(equal_all(argmin(x, axis), argmin(wide, 1)));
         };
         check_all(rows, 1);
         check_all(columns, 0);
@@ -375,6 +377,8 @@ TEST(Reduce, NanInAnyPlaceIsTheExtremum) {
          {max(x, {.axes = {1}}), min(x, {.axes = {1}}), max(x.transpose(0, 1), {.axes = {0}}),
           max(x.expand({3, n}).contiguous().transpose(0, 1).contiguous(), {.axes = {0}})})
       for (float value : y.to_vector<float>()) EXPECT_TRUE(std::isnan(value)) << place;
+    EXPECT_EQ(argmax(x, 1).to_vector<int64_t>()[0], place);
+    EXPECT_EQ(argmin(x, 1).to_vector<int64_t>()[0], place);
   }
 }
 
