@@ -22,6 +22,7 @@ constexpr int64_t kPackedElements = 1 << 20;  // of B at once
 constexpr int64_t kPieceElements = 3 << 18;   // of B in a piece of K
 constexpr int64_t kPieceUnit = 64;            // of K
 constexpr int64_t kPackElements = 1 << 13;    // of B a task
+constexpr int64_t kLeastCopied = 4;           // tiles of each half where each copies its operands
 
 /// A product and the part of its columns that is packed at a time. Where a core reads a line that another
 /// wrote, both wait, and the other does again when it next writes there. So tokens, the rows of a training
@@ -148,7 +149,7 @@ struct Product {
     });
   }
 
-  /// Without packed columns the operands are read as they lie.
+  /// Without packed columns the operands are taken as they lie.
   void compute(const Tiling::Tile& at, const A* packed) const {
     Workspace<A> c_buffer(output.c ? 0 : at.rows * at.cols);
     A* const c = output.c ? output.c + at.row * output.ldc + at.col : c_buffer.data();
@@ -161,7 +162,7 @@ struct Product {
     } else {
       Workspace<A> a_buffer(a_buffer_size(a.at(at.row, 0), at.rows, k));
       functions.tile({a.at(at.row, 0), m - at.row, packed, 0, c, ldc, at.rows, at.cols, k, output.alpha,
-                      added, a_buffer.data(), streams_c(), n * k <= kSmallWeight});
+                      added, a_buffer.data(), nullptr, streams_c(), n * k <= kSmallWeight});
     }
     if (output.finish) output.finish(output.context, c, ldc, at.row, at.col, at.rows, at.cols);
   }
@@ -170,9 +171,14 @@ struct Product {
   void compute_in_place(const Tiling::Tile& at, int64_t first, int64_t last, A* c, int64_t ldc,
                         Addend<A> added) const {
     if constexpr (std::is_same_v<T, A>) {
-      const MatrixView<T> part = b.at(first, at.col);
-      functions.tile({a.at(at.row, first), m - at.row, part.data, part.row_stride, c, ldc, at.rows, at.cols,
-                      last - first, output.alpha, added, nullptr});
+      const MatrixView<T> rows = a.at(at.row, first), cols = b.at(first, at.col);
+      const int64_t depth = last - first;
+      const bool copies_rows = geometry.crowded && rows.column_stride != 1,
+                 copies_cols = geometry.crowded && cols.row_stride * int64_t{sizeof(T)} >= kApartRows;
+      Workspace<A> a_buffer(copies_rows ? geometry.a_buffer(at.rows, depth) : 0);
+      Workspace<A> b_buffer(copies_cols ? geometry.b_buffer(at.cols, depth) : 0);
+      functions.tile({rows, m - at.row, cols.data, cols.row_stride, c, ldc, at.rows, at.cols, depth,
+                      output.alpha, added, a_buffer.data(), b_buffer.data()});
     }
   }
 
@@ -200,8 +206,9 @@ class DirectProduct {
 
   explicit DirectProduct(const Product<T>& product)
       : product_(product),
-        tiling_(product.m, product.n, product.geometry, false),
         halves_(product.sums_halves()),
+        tiling_(product.m, product.n, product.geometry, false,
+                halves_ && product.geometry.crowded ? kLeastCopied : Tiling::kLeast),
         second_(halves_ ? product.m * product.n : 0) {}
 
   int64_t tasks() const { return tiling_.tiles() << halves_; }
@@ -233,8 +240,8 @@ class DirectProduct {
 
  private:
   const Product<T>& product_;
-  const Tiling tiling_;
   const bool halves_;
+  const Tiling tiling_;
   Workspace<A> second_;
 };
 

@@ -15,11 +15,17 @@ namespace heed::cpu::HWY_NAMESPACE {
 /// streams from the second level, a vector in twelve multiply-adds, and longer pieces of K touch C less
 /// often.
 constexpr int64_t kPanelBytes = HWY_TARGET == HWY_AVX3 ? 65536 : 24576;
+/// A line of a panel is then used up by six multiply-adds of two vectors, instead of twelve of one.
+constexpr bool kNarrow = HWY_TARGET != HWY_AVX3;
+template <class T>
+constexpr int64_t kPanel = kMicroVectors* hn::MaxLanes(Tag<T>());
+template <class T>
+constexpr int64_t kMostSteps = kPanelBytes / (kPanel<T> * int64_t{sizeof(accumulator_t<T>)});
+
 template <class T, int64_t Step>
 HWY_INLINE GemmGeometry geometry() {
-  const int64_t panel = kMicroVectors * static_cast<int64_t>(hn::Lanes(Tag<T>()));
-  return {kMicroRows, kPackedRows<accumulator_t<T>>, panel, Step,
-          kPanelBytes / (panel * int64_t{sizeof(accumulator_t<T>)})};
+  return {kMicroRows,    kPackedRows<accumulator_t<T>>,      kPanel<T>, Step,
+          kMostSteps<T>, kNarrow && cache_ways() < kManyWays};
 }
 
 /// c = alpha a b + added for one piece of K.
@@ -27,28 +33,30 @@ template <int64_t Step, class T, class A = accumulator_t<T>>
 HWY_INLINE void gemm_piece(const GemmTile<T>& tile, const RowPanels& panels, int64_t first, int64_t steps,
                            Addend<A> added) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>())), width = kMicroVectors * lanes;
-  const int64_t k = HWY_MIN(steps * Step, tile.k - first * Step), all_steps = step_count(tile.k, Step);
+  const int64_t k = HWY_MIN(steps * Step, tile.k - first * Step);
   const MatrixView<T> a = tile.a.at(0, first * Step);
-  const bool transposed = a.column_stride != 1, in_place = tile.b_stride != 0;
+  const bool transposed = a.column_stride != 1;
   const A* rows = tile.a_buffer;
   int64_t stride = steps, panel_stride = 0;  // between panels of kMicroRows, where they have a stride
-  if (in_place) {
+  if (!rows) {
     rows = reinterpret_cast<const A*>(a.data);
-    stride = transposed ? a.column_stride : a.row_stride;
+    stride = transposed ? a.column_stride : a.row_stride / Step;
   } else if (transposed) {
     pack_a<Step>(a, panels, tile.a_rows, k, tile.a_buffer);
     stride = kPackedRows<A>;
     panel_stride = steps * kPackedRows<A>;
-  } else if (copies_a(a, tile.rows, k, Step)) {
-    copy_rows<Step>(a, tile.rows, k, tile.a_buffer);
   } else {
-    rows = reinterpret_cast<const A*>(a.data);
-    stride = a.row_stride / Step;
+    copy_rows<Step>(a, tile.rows, k, tile.a_buffer);
   }
+  const bool packs_b = tile.b_buffer != nullptr, in_place = tile.b_stride != 0 && !packs_b;
+  if (packs_b)
+    pack_b<1>(MatrixView<A>{tile.b + first * tile.b_stride, tile.b_stride, 1}, k, tile.cols, tile.b_buffer);
+  const A* const columns = packs_b ? tile.b_buffer : tile.b;
+  const int64_t before = packs_b ? 0 : first, packed_steps = packs_b ? steps : step_count(tile.k, Step);
   for (int64_t j = 0; j < tile.cols; j += width) {
     const int64_t cols = HWY_MIN(width, tile.cols - j), vectors = cols > lanes ? 2 : 1;
     const int64_t b_stride = in_place ? tile.b_stride : vectors * lanes;
-    const A* b = tile.b + (in_place ? j : j * all_steps) + first * b_stride;
+    const A* b = columns + (in_place ? j : j * packed_steps) + before * b_stride;
     for (int64_t i = 0; i < panels.count; ++i) {
       const A* panel = rows + (panel_stride ? i * panel_stride : panels.begin[i] * (transposed ? 1 : stride));
       A* c = tile.c + panels.begin[i] * tile.ldc + j;
@@ -62,8 +70,7 @@ HWY_INLINE void gemm_piece(const GemmTile<T>& tile, const RowPanels& panels, int
 template <int64_t Step, class T>
 HWY_INLINE void gemm_tile(const GemmTile<T>& tile) {
   const RowPanels panels(tile.rows);
-  const int64_t steps = step_count(tile.k, Step), most = geometry<T, Step>().most_k,
-                pieces = ceil_divide(steps, most);
+  const int64_t steps = step_count(tile.k, Step), most = kMostSteps<T>, pieces = ceil_divide(steps, most);
   for (int64_t i = 0; i < pieces; ++i) {
     const int64_t begin = i * steps / pieces, end = (i + 1) * steps / pieces;
     const Addend<accumulator_t<T>> before{tile.c, tile.ldc};

@@ -13,12 +13,13 @@ struct GemmTile {
   MatrixView<T> a;   // op(A) from the tile's first row
   int64_t a_rows;    // rows of op(A) from there to its end
   const A* b;        // from the tile's first column: packed panels, or elements as they lie
-  int64_t b_stride;  // between rows that lie so, and then A is read as it lies too; 0 if B is packed
+  int64_t b_stride;  // between rows that lie so; 0 if B is packed
   A* c;
   int64_t ldc, rows, cols, k;
   A alpha;
   Addend<A> added;
-  A* a_buffer;            // room for GemmGeometry::a_buffer(rows) elements if copies_a(a, rows, k, step)
+  A* a_buffer;            // room for GemmGeometry::a_buffer(rows, k) elements; null to read A as it lies
+  A* b_buffer = nullptr;  // room for b_buffer(cols, k), to pack a B that lies so; null to read it as it lies
   bool streamed = false;  // whether C goes around the caches
   bool near = false;      // whether B is so small that it may be in one
 };
@@ -26,6 +27,8 @@ struct GemmTile {
 /// From this row stride on, rows of A compete for the same sets of the first-level cache. They are copied
 /// where it has fewer ways than a panel has rows.
 constexpr int64_t kFarRows = 4096, kManyWays = 12;
+/// From this one on so do rows of B, of which a panel takes a line each.
+constexpr int64_t kApartRows = 1024;
 
 /// Ways of the first-level cache, 0 if unknown.
 int64_t cache_ways();

@@ -16,12 +16,16 @@ struct GemmGeometry {
   int64_t panel;        // columns of a packed panel of B; the last one has half as many where they suffice
   int64_t step;         // values of K in an element of a packed panel
   int64_t most_k;       // the longest piece of K that is summed at a time, in elements
+  bool crowded;         // whether lines of rows that lie apart are worth a copy
 
   int64_t steps(int64_t k) const { return ceil_divide(k, step); }
   /// Elements of n columns of B when packed.
   int64_t packed_size(int64_t n, int64_t k) const { return ceil_divide(n, panel) * panel * steps(k); }
   int64_t a_buffer(int64_t tile_rows, int64_t k) const {
     return ceil_divide(tile_rows, rows) * packed_rows * std::min(steps(k), most_k) + panel;
+  }
+  int64_t b_buffer(int64_t tile_cols, int64_t k) const {
+    return packed_size(tile_cols, std::min(k, most_k * step));
   }
 };
 
@@ -41,16 +45,19 @@ struct Cut {
 
 constexpr int64_t kOnednnRows = 16;  // its rows go by vectors
 
-/// The tiles of C. Large ones use the caches best; smaller ones keep more cores busy. An even number of rows
-/// of tiles, or else of tiles, lets two threads share them evenly, and C's rows as they do in other
-/// operations. oneDNN packs B for each tile, so its tiles are larger.
+/// The tiles of C. Large ones use the caches best; smaller ones keep more cores busy, and there are at least
+/// `least` where m and n allow it. An even number of rows of tiles, or else of tiles, lets two threads share
+/// them evenly, and C's rows as they do in other operations. oneDNN packs B for each tile, so its tiles are
+/// larger.
 class Tiling {
  public:
-  Tiling(int64_t m, int64_t n, const GemmGeometry& geometry, bool onednn)
+  static constexpr int64_t kLeast = 12;
+
+  Tiling(int64_t m, int64_t n, const GemmGeometry& geometry, bool onednn, int64_t least = kLeast)
       : rows_(m, onednn ? kOnednnRows : geometry.rows, kMaxTileRows << onednn),
         cols_(n, geometry.panel, kMaxTileCols) {
-    if (tiles() < kFewTiles) cols_ = Cut(n, geometry.panel, kMaxTileCols / 2);
-    for (int64_t most = kMaxTileRows / 2; m > kMinTileRows && tiles() < kFewTiles && most >= kMinTileRows;
+    if (tiles() < least) cols_ = Cut(n, geometry.panel, kMaxTileCols / 2);
+    for (int64_t most = kMaxTileRows / 2; m > kMinTileRows && tiles() < least && most >= kMinTileRows;
          most /= 2) {
       rows_ = Cut(m, rows_.unit, most << onednn);
     }
@@ -69,7 +76,7 @@ class Tiling {
   }
 
  private:
-  static constexpr int64_t kMaxTileCols = 512, kMinTileRows = 24, kFewTiles = 12;
+  static constexpr int64_t kMaxTileCols = 512, kMinTileRows = 24;
   Cut rows_, cols_;
 };
 
