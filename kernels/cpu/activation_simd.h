@@ -45,11 +45,12 @@ double activate_slope_scalar(double x) {
 }
 
 /// A function of 0 <= a < kEnd by polynomials around the multiples of kStep. The coefficients of one power
-/// fill a vector of 16 lanes, in which each lane of a looks up its own.
+/// fill a vector of kPieces lanes, in which each lane of a looks up its own.
+template <int kPieces>
 struct LookupPolynomials {
-  static constexpr int kPieces = 16, kCoefficients = 7;
-  static constexpr double kStep = 0.25;
-  static constexpr float kEnd = 3.875f;
+  static constexpr int kCoefficients = kPieces == 16 ? 7 : 8;
+  static constexpr double kStep = 4.0 / kPieces;
+  static constexpr float kEnd = static_cast<float>(4 - kStep / 2);
   alignas(64) float coefficient[kCoefficients][kPieces];
 
   /// Interpolates f at Chebyshev's points of each piece, by divided differences.
@@ -75,10 +76,10 @@ struct LookupPolynomials {
 
 /// S(-a), and the derivative of x S(x) at -a. Made before main(): a look at whether they are would cost as
 /// much as using them.
-template <Activation A>
-inline const LookupPolynomials kTailPolynomials([](double a) { return activation_gate<A>(-a); });
-template <Activation A>
-inline const LookupPolynomials kTailSlopePolynomials([](double a) { return activate_slope_scalar<A>(-a); });
+template <Activation A, class Lookup>
+inline const Lookup kTail([](double a) { return activation_gate<A>(-a); });
+template <Activation A, class Lookup>
+inline const Lookup kTailSlope([](double a) { return activate_slope_scalar<A>(-a); });
 
 }  // namespace heed::cpu
 #endif
@@ -212,14 +213,15 @@ HWY_INLINE Vec<D> tail_slope(D d, Vec<D> a) {
 }
 
 /// Whether the tails of A are looked up where all lanes allow it: a vector must hold a coefficient of every
-/// piece, and silu's tail is too long for that.
+/// piece, for which four lanes are too few, and silu's tail is too long.
 template <Activation A, class D>
-constexpr bool kLooksUp =
-    hn::MaxLanes(D()) == LookupPolynomials::kPieces&& std::is_same_v<hn::TFromD<D>, float> &&
-    (A == Activation::gelu || A == Activation::gelu_tanh);
+constexpr bool kLooksUp = hn::MaxLanes(D()) >= 8 && std::is_same_v<hn::TFromD<D>, float> &&
+                          (A == Activation::gelu || A == Activation::gelu_tanh);
+template <class D>
+using Lookup = LookupPolynomials<hn::MaxLanes(D())>;
 
 template <class D>
-HWY_INLINE Vec<D> look_up(D d, const LookupPolynomials& f, Vec<D> a) {
+HWY_INLINE Vec<D> look_up(D d, const Lookup<D>& f, Vec<D> a) {
   const hn::RebindToSigned<D> di;
   // Added to 1.5 2^23 steps, a is rounded to whole ones, whose number stands in the last bits. A look-up
   // takes no others, so that they need not be cut off, as IndicesFromVec would have it.
@@ -254,9 +256,9 @@ HWY_INLINE Vec<D> activate(D d, Vec<D> x) {
   } else {
     const auto magnitude = hn::Abs(x);
     if constexpr (kLooksUp<A, D>) {
-      const auto near = hn::Lt(magnitude, hn::Set(d, LookupPolynomials::kEnd));  // not where x is NaN
-      const auto y =
-          hn::NegMulAdd(magnitude, look_up(d, kTailPolynomials<A>, magnitude), hn::Max(x, hn::Zero(d)));
+      const auto near = hn::Lt(magnitude, hn::Set(d, Lookup<D>::kEnd));  // not where x is NaN
+      const auto tail = look_up(d, kTail<A, Lookup<D>>, magnitude);
+      const auto y = hn::NegMulAdd(magnitude, tail, hn::Max(x, hn::Zero(d)));
       return HWY_LIKELY(hn::AllTrue(d, near)) ? y : hn::IfThenElse(near, y, activate_far<A>(d, x));
     } else {
       return activate_far<A>(d, x);
@@ -269,8 +271,8 @@ template <Activation A, class D>
 HWY_INLINE Vec<D> slope_at(D d, Vec<D> magnitude) {
   const auto end = hn::Set(d, kTailEnd<A>);
   if constexpr (kLooksUp<A, D>) {
-    const auto near = hn::Lt(magnitude, hn::Set(d, LookupPolynomials::kEnd));  // not where it is NaN
-    const auto slope = look_up(d, kTailSlopePolynomials<A>, magnitude);
+    const auto near = hn::Lt(magnitude, hn::Set(d, Lookup<D>::kEnd));  // not where it is NaN
+    const auto slope = look_up(d, kTailSlope<A, Lookup<D>>, magnitude);
     return HWY_LIKELY(hn::AllTrue(d, near))
                ? slope
                : hn::IfThenElse(near, slope, tail_slope<A>(d, hn::Min(end, magnitude)));
