@@ -125,21 +125,6 @@ HWY_INLINE Scaled<D> times_exp_half_square(D d, Vec<D> v, Vec<D> a) {
   return e;
 }
 
-/// The lower or upper half of the lanes as doubles.
-template <class D, class D64 = hn::Repartition<double, D>>
-HWY_INLINE Vec<D64> lower_doubles(D, Vec<D> v) {
-  return hn::PromoteTo(D64(), hn::LowerHalf(hn::Half<D>(), v));
-}
-template <class D, class D64 = hn::Repartition<double, D>>
-HWY_INLINE Vec<D64> upper_doubles(D, Vec<D> v) {
-  return hn::PromoteTo(D64(), hn::UpperHalf(hn::Half<D>(), v));
-}
-template <class D, class V64>
-HWY_INLINE Vec<D> floats(D d, V64 lower, V64 upper) {
-  const hn::Half<D> half;
-  return hn::Combine(d, hn::DemoteTo(half, upper), hn::DemoteTo(half, lower));
-}
-
 /// -x (linear + cubic x²), whose rounding to float would cost the exponential 60 ulp.
 template <class D64>
 HWY_INLINE Vec<D64> gelu_tanh_exponent(D64 d, Vec<D64> a) {

@@ -177,6 +177,8 @@ void copy(const kernels::Copy<To, From>& args) {
       fill_run(run.n, y, run.step[0], convert<To>(*x));
     } else if (std::is_same_v<To, From> && run.step[0] == 1 && run.step[1] == 1) {
       std::memmove(static_cast<void*>(y), x, static_cast<size_t>(run.n) * sizeof(To));
+    } else if (std::is_same_v<To, From> && run.step[0] == 1 && run.step[1] == -1) {
+      if constexpr (std::is_same_v<To, From>) std::reverse_copy(x - (run.n - 1), x + 1, y);
     } else if (kHasRows<To> && kHasRows<From> && run.step[0] == 1 && run.step[1] == 1) {
       if constexpr (std::is_same_v<To, bfloat16> && std::is_same_v<From, float>) narrow_row(run.n, y, x);
       if constexpr (std::is_same_v<To, float> && std::is_same_v<From, bfloat16>) widen_row(run.n, y, x);
@@ -252,21 +254,18 @@ void unary_floating(const kernels::Unary<T>& args) {
 
 bool is_costly(kernels::UnaryOp op) {
   using kernels::UnaryOp;
-  return op == UnaryOp::exponential || op == UnaryOp::logarithm || op == UnaryOp::hyperbolic_tangent ||
-         op == UnaryOp::sigmoid || op == UnaryOp::error_function;
+  return op == UnaryOp::exponential || op == UnaryOp::logarithm || op == UnaryOp::sine ||
+         op == UnaryOp::cosine || op == UnaryOp::hyperbolic_tangent || op == UnaryOp::sigmoid ||
+         op == UnaryOp::error_function;
 }
 
 template <class T>
 void unary_rows(const kernels::Unary<T>& args) {
-  if (const auto row = unary_row<T>(args.op)) {
-    return parallel_walk(args.index, is_costly(args.op) ? kCostlyGrain : kRowGrain, [&](const Run<2>& run) {
-      map_run(run.n, args.y + run.at[0], run.step[0], args.x + run.at[1], run.step[1], row);
-    });
-  }
-  if (args.op == kernels::UnaryOp::sine)
-    return map_all(args, kCostlyGrain, [](float x) { return std::sin(x); });
-  HEED_ASSERT(args.op == kernels::UnaryOp::cosine, "unary: operation ", int(args.op), " on ", dtype_of<T>());
-  map_all(args, kCostlyGrain, [](float x) { return std::cos(x); });
+  const auto row = unary_row<T>(args.op);
+  HEED_ASSERT(row, "unary: operation ", int(args.op), " on ", dtype_of<T>());
+  parallel_walk(args.index, is_costly(args.op) ? kCostlyGrain : kRowGrain, [&](const Run<2>& run) {
+    map_run(run.n, args.y + run.at[0], run.step[0], args.x + run.at[1], run.step[1], row);
+  });
 }
 
 template <class T>
@@ -337,16 +336,15 @@ void zip_all(const kernels::Binary<T>& args, int64_t grain, F f) {
 
 template <class T>
 void binary_rows(const kernels::Binary<T>& args) {
-  if (const auto row = binary_row<T>(args.op)) {
-    return parallel_walk(args.index, kRowGrain, [&](const Run<3>& run) {
-      const T* a = args.a ? args.a + run.at[1] : &args.scalar;
-      const T* b = args.b ? args.b + run.at[2] : &args.scalar;
-      zip_run(run.n, args.y + run.at[0], run.step[0], a, args.a ? run.step[1] : 0, b,
-              args.b ? run.step[2] : 0, row);
-    });
-  }
-  HEED_ASSERT(args.op == kernels::BinaryOp::power, "binary: operation ", int(args.op), " on ", dtype_of<T>());
-  zip_all(args, kCostlyGrain, [](float a, float b) { return std::pow(a, b); });
+  const auto row = binary_row<T>(args.op);
+  HEED_ASSERT(row, "binary: operation ", int(args.op), " on ", dtype_of<T>());
+  const int64_t grain = args.op == kernels::BinaryOp::power ? kCostlyGrain : kRowGrain;
+  parallel_walk(args.index, grain, [&](const Run<3>& run) {
+    const T* a = args.a ? args.a + run.at[1] : &args.scalar;
+    const T* b = args.b ? args.b + run.at[2] : &args.scalar;
+    zip_run(run.n, args.y + run.at[0], run.step[0], a, args.a ? run.step[1] : 0, b, args.b ? run.step[2] : 0,
+            row);
+  });
 }
 
 template <class T>

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <heed/kernels/cpu/elementwise_rows.h>
 
 #undef HWY_TARGET_INCLUDE
@@ -29,6 +31,8 @@ HWY_INLINE Values unary_value(Values x) {
   if constexpr (kOp == UnaryOp::square_root) return hn::Sqrt(x);
   if constexpr (kOp == UnaryOp::reciprocal_square_root) return hn::Div(one, hn::Sqrt(x));
   if constexpr (kOp == UnaryOp::reciprocal) return hn::Div(one, x);
+  if constexpr (kOp == UnaryOp::sine) return sine<false>(d, x);
+  if constexpr (kOp == UnaryOp::cosine) return sine<true>(d, x);
   if constexpr (kOp == UnaryOp::hyperbolic_tangent) return tanh(d, x);
   if constexpr (kOp == UnaryOp::sigmoid) return sigmoid(d, x);
   if constexpr (kOp == UnaryOp::error_function) return erf(d, x);
@@ -72,6 +76,27 @@ void zip_row(const BinaryRow<T>& row) {
   }
 }
 
+/// Squares and cubes by multiplications.
+HWY_INLINE float power_value(float a, float b) {
+  return b == 2 ? a * a : b == 3 ? a * a * a : std::pow(a, b);
+}
+
+template <class T>
+void power_row(const BinaryRow<T>& row) {
+  const Floats d;
+  const float exponent = row.step_b ? 0 : float{row.b[0]};
+  if (row.step_a && exponent == 2) return map_row<UnaryOp::square, T>({row.n, row.y, row.a});
+  if (row.step_a && exponent == 3) {
+    for (int64_t i = 0, lanes = static_cast<int64_t>(hn::Lanes(d)); i < row.n; i += lanes) {
+      const auto x = load_up_to(d, row.a + i, row.n - i);
+      store_up_to(hn::Mul(hn::Mul(x, x), x), d, row.y + i, row.n - i);
+    }
+    return;
+  }
+  for (int64_t i = 0; i < row.n; ++i)
+    row.y[i] = T(power_value(float{row.a[i * row.step_a]}, float{row.b[i * row.step_b]}));
+}
+
 template <class T>
 HWY_INLINE void (*unary_row_of(UnaryOp op))(const UnaryRow<T>&) {
   switch (op) {
@@ -86,6 +111,8 @@ HWY_INLINE void (*unary_row_of(UnaryOp op))(const UnaryRow<T>&) {
     HEED_CASE(square_root)
     HEED_CASE(reciprocal_square_root)
     HEED_CASE(reciprocal)
+    HEED_CASE(sine)
+    HEED_CASE(cosine)
     HEED_CASE(hyperbolic_tangent)
     HEED_CASE(sigmoid)
     HEED_CASE(error_function)
@@ -112,6 +139,8 @@ HWY_INLINE void (*binary_row_of(BinaryOp op))(const BinaryRow<T>&) {
     HEED_CASE(maximum)
     HEED_CASE(minimum)
 #undef HEED_CASE
+    case BinaryOp::power:
+      return power_row<T>;
     default:
       return nullptr;
   }

@@ -15,13 +15,28 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// f of each lane, for doubles: they serve exact gradient checks, where accuracy counts and speed does not.
-template <class D>
-HWY_INLINE Vec<D> map_lanes(D d, Vec<D> v, double (*f)(double)) {
-  alignas(64) double lanes[hn::MaxLanes(d)];
+/// f of each lane: for doubles, which serve exact gradient checks, where accuracy counts and speed does not.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE Vec<D> map_lanes(D d, Vec<D> v, T (*f)(T)) {
+  alignas(64) T lanes[hn::MaxLanes(d)];
   hn::Store(v, d, lanes);
-  for (double& lane : lanes) lane = f(lane);
+  for (T& lane : lanes) lane = f(lane);
   return hn::Load(d, lanes);
+}
+
+/// The lower or upper half of the lanes as doubles.
+template <class D, class D64 = hn::Repartition<double, D>>
+HWY_INLINE Vec<D64> lower_doubles(D, Vec<D> v) {
+  return hn::PromoteTo(D64(), hn::LowerHalf(hn::Half<D>(), v));
+}
+template <class D, class D64 = hn::Repartition<double, D>>
+HWY_INLINE Vec<D64> upper_doubles(D, Vec<D> v) {
+  return hn::PromoteTo(D64(), hn::UpperHalf(hn::Half<D>(), v));
+}
+template <class D, class V64>
+HWY_INLINE Vec<D> floats(D d, V64 lower, V64 upper) {
+  const hn::Half<D> half;
+  return hn::Combine(d, hn::DemoteTo(half, upper), hn::DemoteTo(half, lower));
 }
 
 /// c[0] + c[1] x + c[2] x² + …
@@ -214,6 +229,43 @@ HWY_INLINE Vec<D> erf(D d, Vec<D> x) {
                          0.0887997467964118f,    -0.014831852997846874f, 0.0011572219255164176f};
     const auto large = hn::Sub(one, exp_fast(d, hn::Neg(polynomial(d, a, far))));
     return hn::CopySign(hn::IfThenElse(hn::Lt(a, one), small, large), x);
+  }
+}
+
+/// The sine of x, or of x and a quarter turn, within 2 ulp. What is left of x beside whole quarters is found
+/// in double, since next to a multiple of them little is; beyond 10^5 and for what is not finite by the C
+/// library.
+template <bool kCosine, class D>
+HWY_INLINE Vec<D> sine(D d, Vec<D> x) {
+  using T = hn::TFromD<D>;
+  T (*const exact)(T) = kCosine ? static_cast<T (*)(T)>(std::cos) : static_cast<T (*)(T)>(std::sin);
+  if constexpr (std::is_same_v<T, double>) {
+    return map_lanes(d, x, exact);
+  } else {
+    const hn::Repartition<double, D> d64;
+    const hn::RebindToSigned<D> di;
+    const auto per_quarter = hn::Set(d64, 0.63661977236758134308);
+    const auto quarter = hn::Set(d64, 1.57079632673412561417),
+               rest = hn::Set(d64, 6.07710050650619224932e-11);
+    auto lower = lower_doubles(d, x), upper = upper_doubles(d, x);
+    const auto lower_count = hn::Round(hn::Mul(lower, per_quarter)),
+               upper_count = hn::Round(hn::Mul(upper, per_quarter));
+    lower = hn::NegMulAdd(lower_count, rest, hn::NegMulAdd(lower_count, quarter, lower));
+    upper = hn::NegMulAdd(upper_count, rest, hn::NegMulAdd(upper_count, quarter, upper));
+    const auto r = floats(d, lower, upper), square = hn::Mul(r, r);
+    const float of_sine[] = {-1.6666654611e-1f, 8.3321608736e-3f, -1.9515295891e-4f};
+    const float of_cosine[] = {4.166664568298827e-2f, -1.388731625493765e-3f, 2.443315711809948e-5f};
+    const auto s = hn::MulAdd(hn::Mul(r, square), polynomial(d, square, of_sine), r);
+    const auto c = hn::MulAdd(hn::Mul(square, square), polynomial(d, square, of_cosine),
+                              hn::NegMulAdd(square, hn::Set(d, 0.5f), hn::Set(d, 1.0f)));
+    auto count = hn::ConvertTo(di, floats(d, lower_count, upper_count));
+    if constexpr (kCosine) count = hn::Add(count, hn::Set(di, 1));
+    const auto odd = hn::MaskFromVec(hn::BitCast(d, hn::BroadcastSignBit(hn::ShiftLeft<31>(count))));
+    const auto sign = hn::ShiftLeft<30>(hn::And(count, hn::Set(di, 2)));
+    auto y = hn::Xor(hn::IfThenElse(odd, c, s), hn::BitCast(d, sign));
+    if constexpr (!kCosine) y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, y);  // -0
+    const auto near = hn::Le(hn::Abs(x), hn::Set(d, 1e5f));                    // not where x is NaN
+    return HWY_LIKELY(hn::AllTrue(d, near)) ? y : hn::IfThenElse(near, y, map_lanes(d, x, exact));
   }
 }
 

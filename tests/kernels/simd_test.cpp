@@ -13,7 +13,7 @@
 #ifndef HEED_SIMD_TEST_ONCE
 #define HEED_SIMD_TEST_ONCE
 namespace heed::cpu {
-enum class Function { exp, exp_fast, log, log_everywhere, tanh, erf, sigmoid };
+enum class Function { exp, exp_fast, log, log_everywhere, tanh, erf, sin, cos, sigmoid };
 }
 #endif
 
@@ -46,6 +46,12 @@ void apply(Function f, const T* x, T* y, int64_t count) {
         break;
       case Function::erf:
         r = erf(d, v);
+        break;
+      case Function::sin:
+        r = sine<false>(d, v);
+        break;
+      case Function::cos:
+        r = sine<true>(d, v);
         break;
       default:
         r = sigmoid(d, v);
@@ -177,6 +183,10 @@ double reference(Function f, double x) {
       return std::tanh(x);
     case Function::erf:
       return std::erf(x);
+    case Function::sin:
+      return std::sin(x);
+    case Function::cos:
+      return std::cos(x);
     default:
       return 1 / (1 + std::exp(-x));
   }
@@ -212,6 +222,12 @@ TEST(Simd, ElementaryFunctionsAreWithinTheirStatedUlps) {
   EXPECT_LE(max_ulp(Function::log_everywhere, std::numeric_limits<float>::denorm_min(), 3.4e38f, 4999), 2.0);
   EXPECT_LE(max_ulp(Function::tanh, -50.0f, 50.0f, 4999), 2.0);
   EXPECT_LE(max_ulp(Function::erf, -50.0f, 50.0f, 4999), 2.0);
+  for (const Function f : {Function::sin, Function::cos}) {
+    EXPECT_LE(max_ulp(f, -1e5f, 1e5f, 499), 2.0);
+    EXPECT_LE(max_ulp(f, 1.4f, 1.7f, 1), 2.0);  // a quarter turn
+    EXPECT_LE(max_ulp(f, 3.1f, 3.2f, 1), 2.0);
+    EXPECT_LE(max_ulp(f, -3.4e38f, 3.4e38f, 49999), 2.0);
+  }
   EXPECT_LE(max_ulp(Function::sigmoid, -80.0f, 80.0f, 4999), 4.0);
 }
 
@@ -245,6 +261,13 @@ TEST(Simd, ElementaryFunctionsAtTheEdges) {
     EXPECT_TRUE(std::signbit(y[4]));
     EXPECT_EQ(y[5], 1.0f);
   }
+  for (Function f : {Function::sin, Function::cos}) {
+    at(f);
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(std::isnan(y[i]));
+    EXPECT_EQ(y[3], f == Function::cos ? 1.0f : 0.0f);
+    EXPECT_EQ(std::signbit(y[4]), f == Function::sin);
+    EXPECT_EQ(y[7], f == Function::cos ? 1.0f : 1e-30f);
+  }
   at(Function::sigmoid);
   EXPECT_EQ(y[1], 1.0f);
   EXPECT_EQ(y[2], 0.0f);
@@ -256,7 +279,8 @@ TEST(Simd, DoubleFunctionsAreThoseOfTheStandardLibrary) {
   double y[5];
   HEED_SIMD(apply_f64)(Function::log, x + 3, y, 2);
   for (int i = 0; i < 2; ++i) EXPECT_DOUBLE_EQ(y[i], reference(Function::log, x[3 + i]));
-  for (Function f : {Function::exp, Function::exp_fast, Function::tanh, Function::erf, Function::sigmoid}) {
+  for (Function f : {Function::exp, Function::exp_fast, Function::tanh, Function::erf, Function::sin,
+                     Function::cos, Function::sigmoid}) {
     HEED_SIMD(apply_f64)(f, x, y, 5);
     for (int i = 0; i < 5; ++i) EXPECT_DOUBLE_EQ(y[i], reference(f, x[i]));
   }
