@@ -23,7 +23,9 @@ def filled(shape, seed, dtype):
 MAPS = {
     "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "softmax": lambda x: F.softmax(x, -1),
     "exp": torch.exp, "log": torch.log, "sqrt": torch.sqrt, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
-    "erf": torch.erf, "sum_rows": lambda x: x.sum(1), "sum_columns": lambda x: x.sum(0),
+    "erf": torch.erf, "sin": torch.sin, "cube": lambda x: x.pow(3), "clamp": lambda x: x.clamp(-1, 1),
+    "flip": lambda x: x.flip(1), "transpose": lambda x: x.t().contiguous(), "cumulative_sum": lambda x: x.cumsum(1),
+    "sort": lambda x: x.sort(1).values, "sum_rows": lambda x: x.sum(1), "sum_columns": lambda x: x.sum(0),
     "max_rows": lambda x: x.amax(1), "log_sum_exp": lambda x: torch.logsumexp(x, 1), "variance": lambda x: x.var(1)}
 
 
