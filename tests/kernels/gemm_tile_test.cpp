@@ -1,5 +1,4 @@
 #include <cstring>
-#include <random>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -7,17 +6,12 @@
 #include <heed/core/base/check.h>
 #include <heed/kernels/cpu/gemm_tile.h>
 
+#include "plain_bound.h"
+
 namespace heed {
 namespace {
 
-template <class T>
-std::vector<T> random_values(int64_t count, uint32_t seed) {
-  std::mt19937 engine(seed);
-  std::uniform_real_distribution<T> uniform(-1, 1);
-  std::vector<T> values(static_cast<size_t>(count));
-  for (T& value : values) value = uniform(engine);
-  return values;
-}
+using testing::random_values;
 
 /// The tile of C = op(A) B of an operand B that lies in rows of `row` elements, with buffers for copies or
 /// none.
