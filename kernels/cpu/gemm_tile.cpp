@@ -15,10 +15,11 @@ namespace heed::cpu::HWY_NAMESPACE {
 /// streams from the second level, a vector in twelve multiply-adds, and longer pieces of K touch C less
 /// often.
 constexpr int64_t kPanelBytes = HWY_TARGET == HWY_AVX3 ? 65536 : 24576;
-/// A line of a panel is then used up by six multiply-adds of two vectors, instead of twelve of one.
+/// A line of a panel is used up by twelve multiply-adds: in six cycles with AVX2, in twelve by the processors
+/// with AVX-512 whose first-level cache has few ways, which leaves them time to read rows where they lie.
 constexpr bool kNarrow = HWY_TARGET != HWY_AVX3;
 template <class T>
-constexpr int64_t kPanel = kMicroVectors* hn::MaxLanes(Tag<T>());
+constexpr int64_t kPanel = hn::MaxLanes(Tag<T>()) * kMicroVectors;
 template <class T>
 constexpr int64_t kMostSteps = kPanelBytes / (kPanel<T> * int64_t{sizeof(accumulator_t<T>)});
 

@@ -245,6 +245,7 @@ HWY_INLINE Vec<D> sine(D d, Vec<D> x) {
     const hn::Repartition<double, D> d64;
     const hn::RebindToSigned<D> di;
     const auto per_quarter = hn::Set(d64, 0.63661977236758134308);
+    // A quarter in two parts, the first of so few bits that counts times it are exact.
     const auto quarter = hn::Set(d64, 1.57079632673412561417),
                rest = hn::Set(d64, 6.07710050650619224932e-11);
     auto lower = lower_doubles(d, x), upper = upper_doubles(d, x);
