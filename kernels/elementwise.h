@@ -47,7 +47,7 @@ enum class BinaryOp : uint8_t {
 enum class CompareOp : uint8_t { equal, not_equal, less, less_equal, greater, greater_equal };
 
 // In every kernel here y may be exactly one of the inputs, element for element, but must not overlap one
-// otherwise. NaN comes out wherever one goes in, also of maximum and minimum.
+// otherwise. NaN comes out wherever one goes in, also of maximum, minimum and clamp.
 
 /// y = convert(x), or y += convert(x) if accumulate (or, for bool). Every pair of dtypes. Floating to integer
 /// truncates towards zero, clamps to the range, and makes 0 of NaN; to bool asks != 0.
@@ -119,6 +119,16 @@ struct Compare {  // y = op(a, b)
 };
 
 template <class T>
+struct Clamp {  // y = low where x < low, high where x > high, else x
+  T* y;
+  const T* x;
+  T low, high;  // low <= high
+  Strided<2> index;
+
+  Work work() const { return moves<T>(index.count() + index.count_of(1)); }
+};
+
+template <class T>
 struct Where {  // y = condition ? a : b
   T* y;
   const bool* condition;
@@ -147,6 +157,8 @@ struct Where {  // y = condition ? a : b
   void binary(const kernels::Binary<T>& args);       \
   template <class T>                                 \
   void compare(const kernels::Compare<T>& args);     \
+  template <class T>                                 \
+  void clamp(const kernels::Clamp<T>& args);         \
   template <class T>                                 \
   void where(const kernels::Where<T>& args);         \
   }

@@ -213,12 +213,21 @@ Tensor power(const Tensor& x, double exponent) {
 
 Tensor clamp(const Tensor& x, double low, double high) {
   HEED_CHECK(low <= high, ConfigError, "clamp: low is ", low, " and high ", high, "; low must not be larger");
-  const Tensor y = binary(BinaryOp::minimum, "clamp", binary(BinaryOp::maximum, "clamp", x, low), high);
-  return record("clamp", x, y, [x = save(x), low, high](const GradIn& gy, GradOut& gx) {
-    const Tensor input = *x;
-    const Tensor inside =
-        logical_and(greater_equal(input, constant(low, input)), less_equal(input, constant(high, input)));
-    gx.add(0, where(inside, gy[0], constant(0, input)));
+  check_number(BinaryOp::minimum, x, "clamp");
+  check_scalar(low, x.dtype(), "clamp");
+  check_scalar(high, x.dtype(), "clamp");
+  const Tensor y = empty_like(x);
+  visit_dtype(x.dtype(), [&]<class T>() {
+    if constexpr (!std::is_same_v<T, bool>)
+      HEED_DISPATCH(x.device(), clamp,
+                    kernels::Clamp<T>{.y = y.data<T>(),
+                                      .x = x.data<T>(),
+                                      .low = static_cast<T>(low),
+                                      .high = static_cast<T>(high),
+                                      .index = strided_index(x.shape(), y, x)});
+  });
+  return record("clamp", x, y, [x = save(x), y = save(y)](const GradIn& gy, GradOut& gx) {
+    gx.add(0, where(equal(*x, *y), gy[0], constant(0, gy[0])));
   });
 }
 

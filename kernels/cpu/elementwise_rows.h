@@ -9,18 +9,28 @@
 namespace heed::cpu {
 
 /// y = op(x) for `n` elements that lie side by side; y may be x. T is float or bfloat16.
-template <class T>
+template <class T, class Y = T>
 struct UnaryRow {
   int64_t n;
-  T* y;
+  Y* y;
   const T* x;
 };
 
 /// y = op(a, b), likewise; the steps are 1, or 0 for the same element in each place.
-template <class T>
+template <class T, class Y = T>
 struct BinaryRow {
   int64_t n;
+  Y* y;
+  const T *a, *b;
+  int64_t step_a, step_b;
+};
+
+/// y = condition ? a : b, likewise, bit for bit.
+template <class T>
+struct WhereRow {
+  int64_t n;
   T* y;
+  const bool* condition;
   const T *a, *b;
   int64_t step_a, step_b;
 };
@@ -29,10 +39,19 @@ struct BinaryRow {
 template <class T>
 void (*unary_row(kernels::UnaryOp op))(const UnaryRow<T>& row);
 template <class T>
+void (*predicate_row(kernels::PredicateOp op))(const UnaryRow<T, bool>& row);
+template <class T>
 void (*binary_row(kernels::BinaryOp op))(const BinaryRow<T>& row);
+template <class T>
+void (*compare_row(kernels::CompareOp op))(const BinaryRow<T, bool>& row);
 
-/// y = x, the first one rounded.
-void narrow_row(int64_t n, bfloat16* y, const float* x);
-void widen_row(int64_t n, float* y, const bfloat16* x);
+template <class T>
+void clamp_row(const UnaryRow<T>& row, float low, float high);
+template <class T>
+void where_row(const WhereRow<T>& row);
+
+/// y = x, rounded where To is bfloat16: from float, bfloat16 and bool to the first two.
+template <class To, class From>
+void convert_row(int64_t n, To* y, const From* x);
 
 }  // namespace heed::cpu

@@ -41,7 +41,7 @@ HWY_INLINE Vec<D> floats(D d, V64 lower, V64 upper) {
 
 /// c[0] + c[1] x + c[2] x² + …
 template <class D, size_t N>
-HWY_INLINE Vec<D> polynomial(D d, Vec<D> x, const float (&c)[N]) {
+HWY_INLINE Vec<D> polynomial(D d, Vec<D> x, const hn::TFromD<D> (&c)[N]) {
   auto sum = hn::Set(d, c[N - 1]);
   for (size_t i = N - 1; i-- > 0;) sum = hn::MulAdd(sum, x, hn::Set(d, c[i]));
   return sum;
@@ -268,6 +268,70 @@ HWY_INLINE Vec<D> sine(D d, Vec<D> x) {
     const auto near = hn::Le(hn::Abs(x), hn::Set(d, 1e5f));                    // not where x is NaN
     return HWY_LIKELY(hn::AllTrue(d, near)) ? y : hn::IfThenElse(near, y, map_lanes(d, x, exact));
   }
+}
+
+/// log2 |x| of doubles that were floats, within 3e-12 of it.
+template <class D>
+HWY_INLINE Vec<D> log2_of_floats(D d, Vec<D> x) {
+  // |x| = m 2^n with m from sqrt(1/2) to sqrt(2), and log m = 2 atanh(s)
+  constexpr uint64_t kRoot = 0x3fe6a09e667f3bcd, kOne = 0x3ff0000000000000, kDigits = 0xfffffffffffff;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const hn::RebindToUnsigned<D> du;
+  const auto one = hn::Set(d, 1.0), size = hn::Abs(x);
+  const auto word = hn::Add(hn::BitCast(du, size), hn::Set(du, kOne - kRoot));
+  const auto m = hn::BitCast(d, hn::Add(hn::And(word, hn::Set(du, kDigits)), hn::Set(du, kRoot)));
+  // The exponent as the last digits of 2^52 + exponent.
+  const auto exponent = hn::Or(hn::ShiftRight<52>(word), hn::BitCast(du, hn::Set(d, 0x1p52)));
+  const auto n = hn::Sub(hn::BitCast(d, exponent), hn::Set(d, 0x1p52 + 1023));
+  const auto s = hn::Div(hn::Sub(m, one), hn::Add(m, one));
+  constexpr double k = 2.88539008177792681472;  // 2 / log 2
+  const double c[] = {k, k / 3, k / 5, k / 7, k / 9, k / 11, k / 13};
+  const auto y = hn::MulAdd(s, polynomial(d, hn::Mul(s, s), c), n);
+  const auto above_zero = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Set(d, -kInfinity), y);
+  return hn::IfThenElse(hn::Lt(size, hn::Set(d, kInfinity)), above_zero, size);
+}
+
+/// 2^x of doubles that are to be floats, within 1e-11 of it.
+template <class D>
+HWY_INLINE Vec<D> exp2_for_floats(D d, Vec<D> x) {
+  const hn::RebindToUnsigned<D> du;
+  // Min and Max give their second argument when it is NaN.
+  x = hn::Max(hn::Set(d, -1000.0), hn::Min(hn::Set(d, 1000.0), x));
+  const auto n = hn::Round(x);
+  const double c[] = {1.0,
+                      0.69314718055994530942,
+                      0.24022650695910071233,
+                      0.055504108664821579953,
+                      0.0096181291076284771620,
+                      0.0013333558146428443423,
+                      1.5403530393381609954e-4,
+                      1.5252733804059840280e-5,
+                      1.3215486790144309488e-6,
+                      1.0178086009239699728e-7};
+  const auto y = polynomial(d, hn::Sub(x, n), c);
+  const auto exponent = hn::ShiftLeft<52>(hn::BitCast(du, hn::Add(n, hn::Set(d, 0x1.8p52))));
+  return hn::BitCast(d, hn::Add(hn::BitCast(du, y), exponent));
+}
+
+/// a^b of floats as C's pow defines it, rounded once but where the double in between is within 1e-9 of the
+/// middle of two floats.
+template <class D>
+HWY_INLINE Vec<D> power(D d, Vec<D> a, Vec<D> b) {
+  const hn::Repartition<double, D> d64;
+  Vec<decltype(d64)> base[] = {lower_doubles(d, a), upper_doubles(d, a)};
+  const Vec<decltype(d64)> exponent[] = {lower_doubles(d, b), upper_doubles(d, b)};
+  for (int half = 0; half < 2; ++half) {
+    const auto one =
+        hn::Or(hn::Eq(exponent[half], hn::Zero(d64)), hn::Eq(hn::Abs(base[half]), hn::Set(d64, 1.0)));
+    const auto log = hn::Mul(exponent[half], log2_of_floats(d64, base[half]));
+    base[half] = exp2_for_floats(d64, hn::IfThenZeroElse(one, log));
+  }
+  const auto half = hn::Mul(b, hn::Set(d, 0.5f)), size = floats(d, base[0], base[1]);
+  const auto whole = hn::Eq(hn::Round(b), b), even = hn::Eq(hn::Round(half), half);
+  const auto y = hn::IfThenElse(hn::AndNot(even, whole), hn::CopySign(size, a), size);
+  const auto lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  const auto below = hn::And(hn::Lt(a, hn::Zero(d)), hn::Gt(a, lowest));
+  return hn::IfThenElse(hn::AndNot(whole, below), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), y);
 }
 
 /// 1 / (1 + e^-x).

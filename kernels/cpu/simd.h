@@ -70,6 +70,13 @@ HWY_INLINE Vec<D> load(D d, const bfloat16* p) {
 }
 
 template <class D>
+HWY_INLINE Vec<D> load(D d, const bool* p) {
+  const hn::Rebind<uint8_t, D> bytes;
+  const hn::RebindToSigned<D> words;
+  return hn::ConvertTo(d, hn::PromoteTo(words, hn::LoadU(bytes, reinterpret_cast<const uint8_t*>(p))));
+}
+
+template <class D>
 HWY_INLINE void store(Vec<D> v, D d, hn::TFromD<D>* p) {
   hn::StoreU(v, d, p);
 }

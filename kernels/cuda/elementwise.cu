@@ -230,6 +230,26 @@ struct CompareTo {
   }
 };
 
+template <class T>
+struct ClampTo {
+  static constexpr int kOperands = 2, kWidth = kVectorWidth<T>;
+  T* y;
+  const T* x;
+  T low, high;
+
+  bool aligned() const { return aligned_for<kWidth>(y) && aligned_for<kWidth>(x); }
+
+  template <int kWidth>
+  __device__ __forceinline__ void run(const int64_t (&at)[2], unsigned repeated) const {
+    using M = math_t<T>;
+    const M least = low, most = high;
+    M v[kWidth];
+    read(v, x + at[1], repeated & 2);
+    each(v, [=](M a) { return a < least ? least : a > most ? most : a; });
+    store(y + at[0], v);
+  }
+};
+
 template <class Bits>
 struct WhereOp {  // on elements as they are
   static constexpr int kOperands = 4, kWidth = kVectorWidth<Bits>;
@@ -278,6 +298,11 @@ void compare(const kernels::Compare<T>& args) {
 }
 
 template <class T>
+void clamp(const kernels::Clamp<T>& args) {
+  elementwise("clamp", ClampTo<T>{args.y, args.x, args.low, args.high}, args.index);
+}
+
+template <class T>
 void where(const kernels::Where<T>& args) {
   using Bits = unsigned_of_size<sizeof(T)>;
   elementwise("where",
@@ -296,6 +321,10 @@ HEED_INSTANTIATE(bfloat16)
 HEED_INSTANTIATE(int64_t)
 HEED_INSTANTIATE(int32_t)
 HEED_INSTANTIATE(bool)
+template void clamp<float>(const kernels::Clamp<float>&);
+template void clamp<bfloat16>(const kernels::Clamp<bfloat16>&);
+template void clamp<int64_t>(const kernels::Clamp<int64_t>&);
+template void clamp<int32_t>(const kernels::Clamp<int32_t>&);
 template void predicate<float>(const kernels::Predicate<float>&);
 template void predicate<bfloat16>(const kernels::Predicate<bfloat16>&);
 #undef HEED_INSTANTIATE

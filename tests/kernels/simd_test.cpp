@@ -61,6 +61,15 @@ void apply(Function f, const T* x, T* y, int64_t count) {
   }
 }
 
+void power_f32(const float* a, const float* b, float* y, int64_t count) {
+  const Tag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < count; i += lanes) {
+    const int64_t n = count - i < lanes ? count - i : lanes;
+    store_n(power(d, load_n(d, a + i, n), load_n(d, b + i, n)), d, y + i, n);
+  }
+}
+
 void apply_f32(Function f, const float* x, float* y, int64_t count) { apply(f, x, y, count); }
 void apply_f64(Function f, const double* x, double* y, int64_t count) { apply(f, x, y, count); }
 
@@ -152,6 +161,7 @@ namespace {
 
 HWY_EXPORT(apply_f32);
 HWY_EXPORT(apply_f64);
+HWY_EXPORT(power_f32);
 HWY_EXPORT(round_trip_bf16);
 HWY_EXPORT(round_trip_f32);
 HWY_EXPORT(round_trip_f64);
@@ -272,6 +282,39 @@ TEST(Simd, ElementaryFunctionsAtTheEdges) {
   EXPECT_EQ(y[1], 1.0f);
   EXPECT_EQ(y[2], 0.0f);
   EXPECT_EQ(y[3], 0.5f);
+}
+
+TEST(Simd, PowersAreThoseOfTheStandardLibraryRoundedOnce) {
+  const float least = std::numeric_limits<float>::denorm_min(), most = std::numeric_limits<float>::max();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> numbers = {0.0f,       -0.0f, 1.0f,   -1.0f, 0.5f,  -0.5f,  2.0f,   -2.0f,
+                                3.0f,       -3.0f, 1e-3f,  -7.5f, 1e20f, -1e20f, 1e-20f, 16777216.0f,
+                                8388607.5f, least, -least, most,  -most, kInf,   -kInf,  nan};
+  for (uint32_t word = 0; word < 0xfff00000u; word += 0x00d3a5b1u) {
+    float value;
+    std::memcpy(&value, &word, sizeof value);
+    numbers.push_back(value);
+  }
+  for (float x = 0.02f; x < 30; x *= 1.37f) {
+    numbers.push_back(x);
+    numbers.push_back(-std::round(x));
+  }
+  std::vector<float> y(numbers.size());
+  for (const float exponent : numbers) {
+    const std::vector<float> exponents(numbers.size(), exponent);
+    HEED_SIMD(power_f32)(numbers.data(), exponents.data(), y.data(), int64_t(y.size()));
+    for (size_t i = 0; i < y.size(); ++i) {
+      const double exact = std::pow(double(numbers[i]), double(exponent));
+      const float rounded = float(exact);
+      if (std::isnan(exact)) {
+        ASSERT_TRUE(std::isnan(y[i])) << numbers[i] << " to " << exponent << " is " << y[i];
+      } else if (bits_of(y[i]) != bits_of(rounded)) {  // then the exact number is between both
+        ASSERT_LE(std::fabs(double(y[i]) - exact),
+                  std::fabs(double(rounded) - exact) + 1e-9 * std::fabs(exact))
+            << numbers[i] << " to " << exponent;
+      }
+    }
+  }
 }
 
 TEST(Simd, DoubleFunctionsAreThoseOfTheStandardLibrary) {

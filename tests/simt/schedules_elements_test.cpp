@@ -73,6 +73,11 @@ TYPED_TEST(ElementSchedules, Arithmetic) {
                                       line<3>(count)});
       return bytes(y);
     });
+    check_schedules("clamp", [&] {
+      const Buffer<T> x(numbers<T>(count, 1)), y(count);
+      cuda::clamp(kernels::Clamp<T>{y.data(), x.data(), T(-0.5f), T(0.5f), line<2>(count)});
+      return bytes(y);
+    });
     check_schedules("unary in place", [&] {
       const Buffer<T> x(numbers<T>(count, 1));
       cuda::unary(kernels::Unary<T>{kernels::UnaryOp::exponential, x.data(), x.data(), line<2>(count)});

@@ -106,6 +106,10 @@ TEST(Elementwise, OneOperand) {
       {"power 3", [](const Tensor& x) { return power(x, 3.0); }, [](double x) { return x * x * x; }},
       {"power 0.5", [](const Tensor& x) { return power(x, 0.5); }, [](double x) { return std::sqrt(x); },
        true},
+      {"power 2.3", [](const Tensor& x) { return power(x, 2.3); }, [](double x) { return std::pow(x, 2.3); },
+       true},
+      {"power -1", [](const Tensor& x) { return power(x, -1.0); }, [](double x) { return 1 / x; }, true},
+      {"power 4", [](const Tensor& x) { return power(x, 4.0); }, [](double x) { return x * x * x * x; }},
       {"power 0", [](const Tensor& x) { return power(x, 0.0); }, [](double) { return 1; }},
       {"clamp", [](const Tensor& x) { return clamp(x, -0.5, 0.75); },
        [](double x) { return std::min(std::max(x, -0.5), 0.75); }},
@@ -190,6 +194,46 @@ TEST(Elementwise, LogarithmsOfEveryFloat) {
   EXPECT_TRUE(std::isnan(y[7]));
 }
 
+TEST(Elementwise, PowersAtTheEdges) {
+  const float infinity = HUGE_VALF;
+  const Tensor x = tensor<float>({0, -0.f, infinity, -infinity, -2, 4});
+  for (const Device device : devices()) {
+    SCOPED_TRACE(concat(device));
+    const auto to = [&](double exponent) { return power(x.to(device), exponent).to_vector<float>(); };
+    const std::vector<float> half = to(0.5), inverse = to(-1), cubes = to(3), fifth = to(5);
+    EXPECT_EQ(half[0], 0);
+    EXPECT_EQ(half[1], 0);
+    EXPECT_FALSE(std::signbit(half[1]));
+    EXPECT_EQ(half[3], infinity);
+    EXPECT_TRUE(std::isnan(half[4]));
+    EXPECT_EQ(half[5], 2);
+    EXPECT_EQ(inverse, (std::vector<float>{infinity, -infinity, 0, -0.f, -0.5f, 0.25f}));
+    EXPECT_EQ(cubes, (std::vector<float>{0, -0.f, infinity, -infinity, -8, 64}));
+    EXPECT_EQ(fifth, (std::vector<float>{0, -0.f, infinity, -infinity, -32, 1024}));
+  }
+}
+
+TEST(Elementwise, ClampLeavesNanAndKindsOfNumbers) {
+  for (const Device device : devices()) {
+    SCOPED_TRACE(concat(device));
+    const Tensor x = tensor<float>({-3, NAN, 0.25f, 3}).to(device).set_requires_grad();
+    const Tensor y = clamp(x, -1, 1);
+    sum(y).backward();
+    const std::vector<float> values = y.to_vector<float>();
+    EXPECT_EQ(values[0], -1);
+    EXPECT_TRUE(std::isnan(values[1]));
+    EXPECT_EQ(values[2], 0.25f);
+    EXPECT_EQ(values[3], 1);
+    EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{0, 0, 1, 0}));
+    EXPECT_EQ(clamp(tensor<int64_t>({-9, 2, 9}, device), -4, 4).to_vector<int64_t>(),
+              (std::vector<int64_t>{-4, 2, 4}));
+    EXPECT_EQ(clamp(tensor<int32_t>({-9, 2, 9}, device), 0, 4).to_vector<int32_t>(),
+              (std::vector<int32_t>{0, 2, 4}));
+  }
+  expect_error<ConfigError>([] { clamp(tensor<int64_t>({1}), 0.5, 2); }, {"clamp", "0.5", "i64"});
+  expect_error<DTypeError>([] { clamp(tensor<bool>({true}), 0, 1); }, {"clamp", "bool"});
+}
+
 TEST(Elementwise, IntegersWrapAndHaveNoDivision) {
   const int64_t greatest = std::numeric_limits<int64_t>::max(), least = std::numeric_limits<int64_t>::min();
   for (const Device device : devices()) {
@@ -228,10 +272,16 @@ TEST(Elementwise, Errors) {
 
 // Elements that lie apart are computed as those side by side are, in rows of every length.
 TEST(Elementwise, LayoutChangesNoBit) {
-  const std::vector<Tensor (*)(const Tensor&)> unary = {exp,     log, sqrt, rsqrt,  sin,   cos,   tanh,
-                                                        sigmoid, erf, abs,  square, floor, round, sign};
-  const std::vector<Tensor (*)(const Tensor&, const Tensor&)> binary = {add,    subtract, multiply,
-                                                                        divide, maximum,  minimum};
+  const auto clamped = [](const Tensor& x) { return clamp(x, 0.5, 2); };
+  const auto cube = [](const Tensor& x) { return power(x, 3.0); };
+  const auto root = [](const Tensor& x) { return power(x, 0.5); };
+  const auto chosen = [](const Tensor& a, const Tensor& b) { return where(less(a, b), a, b); };
+  const auto as_numbers = [](const Tensor& a, const Tensor& b) { return greater_equal(a, b).to(a.dtype()); };
+  const std::vector<Tensor (*)(const Tensor&)> unary = {exp,   log,     sqrt,      rsqrt,   sin,    cos,
+                                                        tanh,  sigmoid, erf,       abs,     square, floor,
+                                                        round, sign,    is_finite, clamped, cube,   root};
+  const std::vector<Tensor (*)(const Tensor&, const Tensor&)> binary = {
+      add, subtract, multiply, divide, maximum, minimum, power, equal, not_equal, less, chosen, as_numbers};
   for (const Device device : devices())
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const int64_t n : {1, 5, 16, 31, 600}) {

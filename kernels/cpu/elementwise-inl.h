@@ -1,0 +1,109 @@
+// Loops over runs of elements, which copies and arithmetic share. Private to kernels/cpu: not installed.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include <heed/core/base/dtype.h>
+#include <heed/kernels/cpu/elementwise_rows.h>
+#include <heed/kernels/cpu/strided-inl.h>
+
+namespace heed::cpu {
+
+constexpr int64_t kCheapGrain = 32768;  // elements a task
+constexpr int64_t kRowGrain = 16384;
+constexpr int64_t kCostlyGrain = 4096;
+constexpr int64_t kRowBuffer = 512;  // elements that are brought side by side at a time
+
+template <class T>
+inline constexpr bool kIsFloating = std::is_floating_point_v<T> || std::is_same_v<T, bfloat16>;
+
+// Whether there are functions of whole rows (elementwise_rows.h).
+template <class T>
+inline constexpr bool kHasRows = std::is_same_v<T, float> || std::is_same_v<T, bfloat16>;
+
+// The type in which elements are computed: bf16 in float, the others in their own.
+template <class T>
+using math_t = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
+
+// Integer arithmetic wraps.
+template <class T, class F>
+T wrapping(T a, T b, F f) {
+  using U = std::make_unsigned_t<T>;
+  return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
+}
+
+template <class Y, class X, class F>
+void map(int64_t n, Y* y, int64_t step_y, const X* x, int64_t step_x, F f) {
+  if (step_y == 1 && step_x == 1) {
+    HEED_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) y[i] = f(x[i]);
+  } else {
+    for (int64_t i = 0; i < n; ++i) y[i * step_y] = f(x[i * step_x]);
+  }
+}
+
+template <class Y, class A, class B, class F>
+void zip(int64_t n, Y* y, int64_t step_y, const A* a, int64_t step_a, const B* b, int64_t step_b, F f) {
+  if (step_y == 1 && step_a == 1 && step_b == 1) {
+    HEED_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) y[i] = f(a[i], b[i]);
+  } else if (step_y == 1 && step_a == 1 && step_b == 0) {
+    const B right = *b;
+    HEED_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) y[i] = f(a[i], right);
+  } else if (step_y == 1 && step_a == 0 && step_b == 1) {
+    const A left = *a;
+    HEED_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) y[i] = f(left, b[i]);
+  } else {
+    for (int64_t i = 0; i < n; ++i) y[i * step_y] = f(a[i * step_a], b[i * step_b]);
+  }
+}
+
+// Elements that are not side by side pass through a buffer, so that their layout changes no bit.
+template <class T>
+const T* gather(const T* x, int64_t step, int64_t n, T* buffer) {
+  if (step == 1) return x;
+  for (int64_t i = 0; i < n; ++i) buffer[i] = x[i * step];
+  return buffer;
+}
+template <class T>
+void scatter(const T* row, T* y, int64_t step, int64_t n) {
+  if (step == 1) return;
+  for (int64_t i = 0; i < n; ++i) y[i * step] = row[i];
+}
+
+template <class T, class Y, class Row>
+void map_run(int64_t n, Y* y, int64_t step_y, const T* x, int64_t step_x, const Row& row) {
+  if (step_y == 1 && step_x == 1) return row(UnaryRow<T, Y>{n, y, x});
+  T from[kRowBuffer];
+  Y to[kRowBuffer];
+  for (int64_t i = 0; i < n; i += kRowBuffer) {
+    const int64_t count = std::min(n - i, kRowBuffer);
+    Y* const result = step_y == 1 ? y + i : to;
+    row(UnaryRow<T, Y>{count, result, gather(x + i * step_x, step_x, count, from)});
+    scatter(result, y + i * step_y, step_y, count);
+  }
+}
+
+template <class T, class Y, class Row>
+void zip_run(int64_t n, Y* y, int64_t step_y, const T* a, int64_t step_a, const T* b, int64_t step_b,
+             const Row& row) {
+  if (step_y == 1 && (step_a | 1) == 1 && (step_b | 1) == 1)
+    return row(BinaryRow<T, Y>{n, y, a, b, step_a, step_b});
+  T left[kRowBuffer], right[kRowBuffer];
+  Y to[kRowBuffer];
+  for (int64_t i = 0; i < n; i += kRowBuffer) {
+    const int64_t count = std::min(n - i, kRowBuffer);
+    Y* const result = step_y == 1 ? y + i : to;
+    row(BinaryRow<T, Y>{count, result, step_a == 0 ? a : gather(a + i * step_a, step_a, count, left),
+                        step_b == 0 ? b : gather(b + i * step_b, step_b, count, right), step_a != 0,
+                        step_b != 0});
+    scatter(result, y + i * step_y, step_y, count);
+  }
+}
+
+}  // namespace heed::cpu
