@@ -30,9 +30,11 @@ inline constexpr bool kHasRows = std::is_same_v<T, float> || std::is_same_v<T, b
 constexpr int64_t kVectorBlock = 4096;  // elements of a row
 
 template <class T>
-constexpr int64_t kColumns = kHasRows<T> ? 256 : 64;  // neighbouring results that are kept together
+constexpr int64_t kColumns = kHasRows<T> ? 512 : 64;  // neighbouring results that are kept together
 template <class T>
 constexpr int64_t kColumnBlock = kHasRows<T> ? 128 : 16;  // rows that are added one after another
+template <class T>
+constexpr int64_t kColumnChunk = kHasRows<T> ? 128 : 512;  // rows of a task
 
 // ---- what is reduced: lift() an element, join() two results, finish()
 // -----------------------------------------
@@ -130,7 +132,7 @@ class Reduction {
         terms_(args.reduced.count()),
         columns_(neighbours_are_results(args)),
         tile_(columns_ ? kColumns<T> : std::max<int64_t>(1, kTaskElements / std::max<int64_t>(terms_, 1))),
-        chunk_(columns_ ? 2 * kTaskElements / kColumns<T> : kTaskElements),
+        chunk_(columns_ ? kColumnChunk<T> : kTaskElements),
         chunks_(std::max<int64_t>(1, ceil_divide(terms_, chunk_))) {}
 
   // Tasks are (tile of results, chunk of terms). With several chunks their results are joined at the end.
@@ -399,23 +401,48 @@ void arg_reduce(const kernels::ArgReduce<T>& args) {
   });
 }
 
+namespace {
+
+// Several lines at a time, since each waits for its last sum.
+template <int kLines, class T>
+void scan_lines(const kernels::CumulativeSum<T>& args, T* y, int64_t step_y, const T* x, int64_t step_x) {
+  using Op = SumOp<T>;
+  typename Op::A sums[kLines] = {};
+  for (int64_t k = 0; k < args.n; ++k) {
+    const int64_t i = args.reverse ? args.n - 1 - k : k;
+    const T* const from = x + i * args.stride_x;
+    T* const to = y + i * args.stride_y;
+    const auto add = [&](int64_t j, int64_t at_y, int64_t at_x) {
+      sums[j] += Op::lift(from[at_x], 0);
+      const auto value = args.accumulate ? Op::lift(to[at_y], 0) + sums[j] : sums[j];
+      to[at_y] = static_cast<T>(static_cast<math_t<T>>(value));
+    };
+    if (step_y == 1 && step_x == 1) {
+      HEED_INDEPENDENT
+      for (int64_t j = 0; j < kLines; ++j) add(j, j, j);
+    } else {
+      for (int64_t j = 0; j < kLines; ++j) add(j, j * step_y, j * step_x);
+    }
+  }
+}
+
+}  // namespace
+
 template <class T>
 void cumulative_sum(const kernels::CumulativeSum<T>& args) {
-  using A = typename SumOp<T>::A;
-  const auto scan = [&](T* y, const T* x) {
-    A sum = 0;
-    for (int64_t k = 0; k < args.n; ++k) {
-      const int64_t i = args.reverse ? args.n - 1 - k : k;
-      sum += SumOp<T>::lift(x[i * args.stride_x], 0);
-      T& to = y[i * args.stride_y];
-      const A value = args.accumulate ? SumOp<T>::lift(to, 0) + sum : sum;
-      to = static_cast<T>(static_cast<math_t<T>>(value));
-    }
-  };
-  const int64_t grain = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, args.n));
+  constexpr int kBeside = 32, kTogether = 4;  // lines: neighbours, or others
+  const int64_t grain = std::max<int64_t>(kBeside, kTaskElements / std::max<int64_t>(1, args.n));
   parallel_walk(args.lines, grain, [&](const Run<2>& run) {
-    for (int64_t i = 0; i < run.n; ++i)
-      scan(args.y + run.at[0] + i * run.step[0], args.x + run.at[1] + i * run.step[1]);
+    T* const y = args.y + run.at[0];
+    const T* const x = args.x + run.at[1];
+    const auto scan = [&]<int kLines>(int64_t& i) {
+      for (; i + kLines <= run.n; i += kLines)
+        scan_lines<kLines>(args, y + i * run.step[0], run.step[0], x + i * run.step[1], run.step[1]);
+    };
+    int64_t i = 0;
+    if (run.step[0] == 1 && run.step[1] == 1) scan.template operator()<kBeside>(i);
+    scan.template operator()<kTogether>(i);
+    scan.template operator()<1>(i);
   });
 }
 

@@ -19,33 +19,46 @@ using Floats = Tag<float>;
 using Doubles = Tag<double>;
 
 constexpr int64_t kLineBytes = 64;
-constexpr int64_t kRowsAhead = 8;  // of columns, which lie too far apart for the processor's own prefetching
+constexpr int64_t kRowsTogether = 8;  // whose columns are added, and as many are asked for ahead
 
-/// What a reduction keeps, of which a row has kRowLanes side by side, whatever the vector's length.
-/// A vector of floats is two of doubles: sums are kept in double.
+/// What a reduction keeps, of which a row has kRowLanes side by side, whatever the vector's length. It takes
+/// kTogether vectors at a time, which lie kRowLanes apart in a row and in as many rows of columns. A vector
+/// of floats is two of doubles: sums are kept in double, but four floats are added before, where no sum of
+/// them can do harm: two roundings that are no worse than those of their neighbours' own digits.
 template <ReduceOp kOp>
 struct Sums {
   using A = double;
-  static constexpr int64_t kRowLanes = 32;
-  static constexpr int64_t kVectors = 2;
   using V = Vec<Doubles>;
+  static constexpr int64_t kTogether = kOp == ReduceOp::sum || kOp == ReduceOp::sum_exponential ? 4 : 1;
+  static constexpr int64_t kRowLanes = kTogether > 1 ? 16 : 32;
+  static constexpr int64_t kVectors = 2;
 
   static HWY_INLINE V identity() { return hn::Zero(Doubles()); }
   template <class D>
   static HWY_INLINE Vec<D> join(D, Vec<D> a, Vec<D> b) {
     return hn::Add(a, b);
   }
-  static HWY_INLINE void lift(Vec<Floats> x, Vec<Floats> centre, V (&out)[kVectors]) {
+  /// The result with one more term. Squares of floats are exact in double, with FMA or without.
+  static HWY_INLINE V add(V result, V term) {
+    return kOp == ReduceOp::norm ? hn::MulAdd(term, term, result) : hn::Add(result, term);
+  }
+  template <int64_t kCount>
+  static HWY_INLINE void lift(Vec<Floats> (&x)[kCount], Vec<Floats> centre, V (&out)[kVectors]) {
     const Doubles d;
+    const Floats df;
     const hn::Half<Floats> half;
-    if constexpr (kOp == ReduceOp::sum_exponential) x = exp(Floats(), hn::Sub(x, centre));
-    out[0] = hn::PromoteTo(d, hn::LowerHalf(half, x));
-    out[1] = hn::PromoteTo(d, hn::UpperHalf(half, x));
+    if constexpr (kOp == ReduceOp::sum_exponential) {
+      for (auto& v : x) v = hn::Sub(v, centre);
+      exp_fast(df, x);
+    }
+    for (int64_t step = 1; step < kCount; step *= 2) {
+      for (int64_t i = 0; i < kCount; i += 2 * step) x[i] = hn::Add(x[i], x[i + step]);
+    }
+    out[0] = hn::PromoteTo(d, hn::LowerHalf(half, x[0]));
+    out[1] = hn::PromoteTo(d, hn::UpperHalf(half, x[0]));
     if constexpr (kOp == ReduceOp::sum_squared_gap) {
       out[0] = hn::Sub(out[0], hn::PromoteTo(d, hn::LowerHalf(half, centre)));
       out[1] = hn::Sub(out[1], hn::PromoteTo(d, hn::UpperHalf(half, centre)));
-    }
-    if constexpr (kOp == ReduceOp::norm || kOp == ReduceOp::sum_squared_gap) {
       for (V& v : out) v = hn::Mul(v, v);
     }
   }
@@ -54,9 +67,10 @@ struct Sums {
 template <bool kLargest>
 struct Extremum {
   using A = float;
+  using V = Vec<Floats>;
+  static constexpr int64_t kTogether = 1;
   static constexpr int64_t kRowLanes = 64;
   static constexpr int64_t kVectors = 1;
-  using V = Vec<Floats>;
 
   static HWY_INLINE V identity() {
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -66,7 +80,8 @@ struct Extremum {
   static HWY_INLINE Vec<D> join(D, Vec<D> a, Vec<D> b) {
     return hn::IfThenElse(hn::Or(kLargest ? hn::Gt(a, b) : hn::Lt(a, b), hn::IsNaN(a)), a, b);
   }
-  static HWY_INLINE void lift(Vec<Floats> x, Vec<Floats>, V (&out)[kVectors]) { out[0] = x; }
+  static HWY_INLINE V add(V result, V term) { return join(Floats(), result, term); }
+  static HWY_INLINE void lift(Vec<Floats> (&x)[1], Vec<Floats>, V (&out)[kVectors]) { out[0] = x[0]; }
 };
 
 /// Joins the lanes of a vector, in the same tree of halves for every instruction set.
@@ -84,26 +99,32 @@ template <class Op, class T>
 typename Op::A reduce_row(const T* x, int64_t n, float centre) {
   const Floats d;
   const Tag<typename Op::A> da;
-  constexpr int64_t kFloats = hn::MaxLanes(d), kLanes = hn::MaxLanes(da);
+  constexpr int64_t kFloats = hn::MaxLanes(d), kLanes = hn::MaxLanes(da),
+                    kStep = Op::kRowLanes * Op::kTogether;
   const auto centres = hn::Set(d, centre);
   typename Op::V results[Op::kRowLanes / kLanes], lifted[Op::kVectors];
   for (auto& result : results) result = Op::identity();
   int64_t i = 0;
-  for (; i + Op::kRowLanes <= n; i += Op::kRowLanes) {
+  for (; i + kStep <= n; i += kStep) {
     for (int64_t v = 0; v < Op::kRowLanes / kFloats; ++v) {
-      Op::lift(load(d, x + i + v * kFloats), centres, lifted);
+      Vec<Floats> together[Op::kTogether];
+      for (int64_t t = 0; t < Op::kTogether; ++t)
+        together[t] = load(d, x + i + t * Op::kRowLanes + v * kFloats);
+      Op::lift(together, centres, lifted);
       for (int64_t j = 0; j < Op::kVectors; ++j) {
         auto& result = results[v * Op::kVectors + j];
-        result = Op::join(da, result, lifted[j]);
+        result = Op::add(result, lifted[j]);
       }
     }
   }
-  for (int64_t v = 0; i < n; ++v, i += kFloats) {
-    Op::lift(load_up_to(d, x + i, n - i), centres, lifted);
+  for (int64_t v = 0; i < n; v = (v + 1) % (Op::kRowLanes / kFloats), i += kFloats) {
+    Vec<Floats> last[1];
+    last[0] = load_up_to(d, x + i, n - i);
+    Op::lift(last, centres, lifted);
     for (int64_t j = 0; j < Op::kVectors; ++j) {
       const int64_t count = HWY_MIN(HWY_MAX(n - i - j * kLanes, 0), kLanes);
       auto& result = results[v * Op::kVectors + j];
-      const auto joined = Op::join(da, result, lifted[j]);
+      const auto joined = Op::add(result, lifted[j]);
       result = hn::IfThenElse(hn::FirstN(da, static_cast<size_t>(count)), joined, result);
     }
   }
@@ -113,34 +134,53 @@ typename Op::A reduce_row(const T* x, int64_t n, float centre) {
   return join_lanes<Op>(da, results[0]);
 }
 
+template <bool kPartial, class T>
+HWY_INLINE Vec<Floats> load_columns(const T* p, int64_t n) {
+  if constexpr (kPartial) return load_n(Floats(), p, n);
+  return load(Floats(), p);
+}
+
+/// Adds kRows rows to the results of some columns, of kFloatVectors vectors, of which only the first `n`
+/// exist if kPartial.
+template <class Op, int64_t kFloatVectors, bool kPartial, int64_t kRows, class T>
+HWY_INLINE void add_rows(typename Op::V* all, const T* x, int64_t step, int64_t n, const float* centres) {
+  constexpr int64_t kFloats = hn::MaxLanes(Floats());
+  typename Op::V lifted[Op::kVectors];
+  for (int64_t v = 0; v < kFloatVectors; ++v) {
+    Vec<Floats> together[kRows];
+    for (int64_t t = 0; t < kRows; ++t) together[t] = load_columns<kPartial>(x + t * step + v * kFloats, n);
+    Op::lift(together, load_columns<kPartial>(centres + v * kFloats, n), lifted);
+    for (int64_t j = 0; j < Op::kVectors; ++j) {
+      auto& result = all[v * Op::kVectors + j];
+      result = Op::add(result, lifted[j]);
+    }
+  }
+}
+
 /// The columns of kFloatVectors vectors, of which only the first `n` exist if kPartial.
 template <class Op, int64_t kFloatVectors, bool kPartial, class T>
 HWY_INLINE void reduce_strip(typename Op::A* results, const T* x, int64_t rows, int64_t step, int64_t n,
                              const float* centres) {
-  const Floats d;
   const Tag<typename Op::A> da;
-  constexpr int64_t kFloats = hn::MaxLanes(d), kLanes = hn::MaxLanes(da);
-  constexpr int64_t kResults = kFloatVectors * Op::kVectors, kLine = kLineBytes / int64_t{sizeof(T)};
-  const auto load_floats = [&](const auto* p) HWY_ATTR { return kPartial ? load_n(d, p, n) : load(d, p); };
-  typename Op::V all[kResults], lifted[Op::kVectors];
+  constexpr int64_t kLanes = hn::MaxLanes(da), kResults = kFloatVectors * Op::kVectors;
+  constexpr int64_t kLine = kLineBytes / int64_t{sizeof(T)},
+                    kColumns = kFloatVectors * hn::MaxLanes(Floats());
+  typename Op::V all[kResults];
   for (int64_t j = 0; j < kResults; ++j) {
     if (!kPartial)
       all[j] = load(da, results + j * kLanes);
     else
       all[j] = n > j * kLanes ? load_up_to(da, results + j * kLanes, n - j * kLanes) : Op::identity();
   }
-  for (int64_t i = 0; i < rows; ++i, x += step) {
-    if (!kPartial) {
-      for (int64_t c = 0; c < kFloatVectors * kFloats; c += kLine) hwy::Prefetch(x + kRowsAhead * step + c);
-    }
-    for (int64_t v = 0; v < kFloatVectors; ++v) {
-      Op::lift(load_floats(x + v * kFloats), load_floats(centres + v * kFloats), lifted);
-      for (int64_t j = 0; j < Op::kVectors; ++j) {
-        auto& result = all[v * Op::kVectors + j];
-        result = Op::join(da, result, lifted[j]);
-      }
+  if (!kPartial) {
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t c = 0; c < kColumns; c += kLine) hwy::Prefetch(x + (i + kRowsTogether) * step + c);
     }
   }
+  int64_t i = 0;
+  for (; i + Op::kTogether <= rows; i += Op::kTogether)
+    add_rows<Op, kFloatVectors, kPartial, Op::kTogether>(all, x + i * step, step, n, centres);
+  for (; i < rows; ++i) add_rows<Op, kFloatVectors, kPartial, 1>(all, x + i * step, step, n, centres);
   for (int64_t j = 0; j < kResults; ++j) {
     if (!kPartial)
       store(all[j], da, results + j * kLanes);
@@ -153,12 +193,15 @@ template <class Op, class T>
 void reduce_columns(typename Op::A* results, const T* x, int64_t rows, int64_t step, int64_t columns,
                     const float* centres) {
   constexpr int64_t kFloats = hn::MaxLanes(Floats()), kStrip = 4;
-  int64_t c = 0;
-  for (; c + kStrip * kFloats <= columns; c += kStrip * kFloats)
-    reduce_strip<Op, kStrip, false>(results + c, x + c, rows, step, 0, centres + c);
-  for (; c + kFloats <= columns; c += kFloats)
-    reduce_strip<Op, 1, false>(results + c, x + c, rows, step, 0, centres + c);
-  if (c < columns) reduce_strip<Op, 1, true>(results + c, x + c, rows, step, columns - c, centres + c);
+  for (; rows > 0; rows -= kRowsTogether, x += kRowsTogether * step) {
+    const int64_t together = HWY_MIN(rows, kRowsTogether);
+    int64_t c = 0;
+    for (; c + kStrip * kFloats <= columns; c += kStrip * kFloats)
+      reduce_strip<Op, kStrip, false>(results + c, x + c, together, step, 0, centres + c);
+    for (; c + kFloats <= columns; c += kFloats)
+      reduce_strip<Op, 1, false>(results + c, x + c, together, step, 0, centres + c);
+    if (c < columns) reduce_strip<Op, 1, true>(results + c, x + c, together, step, columns - c, centres + c);
+  }
 }
 
 template <class T>
