@@ -1,4 +1,7 @@
 // Choosing elements by index, and the triangles of matrices.
+#include <atomic>
+
+#include <heed/core/base/parallel_for.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
@@ -12,13 +15,25 @@ namespace {
 
 using kernels::IndexUse;
 
+constexpr int64_t kIndicesPerTask = 16384;
+
 // All of `index` in [0, entries), else IndexError. What is on a device is left to its kernel, and the host
 // hears of it when it next waits for the device.
 void check_indices(IndexUse use, const Tensor& index, int64_t entries) {
   if (!index.device().is_cpu()) return;
   const Tensor host = index.contiguous();
   const int64_t* values = host.data<int64_t>();
-  for (int64_t i = 0; i < host.numel(); ++i)
+  const int64_t lowest = use == IndexUse::index_select ? kNoToken : 0;
+  std::atomic<bool> wrong = false;
+  parallel_for(host.numel(), kIndicesPerTask, [&](int64_t begin, int64_t end) {
+    uint64_t outside = 0;  // its sign is that of a gap below zero
+    for (int64_t i = begin; i < end; ++i) {
+      const uint64_t value = static_cast<uint64_t>(values[i]);
+      outside |= (value - static_cast<uint64_t>(lowest)) | (static_cast<uint64_t>(entries - 1) - value);
+    }
+    if (outside >> 63) wrong = true;
+  });
+  for (int64_t i = 0; wrong && i < host.numel(); ++i)
     if (use != IndexUse::index_select || values[i] != kNoToken)
       kernels::check_index(use, values[i], i, entries);
 }
