@@ -20,17 +20,15 @@ constexpr int64_t kMaskBytes = (hn::MaxLanes(D()) + 7) / 8;  // of a vector
 
 /// The random words of one group of 8 keys for two vectors of queries from `query` on, one a 64-bit lane.
 template <class D64>
-HWY_INLINE void attention_words(D64 d, const PhiloxState& rng, int64_t group, int64_t query, uint32_t plane,
-                                Philox4Lanes<D64> (&random)[2]) {
-  const uint64_t position = rng.position();
+HWY_INLINE void attention_words(D64 d, const PhiloxKeys<D64>& keys, uint64_t position, int64_t group,
+                                int64_t query, uint32_t plane, Philox4Lanes<D64> (&random)[2]) {
   const auto c0 = hn::Set(d, static_cast<uint64_t>(group)), c2 = hn::Set(d, plane);
-  const auto c3 = hn::Set(d, position & 0xffffffffu);
+  const auto c3 = hn::Set(d, position);
   for (int i = 0; i < 2; ++i) {
     const int64_t first = query + i * static_cast<int64_t>(hn::Lanes(d));
     random[i] = {{c0, count_from(d, static_cast<uint64_t>(first)), c2, c3}};
   }
-  philox(d, random, static_cast<uint32_t>(rng.seed),
-         static_cast<uint32_t>(rng.seed >> 32) ^ static_cast<uint32_t>(position >> 32));
+  philox(d, keys, random);
 }
 
 /// Draws which weights of a block dropout keeps: a bit each, a row a key.
@@ -40,13 +38,15 @@ HWY_NOINLINE void draw_weights(D d, const Dropout& dropout, uint32_t plane, cons
   const hn::ScalableTag<uint64_t> d64;
   const hn::RebindToSigned<D> di;
   using I = Lane<decltype(di)>;
+  const uint64_t position = dropout.rng.position();
+  const PhiloxKeys keys(d64, dropout.rng.seed ^ (position >> 32 << 32));
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto below = hn::Set(di, static_cast<I>(dropout.threshold) - 1);
   for (int64_t k = 0; k < at.keys; k += 8) {
     const int64_t group = (at.key + k) / 8;
     for (int64_t v = 0; v < at.vectors; ++v) {
       Philox4Lanes<hn::ScalableTag<uint64_t>> random[2];
-      attention_words(d64, dropout.rng, group, at.query + v * lanes, plane, random);
+      attention_words(d64, keys, position, group, at.query + v * lanes, plane, random);
       hn::VFromD<decltype(di)> bits[4];
       for (int i = 0; i < 4; ++i) {
         if constexpr (sizeof(I) == 4) {

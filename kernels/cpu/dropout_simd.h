@@ -21,6 +21,8 @@ struct KeptBuffer {
 #endif
 
 #include <heed/kernels/cpu/simd.h>  // after what every target needs: it includes the whole file again
+// The -inl headers follow simd.h, which includes this file once per instruction set.
+#include <heed/kernels/cpu/philox-inl.h>
 
 #if defined(HEED_KERNELS_CPU_DROPOUT_SIMD_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_KERNELS_CPU_DROPOUT_SIMD_H_
@@ -32,75 +34,31 @@ struct KeptBuffer {
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// A counter, or its random words, in each 64-bit lane; only the lower half of a lane counts.
-template <class D>
-struct Philox4Lanes {
-  Vec<D> word[4];
-};
-
-/// first, first + 1, … Highway's Iota of a number that is not constant goes through memory.
-template <class D>
-HWY_INLINE Vec<D> count_from(D d, uint64_t first) {
-  return hn::Add(hn::Iota(d, 0), hn::Set(d, first));
-}
-
-/// Philox4x32-10 of two counters a lane, which hide each other's latencies. The key is (k0, k1).
-template <class D>
-HWY_INLINE void philox(D d, Philox4Lanes<D> (&counters)[2], uint32_t k0, uint32_t k1) {
-  const hn::Repartition<uint32_t, D> d32;
-  const auto m0 = hn::BitCast(d32, hn::Set(d, 0xD2511F53u));
-  const auto m1 = hn::BitCast(d32, hn::Set(d, 0xCD9E8D57u));
-  auto key0 = hn::Set(d, k0), key1 = hn::Set(d, k1);
-  for (int round = 0; round < 10; ++round) {
-    for (Philox4Lanes<D>& c : counters) {
-      const auto p0 = hn::MulEven(hn::BitCast(d32, c.word[0]), m0);
-      const auto p1 = hn::MulEven(hn::BitCast(d32, c.word[2]), m1);
-      c.word[0] = hn::Xor(hn::ShiftRight<32>(p1), hn::Xor(c.word[1], key0));
-      c.word[2] = hn::Xor(hn::ShiftRight<32>(p0), hn::Xor(c.word[3], key1));
-      c.word[1] = p1;
-      c.word[3] = p0;
-    }
-    key0 = hn::Add(key0, hn::Set(d, 0x9E3779B9u));
-    key1 = hn::Add(key1, hn::Set(d, 0xBB67AE85u));
-  }
-}
-
-/// The lower half of each 64-bit lane of two vectors.
-template <class D>
-HWY_INLINE Vec<D> join_halves(D d, Vec<D> lower, Vec<D> upper) {
-  const hn::Repartition<uint32_t, D> d32;
-  return hn::BitCast(d, hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(upper)), hn::BitCast(d32, lower)));
-}
-
-/// Writes a bit for each decision that is kept, in order: Lanes(d) bytes. `below` is the threshold less 1.
-/// Lane 2 i of `random` has decisions 8 i …, lane 2 i + 1 those of lane i of the upper half.
+/// Writes a bit for each decision that is kept: Lanes(d) bytes, in the order of counters from
+/// count_alternately(). `below` is the threshold less 1.
 template <class D>
 HWY_INLINE void store_kept(D d, const Philox4Lanes<D>& random, uint16_t below, uint8_t* kept) {
   const hn::Repartition<uint16_t, D> d16;
-  const auto w01 = join_halves(d, random.word[0], random.word[1]);
-  const auto w23 = join_halves(d, random.word[2], random.word[3]);
-  const auto lower = hn::BitCast(d16, hn::InterleaveLower(d, w01, w23));
-  const auto upper = hn::BitCast(d16, hn::InterleaveUpper(d, w01, w23));
+  Vec<D> lower, upper;
+  order_words(d, random, lower, upper);
   const auto most = hn::Set(d16, below);
-  hn::StoreMaskBits(d16, hn::Gt(lower, most), kept);
-  hn::StoreMaskBits(d16, hn::Gt(upper, most), kept + hn::Lanes(d) / 2);
+  hn::StoreMaskBits(d16, hn::Gt(hn::BitCast(d16, lower), most), kept);
+  hn::StoreMaskBits(d16, hn::Gt(hn::BitCast(d16, upper), most), kept + hn::Lanes(d) / 2);
 }
 
 /// A bit for each of `count` elements from 8 * group on that dropout keeps, and some more: kept_bytes(count).
 HWY_INLINE void draw_kept(const Dropout& dropout, int64_t group, int64_t count, uint8_t* kept) {
   const hn::ScalableTag<uint64_t> d;
-  const uint64_t position = dropout.rng.position(), seed = dropout.rng.seed;
-  const auto p0 = hn::Set(d, position & 0xffffffffu), p1 = hn::Set(d, position >> 32);
+  const PhiloxKeys keys(d, dropout.rng.seed);
+  const uint64_t position = dropout.rng.position();
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto pair = hn::ShiftRight<1>(hn::Iota(d, 0));
-  const auto order = hn::OddEven(hn::Add(pair, hn::Set(d, static_cast<uint64_t>(lanes / 2))), pair);
   const auto below = static_cast<uint16_t>(dropout.threshold - 1);
   for (int64_t i = 0; i < count; i += 16 * lanes, group += 2 * lanes, kept += 2 * lanes) {
-    const auto lower = hn::Add(order, hn::Set(d, static_cast<uint64_t>(group)));
-    const auto upper = hn::Add(order, hn::Set(d, static_cast<uint64_t>(group + lanes)));
-    Philox4Lanes<hn::ScalableTag<uint64_t>> random[2] = {{{lower, hn::ShiftRight<32>(lower), p0, p1}},
-                                                         {{upper, hn::ShiftRight<32>(upper), p0, p1}}};
-    philox(d, random, static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
+    const auto lower = count_alternately(d, static_cast<uint64_t>(group));
+    const auto upper = count_alternately(d, static_cast<uint64_t>(group + lanes));
+    Philox4Lanes<hn::ScalableTag<uint64_t>> random[2] = {counters(d, lower, position),
+                                                         counters(d, upper, position)};
+    philox(d, keys, random);
     store_kept(d, random[0], below, kept);
     store_kept(d, random[1], below, kept + lanes);
   }
