@@ -1,25 +1,38 @@
 #include <algorithm>
 #include <cmath>
 
-#include <heed/core/base/check.h>
 #include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/random_rows.h>
 #include <heed/kernels/random.h>
 
 namespace heed::cpu {
 namespace {
 
-constexpr int64_t kGroupsPerTask = 4096;
+constexpr int64_t kGroupsPerTask = 1024;
 
-/// Calls make(group, values) for every group of four elements; `values` takes what is stored.
-template <class T, class Make>
-void fill_groups(T* y, int64_t count, const Make& make) {
+/// Calls fill(row) for the rows that y is cut into: whole groups, but for what the last one lacks.
+template <class T, class Fill>
+void fill_rows(T* y, int64_t count, const PhiloxState& rng, const Fill& fill) {
   parallel_for((count + 3) / 4, kGroupsPerTask, [&](int64_t begin, int64_t end) {
-    for (int64_t group = begin; group < end; ++group) {
-      T values[4];
-      make(group, values);
-      std::copy_n(values, std::min<int64_t>(4, count - 4 * group), y + 4 * group);
-    }
+    fill(RandomRow<T>{std::min(4 * end, count) - 4 * begin, y + 4 * begin, begin, rng});
   });
+}
+
+// ---- Doubles, which serve exact gradient checks, a group at a time
+// ------------------------------------------------------------------------------------------------
+
+/// Calls make(words, values) for each group; words are 64 bits for each of the four elements.
+template <class Make>
+void fill_groups(const RandomRow<double>& row, const Make& make) {
+  for (int64_t i = 0; i < row.n; i += 4) {
+    const Philox4 upper = kernels::fill_words(row.rng, row.group + i / 4, 0);
+    const Philox4 lower = kernels::fill_words(row.rng, row.group + i / 4, 1);
+    uint64_t words[4];
+    for (int j = 0; j < 4; ++j) words[j] = kernels::join(upper.word[j], lower.word[j]);
+    double values[4];
+    make(words, values);
+    std::copy_n(values, std::min<int64_t>(4, row.n - i), row.y + i);
+  }
 }
 
 /// kernels::box_muller in full precision, from a radius's u in (0, 1] and an angle in turns.
@@ -30,51 +43,41 @@ kernels::CosineAndSine box_muller(double u, double turn) {
 
 }  // namespace
 
-template <class T>
-void fill_uniform(const kernels::FillUniform<T>& args) {
-  const kernels::UniformRange<T> range(args.low, args.high);
-  fill_groups(args.y, args.count, [&](int64_t group, T* values) {
-    const Philox4 upper = kernels::fill_words(args.rng, group, 0);
-    if constexpr (std::is_same_v<T, double>) {
-      const Philox4 lower = kernels::fill_words(args.rng, group, 1);
-      for (int j = 0; j < 4; ++j)
-        values[j] = range(static_cast<double>(kernels::join(upper.word[j], lower.word[j]) >> 11) * 0x1p-53);
-    } else {
-      for (int j = 0; j < 4; ++j) values[j] = range((upper.word[j] >> 8) * 0x1p-24);
-    }
+template <>
+void uniform_row(const RandomRow<double>& row, const kernels::UniformRange<double>& range) {
+  fill_groups(row, [&](const uint64_t* words, double* values) {
+    for (int j = 0; j < 4; ++j) values[j] = range(static_cast<double>(words[j] >> 11) * 0x1p-53);
   });
 }
 
-template <class T>
-void fill_normal(const kernels::FillNormal<T>& args) {
-  const kernels::NormalScale<T> scale(args.mean, args.std);
-  fill_groups(args.y, args.count, [&](int64_t group, T* values) {
-    const Philox4 upper = kernels::fill_words(args.rng, group, 0);
-    [[maybe_unused]] Philox4 lower;
-    if constexpr (std::is_same_v<T, double>) lower = kernels::fill_words(args.rng, group, 1);
+template <>
+void normal_row(const RandomRow<double>& row, const kernels::NormalScale<double>& scale) {
+  fill_groups(row, [&](const uint64_t* words, double* values) {
     for (int j = 0; j < 4; j += 2) {
-      kernels::CosineAndSine z;
-      if constexpr (std::is_same_v<T, double>) {
-        const auto unit = [&](int k) {
-          return static_cast<double>(kernels::join(upper.word[k], lower.word[k])) * 0x1p-64;
-        };
-        z = box_muller(unit(j) + 0x1p-65, unit(j + 1));  // half a step above zero keeps the logarithm finite
-      } else {
-        z = kernels::box_muller(upper.word[j], upper.word[j + 1]);
-      }
+      // Half a step above zero keeps the logarithm finite.
+      const double u = static_cast<double>(words[j]) * 0x1p-64 + 0x1p-65;
+      const kernels::CosineAndSine z = box_muller(u, static_cast<double>(words[j + 1]) * 0x1p-64);
       values[j] = scale(z.cosine);
       values[j + 1] = scale(z.sine);
     }
   });
 }
 
+template <class T>
+void fill_uniform(const kernels::FillUniform<T>& args) {
+  const kernels::UniformRange<T> range(args.low, args.high);
+  fill_rows(args.y, args.count, args.rng, [&](const RandomRow<T>& row) { uniform_row(row, range); });
+}
+
+template <class T>
+void fill_normal(const kernels::FillNormal<T>& args) {
+  const kernels::NormalScale<T> scale(args.mean, args.std);
+  fill_rows(args.y, args.count, args.rng, [&](const RandomRow<T>& row) { normal_row(row, scale); });
+}
+
 void fill_integers(const kernels::FillIntegers& args) {
   const kernels::IntegerRange range(args.low, args.high);
-  fill_groups(args.y, args.count, [&](int64_t group, int64_t* values) {
-    const Philox4 upper = kernels::fill_words(args.rng, group, 0);
-    const Philox4 lower = kernels::fill_words(args.rng, group, 1);
-    for (int j = 0; j < 4; ++j) values[j] = range(kernels::join(upper.word[j], lower.word[j]));
-  });
+  fill_rows(args.y, args.count, args.rng, [&](const RandomRow<int64_t>& row) { integer_row(row, range); });
 }
 
 #define HEED_INSTANTIATE(T)                                      \

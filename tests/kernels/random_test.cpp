@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -5,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <heed/kernels/cpu/random_rows.h>
 #include <heed/kernels/random.h>
 
 #include "plain_bound.h"
@@ -50,6 +52,159 @@ TEST(FillUniform, IsTheDocumentedWordOfTheCounter) {
     EXPECT_EQ(f32[i], static_cast<float>((word_of(i, kRng.offset) >> 8) * 0x1p-24)) << i;
     EXPECT_EQ(f64[i], word_of(i, kRng.offset) * 0x1p-32 + (word_of(i, kRng.offset + 1) >> 11) * 0x1p-53) << i;
   }
+}
+
+// ---- The definitions of kernels/random.h, an element at a time from the first of `group` on
+// ------------------------------------------------------------------------------------------------
+
+template <class T>
+std::vector<T> plain_uniform(int64_t count, double low, double high, PhiloxState rng, int64_t group = 0) {
+  const kernels::UniformRange<T> range(low, high);
+  std::vector<T> y;
+  for (int64_t i = 0; i < count; ++i)
+    y.push_back(range((kernels::fill_words(rng, group + i / 4, 0).word[i % 4] >> 8) * 0x1p-24));
+  return y;
+}
+
+template <class T>
+std::vector<T> plain_normal(int64_t count, double mean, double std, PhiloxState rng, int64_t group = 0) {
+  const kernels::NormalScale<T> scale(mean, std);
+  std::vector<T> y;
+  for (int64_t i = 0; i < count; ++i) {
+    const Philox4 words = kernels::fill_words(rng, group + i / 4, 0);
+    const int64_t pair = i % 4 / 2 * 2;
+    const kernels::CosineAndSine z = kernels::box_muller(words.word[pair], words.word[pair + 1]);
+    y.push_back(scale(i % 2 == 0 ? z.cosine : z.sine));
+  }
+  return y;
+}
+
+std::vector<int64_t> plain_integers(int64_t count, int64_t low, int64_t high, PhiloxState rng,
+                                    int64_t group = 0) {
+  const kernels::IntegerRange range(low, high);
+  std::vector<int64_t> y;
+  for (int64_t i = 0; i < count; ++i)
+    y.push_back(range(kernels::join(kernels::fill_words(rng, group + i / 4, 0).word[i % 4],
+                                    kernels::fill_words(rng, group + i / 4, 1).word[i % 4])));
+  return y;
+}
+
+/// Lengths that fill blocks of vectors, just miss them, and span several tasks.
+constexpr int64_t kCounts[] = {0, 1, 3, 4, 5, 31, 32, 33, 63, 65, 1025, 4099};
+
+/// Positions at both sides of 2^32, one from device memory, one whose successor is 0, and two whose first
+/// words make the least u and the greatest.
+const uint64_t kBase = 0xfffffff0u;
+const PhiloxState kStates[] = {kRng,
+                               {0, nullptr, 0},
+                               {0xfedcba9876543210u, nullptr, 0xffffffffu},
+                               {7, &kBase, 0x20},
+                               {~uint64_t{0}, nullptr, ~uint64_t{0}},
+                               {kRng.seed, nullptr, 0x23188f},
+                               {kRng.seed, nullptr, 0x1141b}};
+
+/// Expects that fill(y, count, rng) writes the bits of plain(count, rng) and nothing behind them.
+template <class T, class Fill, class Plain>
+void expect_plain_bits(const Fill& fill, const Plain& plain) {
+  for (const PhiloxState& rng : kStates) {
+    const std::vector<T> expected = plain(kCounts[std::size(kCounts) - 1], rng);
+    for (const int64_t count : kCounts) {
+      std::vector<T> y = poisoned<T>(count + 64), guarded = y;
+      std::copy_n(expected.begin(), count, guarded.begin());
+      fill(y.data(), count, rng);
+      ASSERT_TRUE(same_bits(y, guarded)) << count << " at " << rng.position();
+    }
+  }
+}
+
+template <class T>
+class FillBits : public ::testing::Test {};
+using RowTypes = ::testing::Types<float, bfloat16>;
+TYPED_TEST_SUITE(FillBits, RowTypes);
+
+// Narrow ranges at large numbers and bfloat16 round up to the excluded bound often; 1e-45 is 0 as a bfloat16.
+TYPED_TEST(FillBits, UniformIsAsDefined) {
+  using T = TypeParam;
+  for (auto [low, high] : {std::array<double, 2>{0, 1},
+                           {-2.5, 3},
+                           {1, 1.0078125},
+                           {-4, -3},
+                           {-1, 0},
+                           {3, 3},
+                           {-0.0, -0.0},
+                           {8388608, 8388609},
+                           {-8388609, -8388608},
+                           {-1e-40, 1e-41},
+                           {0, 1e-45},
+                           {-1e-45, 0},
+                           {-1.5e38, 1.5e38},
+                           {3.3e38, 3.38e38}}) {
+    SCOPED_TRACE(::testing::PrintToString(low) + " to " + ::testing::PrintToString(high));
+    expect_plain_bits<T>(
+        [low = low, high = high](T* y, int64_t count, const PhiloxState& rng) {
+          cpu::fill_uniform<T>({y, count, low, high, rng});
+        },
+        [low = low, high = high](int64_t count, const PhiloxState& rng) {
+          return plain_uniform<T>(count, low, high, rng);
+        });
+  }
+}
+
+TYPED_TEST(FillBits, NormalIsAsDefined) {
+  using T = TypeParam;
+  for (auto [mean, std] : {std::array<double, 2>{0, 1},
+                           {-3, 5},
+                           {1.5, 0},
+                           {0.1, 0.02},
+                           {0, 1e-40},
+                           {-1e-40, 1e-45},
+                           {1e38, 3e38}}) {
+    SCOPED_TRACE(::testing::PrintToString(mean) + " and " + ::testing::PrintToString(std));
+    expect_plain_bits<T>(
+        [mean = mean, std = std](T* y, int64_t count, const PhiloxState& rng) {
+          cpu::fill_normal<T>({y, count, mean, std, rng});
+        },
+        [mean = mean, std = std](int64_t count, const PhiloxState& rng) {
+          return plain_normal<T>(count, mean, std, rng);
+        });
+  }
+}
+
+TEST(FillIntegers, AreAsDefined) {
+  using Limits = std::numeric_limits<int64_t>;
+  for (auto [low, high] : {std::array<int64_t, 2>{0, 2},
+                           {-6, 7},
+                           {0, int64_t{1} << 32},
+                           {5, (int64_t{1} << 32) + 4},
+                           {-7, int64_t{1} << 62},
+                           {Limits::min(), Limits::max()},
+                           {Limits::max() - 1, Limits::max()}}) {
+    SCOPED_TRACE(::testing::PrintToString(low) + " to " + ::testing::PrintToString(high));
+    expect_plain_bits<int64_t>(
+        [low = low, high = high](int64_t* y, int64_t count, const PhiloxState& rng) {
+          cpu::fill_integers({y, count, low, high, rng});
+        },
+        [low = low, high = high](int64_t count, const PhiloxState& rng) {
+          return plain_integers(count, low, high, rng);
+        });
+  }
+}
+
+TEST(RandomRow, CountsGroupsBeyond32Bits) {
+  const int64_t n = 103, group = (int64_t{1} << 32) - 11;
+  auto y = poisoned<float>(n), z = y;
+  cpu::uniform_row<float>({n, y.data(), group, kRng}, {-1, 2});
+  EXPECT_TRUE(same_bits(y, plain_uniform<float>(n, -1, 2, kRng, group)));
+  cpu::normal_row<float>({n, z.data(), group, kRng}, {-1, 2});
+  EXPECT_TRUE(same_bits(z, plain_normal<float>(n, -1, 2, kRng, group)));
+  std::vector<int64_t> k(n);
+  cpu::integer_row({n, k.data(), group, kRng}, {-1, 2});
+  EXPECT_TRUE(same_bits(k, plain_integers(n, -1, 2, kRng, group)));
+}
+
+TEST(FillUniform, ReachesBothEnds) {
+  EXPECT_EQ(uniform<float>(1, 0, 1, {kRng.seed, nullptr, 0x23188f})[0], 0.0f);
+  EXPECT_EQ(uniform<float>(1, 0, 1, {kRng.seed, nullptr, 0x1141b})[0], 1 - 0x1p-24f);
 }
 
 template <class T>
