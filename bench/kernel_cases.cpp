@@ -24,6 +24,7 @@ namespace {
 struct Operation {
   std::vector<Tensor> inputs;  // that get gradients
   std::function<Tensor(double)> call;
+  bool random = false;  // each program draws other numbers, which are not to be compared
 };
 using Values = std::vector<std::vector<double>>;
 using Sizes = std::vector<int64_t>;
@@ -131,8 +132,17 @@ Operation pair_of(const Sizes& s, DType dtype, Tensor (*pair)(const Tensor&, con
   return {in, [=](double) { return pair(in[0], in[1]); }};
 }
 
+Operation random_of(const std::string& name, const Sizes& s, DType dtype) {
+  const auto call = [=, shape = Shape{s[0], s[1]}](double) {
+    if (name == "randint") return randint(0, 1000, shape);
+    return name == "rand" ? rand(shape, {.dtype = dtype}) : randn(shape, {.dtype = dtype});
+  };
+  return {{}, call, true};
+}
+
 Operation operation_of(const std::string& name, const Sizes& s, DType dtype) {
   if (maps().count(name) > 0) return map_of(name, s, dtype);
+  if (name == "rand" || name == "randn" || name == "randint") return random_of(name, s, dtype);
   if (name == "add") return pair_of(s, dtype, add);
   if (name == "multiply") return pair_of(s, dtype, multiply);
   if (name == "layer_norm") return layer_norm_of(s, dtype);
@@ -219,7 +229,9 @@ constexpr Passes kRowWise[] = {{"layer_norm", "forward", 2},
                                {"sum_columns", "forward", 1},
                                {"max_rows", "forward", 1},
                                {"log_sum_exp", "forward", 1},
-                               {"variance", "forward", 1}};
+                               {"variance", "forward", 1},
+                               {"rand", "forward", 1},
+                               {"randn", "forward", 1}};
 
 void add_row_wise(const Sizes& shape, DType dtype, std::vector<KernelCase>& cases) {
   const double matrix = static_cast<double>(shape[0] * shape[1] * size_of(dtype));
@@ -227,6 +239,8 @@ void add_row_wise(const Sizes& shape, DType dtype, std::vector<KernelCase>& case
   cases.push_back({copy, 2 * matrix, 0, copy});
   for (const Passes& p : kRowWise)
     cases.push_back({concat(p.operation, "/", p.direction, "/", text), p.matrices * matrix, 0, copy});
+  const double integers = static_cast<double>(shape[0] * shape[1] * size_of(DType::i64));
+  cases.push_back({"randint/forward/" + text, integers, 0, copy});
 }
 
 /// Of a causal triangle only the visible part counts.
@@ -310,7 +324,7 @@ Kernel::Kernel(const std::string& name, DType dtype) : name_(name) {
   };
   if (direction == "forward") {
     work_ = [=] { op.call(kDropout); };
-    values_ = [=] { return Values{sampled(op.call(0))}; };
+    values_ = [=] { return op.random ? Values{} : Values{sampled(op.call(0))}; };
   } else if (direction == "both") {
     work_ = [=] { gradients(op.call(kDropout), {}, false); };
     values_ = [=] { return gradients(op.call(0), {}, false), sampled_gradients(); };

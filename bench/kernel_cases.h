@@ -33,7 +33,8 @@ class Kernel {
   const std::string& name() const { return name_; }
   /// Once, with dropout where the operation has it.
   void run() const { work_(); }
-  /// Up to 64 elements of each result, which come without dropout: the output, or the gradients.
+  /// Up to 64 elements of each result, which come without dropout: the output, or the gradients. Nothing of
+  /// random numbers, which are others in each program.
   std::vector<std::vector<double>> values() const { return values_(); }
 
  private:

@@ -28,6 +28,9 @@ MAPS = {
     "sort": lambda x: x.sort(1).values, "sum_rows": lambda x: x.sum(1), "sum_columns": lambda x: x.sum(0),
     "max_rows": lambda x: x.amax(1), "log_sum_exp": lambda x: torch.logsumexp(x, 1), "variance": lambda x: x.var(1)}
 
+# Each program draws other numbers, which are not to be compared.
+RANDOM = {"rand": torch.rand, "randn": torch.randn, "randint": lambda s, dtype: torch.randint(0, 1000, s)}
+
 
 def sampled(x):
     flat, most = x.detach().float().flatten(), 64
@@ -64,6 +67,8 @@ def operation(name, s, dtype):
         residual, x, weight, bias = matrix(1), matrix(2), row(3), row(4)
         return [residual, x, weight, bias], lambda rate: F.layer_norm(
             residual + F.dropout(x, rate), (s[1],), weight, bias)
+    if name in RANDOM:
+        return [], lambda rate: RANDOM[name](s, dtype=dtype)
     if name in ("attention", "causal_attention"):
         return attention(s, dtype, name == "causal_attention")
     x = matrix(1)
@@ -85,6 +90,7 @@ class Kernel:
     def __init__(self, name, dtype):
         op, direction, shape = name.split("/")
         sizes = [int(size) for size in shape.split("x")]
+        self.random = op in RANDOM
         self.recorded = op != "cross_entropy" or direction == "both"
         if op == "copy":
             source = filled(sizes, 1, dtype)
@@ -115,6 +121,8 @@ class Kernel:
         self.gradients(self.call(DROPOUT), None, False)
 
     def values(self):
+        if self.random:
+            return []
         y = self.call(0.0)
         if self.run == self.forward:
             return [sampled(y)]

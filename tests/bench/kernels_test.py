@@ -15,7 +15,8 @@ import compare  # noqa: E402
 KERNELS, KERNELS_BENCH = sys.argv.pop(1), sys.argv.pop(1)
 BOTH_WAYS = ("layer_norm", "residual_layer_norm", "gelu", "gelu_tanh", "softmax", "attention", "causal_attention", "linear")
 FORWARD = ("add", "multiply", "exp", "log", "sqrt", "tanh", "sigmoid", "erf", "sin", "cube", "clamp", "flip", "transpose",
-           "cumulative_sum", "sort", "sum_rows", "sum_columns", "max_rows", "log_sum_exp", "variance")
+           "cumulative_sum", "sort", "sum_rows", "sum_columns", "max_rows", "log_sum_exp", "variance",
+           "rand", "randn", "randint")
 DIRECTIONS = {(op, way) for op in BOTH_WAYS for way in ("forward", "backward")} | {
     (op, "forward") for op in FORWARD} | {
     ("cross_entropy", "forward"), ("cross_entropy", "both"), ("copy", "forward"), ("product", "forward")}
