@@ -8,7 +8,7 @@
 namespace heed::cpu {
 namespace {
 
-constexpr int64_t kGroupsPerTask = 1024;
+constexpr int64_t kGroupsPerTask = 512;
 
 /// Calls fill(row) for the rows that y is cut into: whole groups, but for what the last one lacks.
 template <class T, class Fill>
