@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <numeric>
 
-#include <heed/core/base/pooled_vector.h>
 #include <heed/kernels/cpu/strided-inl.h>
 #include <heed/kernels/embedding.h>
 #include <heed/kernels/indexing.h>
@@ -71,39 +69,6 @@ void index_select_backward(const kernels::IndexSelectBackward<T>& args) {
 }
 
 template <class T>
-void sort(const kernels::Sort<T>& args) {
-  parallel_walk(args.lines, grain_for(args.n), [&](const Run<3>& run) {
-    PooledVector<T> values(static_cast<size_t>(args.n));
-    PooledVector<int64_t> order(static_cast<size_t>(args.n));
-    const auto above = [&](int64_t i, int64_t j) {  // whether element i is larger than element j
-      const auto a = values[static_cast<size_t>(i)], b = values[static_cast<size_t>(j)];
-      return a != a ? b == b : a > b;
-    };
-    const auto before = [&](int64_t i, int64_t j) {
-      if (args.descending ? above(i, j) : above(j, i)) return true;
-      if (args.descending ? above(j, i) : above(i, j)) return false;
-      return i < j;
-    };
-    for (int64_t line = 0; line < run.n; ++line) {
-      const T* x = args.x + run.at[2] + line * run.step[2];
-      for (int64_t i = 0; i < args.n; ++i) values[static_cast<size_t>(i)] = x[i * args.stride_x];
-      std::iota(order.begin(), order.end(), int64_t{0});
-      if (args.k < args.n)
-        std::partial_sort(order.begin(), order.begin() + args.k, order.end(), before);
-      else
-        std::sort(order.begin(), order.end(), before);
-      T* to = args.values + run.at[0] + line * run.step[0];
-      int64_t* indices = args.indices + run.at[1] + line * run.step[1];
-      for (int64_t i = 0; i < args.k; ++i) {
-        const int64_t from = order[static_cast<size_t>(i)];
-        to[i * args.stride_values] = values[static_cast<size_t>(from)];
-        indices[i * args.stride_indices] = from;
-      }
-    }
-  });
-}
-
-template <class T>
 void triangle(const kernels::Triangle<T>& args) {
   parallel_for(args.matrices * args.rows, grain_for(args.cols), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
@@ -134,11 +99,10 @@ void one_hot(const kernels::OneHot<T>& args) {
   template void index_select<T>(const kernels::IndexSelect<T>&); \
   template void triangle<T>(const kernels::Triangle<T>&);        \
   template void one_hot<T>(const kernels::OneHot<T>&);
-#define HEED_INSTANTIATE_NUMBER(T)                                                \
-  HEED_INSTANTIATE(T)                                                             \
-  template void scatter_add<T>(const kernels::ScatterAdd<T>&);                    \
-  template void index_select_backward<T>(const kernels::IndexSelectBackward<T>&); \
-  template void sort<T>(const kernels::Sort<T>&);
+#define HEED_INSTANTIATE_NUMBER(T)                             \
+  HEED_INSTANTIATE(T)                                          \
+  template void scatter_add<T>(const kernels::ScatterAdd<T>&); \
+  template void index_select_backward<T>(const kernels::IndexSelectBackward<T>&);
 HEED_INSTANTIATE_NUMBER(float)
 HEED_INSTANTIATE_NUMBER(bfloat16)
 HEED_INSTANTIATE_NUMBER(double)
