@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include <heed/core/base/parallel_for.h>
 #include <heed/core/creation.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/tensor_impl.h>
@@ -24,7 +25,6 @@ Tensor zeros(const Shape& shape, TensorOptions options) {
   fill_bytes(result.raw_data(), options.device, 0, result.storage()->bytes());
   return result;
 }
-
 Tensor zeros_like(const Tensor& other) { return zeros(other.shape(), other.options()); }
 Tensor ones(const Shape& shape, TensorOptions options) { return full(shape, 1, options); }
 
@@ -40,9 +40,13 @@ Tensor arange(double begin, double end, double step, TensorOptions options) {
   HEED_CHECK(step != 0 && std::isfinite(step), ConfigError, "arange: step is ", step);
   const int64_t count = std::max<int64_t>(0, static_cast<int64_t>(std::ceil((end - begin) / step)));
   const Tensor host = empty({count}, {options.dtype, kCpu});
+  constexpr int64_t kElementsPerTask = 16384;
   visit_dtype(options.dtype, [&]<class T>() {
     T* values = host.data<T>();
-    for (int64_t i = 0; i < count; ++i) values[i] = static_cast<T>(begin + static_cast<double>(i) * step);
+    parallel_for(count, kElementsPerTask, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i)
+        values[i] = static_cast<T>(begin + static_cast<double>(i) * step);
+    });
   });
   return host.to(options.device);
 }

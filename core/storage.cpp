@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include <heed/core/base/check.h>
+#include <heed/core/base/parallel_for.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/storage.h>
 #include <heed/kernels/capture.h>
@@ -85,7 +86,10 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
 void fill_bytes(void* to, Device device, int value, int64_t bytes) {
   if (bytes == 0) return;
   if (device.is_cpu()) {
-    std::memset(to, value, static_cast<size_t>(bytes));
+    constexpr int64_t kTaskBytes = int64_t{1} << 18;
+    parallel_for(bytes, kTaskBytes, [&](int64_t begin, int64_t end) {
+      std::memset(static_cast<char*>(to) + begin, value, static_cast<size_t>(end - begin));
+    });
     return;
   }
   HEED_CUDA_CALL("fill", cuda::fill_bytes(device.index, to, value, static_cast<size_t>(bytes)));

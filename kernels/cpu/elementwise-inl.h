@@ -40,6 +40,9 @@ void map(int64_t n, Y* y, int64_t step_y, const X* x, int64_t step_x, F f) {
   if (step_y == 1 && step_x == 1) {
     HEED_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) y[i] = f(x[i]);
+  } else if (step_y == 1) {
+    HEED_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) y[i] = f(x[i * step_x]);
   } else {
     for (int64_t i = 0; i < n; ++i) y[i * step_y] = f(x[i * step_x]);
   }

@@ -4,6 +4,7 @@
 
 #include <heed/core/base/check.h>
 #include <heed/kernels/cpu/elementwise-inl.h>
+#include <heed/kernels/cpu/move_rows.h>
 #include <heed/kernels/elementwise.h>
 
 namespace heed::cpu {

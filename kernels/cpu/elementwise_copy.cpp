@@ -4,6 +4,7 @@
 #include <limits>
 
 #include <heed/kernels/cpu/elementwise-inl.h>
+#include <heed/kernels/cpu/move_rows.h>
 #include <heed/kernels/elementwise.h>
 
 namespace heed::cpu {
@@ -90,7 +91,10 @@ void copy(const kernels::Copy<To, From>& args) {
     } else if (std::is_same_v<To, From> && run.step[0] == 1 && run.step[1] == 1) {
       std::memmove(static_cast<void*>(y), x, static_cast<size_t>(run.n) * sizeof(To));
     } else if (std::is_same_v<To, From> && run.step[0] == 1 && run.step[1] == -1) {
-      if constexpr (std::is_same_v<To, From>) std::reverse_copy(x - (run.n - 1), x + 1, y);
+      if constexpr (std::is_same_v<To, From> && kHasRows<To>)
+        reverse_row(run.n, y, x - (run.n - 1));
+      else if constexpr (std::is_same_v<To, From>)
+        std::reverse_copy(x - (run.n - 1), x + 1, y);
     } else if constexpr (kConvertsRows<To, From>) {
       map_run(run.n, y, run.step[0], x, run.step[1],
               [](const UnaryRow<From, To>& row) { convert_row(row.n, row.y, row.x); });

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 #include <heed/kernels/cpu/elementwise_rows.h>
@@ -171,37 +170,29 @@ HWY_INLINE void clamp_row_of(const UnaryRow<T>& row, float low, float high) {
   }
 }
 
-/// Floats as uint32_t, bf16 as uint16_t.
-template <class Bits, class T>
-HWY_INLINE void where_row_of(const WhereRow<T>& row) {
-  const hn::ScalableTag<Bits> d;
-  const hn::Rebind<uint8_t, decltype(d)> bytes;
+/// The sign of bf16 changed (negative) or taken away.
+template <UnaryOp kOp>
+void sign_row(const UnaryRow<bfloat16>& row) {
+  const hn::ScalableTag<uint16_t> d;
+  const auto sign = hn::Set(d, 0x8000);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto at = [](const T* p) HWY_ATTR { return reinterpret_cast<const Bits*>(p); };
-  Bits left, right;
-  std::memcpy(&left, row.a, sizeof left);
-  std::memcpy(&right, row.b, sizeof right);
-  const auto a = hn::Set(d, left), b = hn::Set(d, right);
   int64_t i = 0;
   for (; i + lanes <= row.n; i += lanes) {
-    const auto condition = hn::LoadU(bytes, reinterpret_cast<const uint8_t*>(row.condition + i));
-    const auto no = hn::Eq(hn::PromoteTo(d, condition), hn::Zero(d));
-    const auto if_true = row.step_a ? hn::LoadU(d, at(row.a + i)) : a;
-    const auto if_false = row.step_b ? hn::LoadU(d, at(row.b + i)) : b;
-    hn::StoreU(hn::IfThenElse(no, if_false, if_true), d, reinterpret_cast<Bits*>(row.y + i));
+    const auto x = hn::LoadU(d, &row.x[i].bits);
+    hn::StoreU(kOp == UnaryOp::negative ? hn::Xor(x, sign) : hn::AndNot(sign, x), d, &row.y[i].bits);
   }
-  for (; i < row.n; ++i) row.y[i] = row.condition[i] ? row.a[i * row.step_a] : row.b[i * row.step_b];
-}
-
-template <class To, class From>
-HWY_INLINE void convert_row_of(int64_t n, To* y, const From* x) {
-  const Floats d;
-  for (int64_t i = 0; i < n; i += static_cast<int64_t>(hn::Lanes(d)))
-    store_up_to(load_up_to(d, x + i, n - i), d, y + i, n - i);
+  for (; i < row.n; ++i) {
+    const uint16_t x = row.x[i].bits;
+    row.y[i].bits = static_cast<uint16_t>(kOp == UnaryOp::negative ? x ^ 0x8000 : x & 0x7fff);
+  }
 }
 
 template <class T>
 HWY_INLINE void (*unary_row_of(UnaryOp op))(const UnaryRow<T>&) {
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    if (op == UnaryOp::negative) return sign_row<UnaryOp::negative>;
+    if (op == UnaryOp::absolute) return sign_row<UnaryOp::absolute>;
+  }
   switch (op) {
 #define HEED_CASE(name) \
   case UnaryOp::name:   \
@@ -282,12 +273,6 @@ auto compare_row_f32(CompareOp op) { return compare_row_of<float>(op); }
 auto compare_row_bf16(CompareOp op) { return compare_row_of<bfloat16>(op); }
 void clamp_row_f32(const UnaryRow<float>& row, float low, float high) { clamp_row_of(row, low, high); }
 void clamp_row_bf16(const UnaryRow<bfloat16>& row, float low, float high) { clamp_row_of(row, low, high); }
-void where_row_f32(const WhereRow<float>& row) { where_row_of<uint32_t>(row); }
-void where_row_bf16(const WhereRow<bfloat16>& row) { where_row_of<uint16_t>(row); }
-void convert_row_bf16_f32(int64_t n, bfloat16* y, const float* x) { convert_row_of(n, y, x); }
-void convert_row_f32_bf16(int64_t n, float* y, const bfloat16* x) { convert_row_of(n, y, x); }
-void convert_row_f32_bool(int64_t n, float* y, const bool* x) { convert_row_of(n, y, x); }
-void convert_row_bf16_bool(int64_t n, bfloat16* y, const bool* x) { convert_row_of(n, y, x); }
 
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -295,57 +280,35 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace heed::cpu {
 
-#define HEED_ROWS(name, type, T, Op, Row)           \
-  HWY_EXPORT(name##_##type);                        \
-  template <>                                       \
-  void (*name<T>(kernels::Op op))(const Row& row) { \
-    return HEED_SIMD(name##_##type)(op);            \
+#define HEED_EXPORT_ROWS(T, type)                                               \
+  HWY_EXPORT(unary_row_##type);                                                 \
+  HWY_EXPORT(predicate_row_##type);                                             \
+  HWY_EXPORT(binary_row_##type);                                                \
+  HWY_EXPORT(compare_row_##type);                                               \
+  HWY_EXPORT(clamp_row_##type);                                                 \
+  template <>                                                                   \
+  void (*unary_row<T>(kernels::UnaryOp op))(const UnaryRow<T>&) {               \
+    return HEED_SIMD(unary_row_##type)(op);                                     \
+  }                                                                             \
+  template <>                                                                   \
+  void (*predicate_row<T>(kernels::PredicateOp op))(const UnaryRow<T, bool>&) { \
+    return HEED_SIMD(predicate_row_##type)(op);                                 \
+  }                                                                             \
+  template <>                                                                   \
+  void (*binary_row<T>(kernels::BinaryOp op))(const BinaryRow<T>&) {            \
+    return HEED_SIMD(binary_row_##type)(op);                                    \
+  }                                                                             \
+  template <>                                                                   \
+  void (*compare_row<T>(kernels::CompareOp op))(const BinaryRow<T, bool>&) {    \
+    return HEED_SIMD(compare_row_##type)(op);                                   \
+  }                                                                             \
+  template <>                                                                   \
+  void clamp_row(const UnaryRow<T>& row, float low, float high) {               \
+    HEED_SIMD(clamp_row_##type)(row, low, high);                                \
   }
-#define HEED_COMMA ,
-HEED_ROWS(unary_row, f32, float, UnaryOp, UnaryRow<float>)
-HEED_ROWS(unary_row, bf16, bfloat16, UnaryOp, UnaryRow<bfloat16>)
-HEED_ROWS(predicate_row, f32, float, PredicateOp, UnaryRow<float HEED_COMMA bool>)
-HEED_ROWS(predicate_row, bf16, bfloat16, PredicateOp, UnaryRow<bfloat16 HEED_COMMA bool>)
-HEED_ROWS(binary_row, f32, float, BinaryOp, BinaryRow<float>)
-HEED_ROWS(binary_row, bf16, bfloat16, BinaryOp, BinaryRow<bfloat16>)
-HEED_ROWS(compare_row, f32, float, CompareOp, BinaryRow<float HEED_COMMA bool>)
-HEED_ROWS(compare_row, bf16, bfloat16, CompareOp, BinaryRow<bfloat16 HEED_COMMA bool>)
-#undef HEED_COMMA
-#undef HEED_ROWS
-
-HWY_EXPORT(clamp_row_f32);
-HWY_EXPORT(clamp_row_bf16);
-template <>
-void clamp_row(const UnaryRow<float>& row, float low, float high) {
-  HEED_SIMD(clamp_row_f32)(row, low, high);
-}
-template <>
-void clamp_row(const UnaryRow<bfloat16>& row, float low, float high) {
-  HEED_SIMD(clamp_row_bf16)(row, low, high);
-}
-
-HWY_EXPORT(where_row_f32);
-HWY_EXPORT(where_row_bf16);
-template <>
-void where_row(const WhereRow<float>& row) {
-  HEED_SIMD(where_row_f32)(row);
-}
-template <>
-void where_row(const WhereRow<bfloat16>& row) {
-  HEED_SIMD(where_row_bf16)(row);
-}
-
-#define HEED_CONVERT(to, To, from, From)              \
-  HWY_EXPORT(convert_row_##to##_##from);              \
-  template <>                                         \
-  void convert_row(int64_t n, To* y, const From* x) { \
-    HEED_SIMD(convert_row_##to##_##from)(n, y, x);    \
-  }
-HEED_CONVERT(bf16, bfloat16, f32, float)
-HEED_CONVERT(f32, float, bf16, bfloat16)
-HEED_CONVERT(f32, float, bool, bool)
-HEED_CONVERT(bf16, bfloat16, bool, bool)
-#undef HEED_CONVERT
+HEED_EXPORT_ROWS(float, f32)
+HEED_EXPORT_ROWS(bfloat16, bf16)
+#undef HEED_EXPORT_ROWS
 
 }  // namespace heed::cpu
 #endif

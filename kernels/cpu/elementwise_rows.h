@@ -25,16 +25,6 @@ struct BinaryRow {
   int64_t step_a, step_b;
 };
 
-/// y = condition ? a : b, likewise, bit for bit.
-template <class T>
-struct WhereRow {
-  int64_t n;
-  T* y;
-  const bool* condition;
-  const T *a, *b;
-  int64_t step_a, step_b;
-};
-
 /// What computes them, null for an operation that is not among them; for this machine.
 template <class T>
 void (*unary_row(kernels::UnaryOp op))(const UnaryRow<T>& row);
@@ -47,11 +37,5 @@ void (*compare_row(kernels::CompareOp op))(const BinaryRow<T, bool>& row);
 
 template <class T>
 void clamp_row(const UnaryRow<T>& row, float low, float high);
-template <class T>
-void where_row(const WhereRow<T>& row);
-
-/// y = x, rounded where To is bfloat16: from float, bfloat16 and bool to the first two.
-template <class To, class From>
-void convert_row(int64_t n, To* y, const From* x);
 
 }  // namespace heed::cpu

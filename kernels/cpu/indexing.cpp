@@ -22,8 +22,12 @@ void gather(const kernels::Gather<T>& args) {
     T* y = args.y + run.at[0];
     const int64_t* index = args.index + run.at[1];
     const T* x = args.x + run.at[2];
-    for (int64_t i = 0; i < run.n; ++i)
-      y[i * run.step[0]] = x[i * run.step[2] + index[i * run.step[1]] * args.stride_x];
+    if (run.step[0] == 1 && run.step[1] == 1 && run.step[2] == 0 && args.stride_x == 1) {  // along a row
+      for (int64_t i = 0; i < run.n; ++i) y[i] = x[index[i]];
+    } else {
+      for (int64_t i = 0; i < run.n; ++i)
+        y[i * run.step[0]] = x[i * run.step[2] + index[i * run.step[1]] * args.stride_x];
+    }
   });
 }
 

@@ -117,15 +117,19 @@ typename Op::A reduce_row(const T* x, int64_t n, float centre) {
       }
     }
   }
-  for (int64_t v = 0; i < n; v = (v + 1) % (Op::kRowLanes / kFloats), i += kFloats) {
-    Vec<Floats> last[1];
-    last[0] = load_up_to(d, x + i, n - i);
-    Op::lift(last, centres, lifted);
-    for (int64_t j = 0; j < Op::kVectors; ++j) {
-      const int64_t count = HWY_MIN(HWY_MAX(n - i - j * kLanes, 0), kLanes);
-      auto& result = results[v * Op::kVectors + j];
-      const auto joined = Op::add(result, lifted[j]);
-      result = hn::IfThenElse(hn::FirstN(da, static_cast<size_t>(count)), joined, result);
+  for (; i < n; i += Op::kRowLanes) {
+    for (int64_t v = 0; v < Op::kRowLanes / kFloats; ++v) {  // unrolled, so that results stay in registers
+      const int64_t left = n - i - v * kFloats;
+      if (left <= 0) break;
+      Vec<Floats> last[1];
+      last[0] = load_up_to(d, x + i + v * kFloats, left);
+      Op::lift(last, centres, lifted);
+      for (int64_t j = 0; j < Op::kVectors; ++j) {
+        const int64_t count = HWY_MIN(HWY_MAX(left - j * kLanes, 0), kLanes);
+        auto& result = results[v * Op::kVectors + j];
+        const auto joined = Op::add(result, lifted[j]);
+        result = hn::IfThenElse(hn::FirstN(da, static_cast<size_t>(count)), joined, result);
+      }
     }
   }
   for (int64_t vectors = Op::kRowLanes / kLanes / 2; vectors > 0; vectors /= 2) {
