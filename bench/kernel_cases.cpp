@@ -108,11 +108,15 @@ const std::map<std::string, Map>& maps() {
       {"erf", erf},
       {"sin", sin},
       {"cube", [](const Tensor& x) { return power(x, 3); }},
+      {"power", [](const Tensor& x) { return power(x, 2.5); }},
       {"clamp", [](const Tensor& x) { return clamp(x, -1, 1); }},
+      {"masked",
+       [](const Tensor& x) { return masked_fill(x, greater(x.detach(), x.detach().slice(0, 0, 1)), 0); }},
       {"flip", [](const Tensor& x) { return flip(x, 1); }},
       {"transpose", [](const Tensor& x) { return x.transpose(0, 1).contiguous(); }},
       {"cumulative_sum", [](const Tensor& x) { return cumulative_sum(x, 1); }},
       {"sort", [](const Tensor& x) { return sort(x, 1).first; }},
+      {"topk", [](const Tensor& x) { return topk(x, 10, 1).first; }},
       {"sum_rows", [](const Tensor& x) { return sum(x, {.axes = {1}}); }},
       {"sum_columns", [](const Tensor& x) { return sum(x, {.axes = {0}}); }},
       {"max_rows", [](const Tensor& x) { return max(x, {.axes = {1}}); }},
@@ -123,7 +127,7 @@ const std::map<std::string, Map>& maps() {
 
 Operation map_of(const std::string& name, const Sizes& s, DType dtype) {
   Tensor x = filled({s[0], s[1]}, 1, dtype);
-  if (name == "log" || name == "sqrt") x = abs(x) + 0.5;
+  if (name == "log" || name == "sqrt" || name == "power") x = abs(x) + 0.5;
   return {{x}, [x, map = maps().at(name)](double) { return map(x); }};
 }
 
@@ -220,11 +224,14 @@ constexpr Passes kRowWise[] = {{"layer_norm", "forward", 2},
                                {"erf", "forward", 2},
                                {"sin", "forward", 2},
                                {"cube", "forward", 2},
+                               {"power", "forward", 2},
                                {"clamp", "forward", 2},
+                               {"masked", "forward", 2},
                                {"flip", "forward", 2},
                                {"transpose", "forward", 2},
                                {"cumulative_sum", "forward", 2},
                                {"sort", "forward", 2},
+                               {"topk", "forward", 1},
                                {"sum_rows", "forward", 1},
                                {"sum_columns", "forward", 1},
                                {"max_rows", "forward", 1},

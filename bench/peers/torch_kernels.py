@@ -24,6 +24,7 @@ MAPS = {
     "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "softmax": lambda x: F.softmax(x, -1),
     "exp": torch.exp, "log": torch.log, "sqrt": torch.sqrt, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
     "erf": torch.erf, "sin": torch.sin, "cube": lambda x: x.pow(3), "clamp": lambda x: x.clamp(-1, 1),
+    "power": lambda x: x.pow(2.5), "masked": lambda x: x.masked_fill(x > x[:1], 0), "topk": lambda x: x.topk(10, 1).values,
     "flip": lambda x: x.flip(1), "transpose": lambda x: x.t().contiguous(), "cumulative_sum": lambda x: x.cumsum(1),
     "sort": lambda x: x.sort(1).values, "sum_rows": lambda x: x.sum(1), "sum_columns": lambda x: x.sum(0),
     "max_rows": lambda x: x.amax(1), "log_sum_exp": lambda x: torch.logsumexp(x, 1), "variance": lambda x: x.var(1)}
@@ -81,7 +82,7 @@ def operation(name, s, dtype):
     if name in ("add", "multiply"):
         y, pair = matrix(2), dict(add=torch.add, multiply=torch.mul)[name]
         return [x, y], lambda rate: pair(x, y)
-    if name in ("log", "sqrt"):
+    if name in ("log", "sqrt", "power"):
         x = x.abs() + 0.5
     return [x], lambda rate: MAPS[name](x)
 

@@ -14,8 +14,8 @@ import compare  # noqa: E402
 
 KERNELS, KERNELS_BENCH = sys.argv.pop(1), sys.argv.pop(1)
 BOTH_WAYS = ("layer_norm", "residual_layer_norm", "gelu", "gelu_tanh", "softmax", "attention", "causal_attention", "linear")
-FORWARD = ("add", "multiply", "exp", "log", "sqrt", "tanh", "sigmoid", "erf", "sin", "cube", "clamp", "flip", "transpose",
-           "cumulative_sum", "sort", "sum_rows", "sum_columns", "max_rows", "log_sum_exp", "variance",
+FORWARD = ("add", "multiply", "exp", "log", "sqrt", "tanh", "sigmoid", "erf", "sin", "cube", "power", "clamp", "masked", "flip",
+           "transpose", "cumulative_sum", "sort", "topk", "sum_rows", "sum_columns", "max_rows", "log_sum_exp", "variance",
            "rand", "randn", "randint")
 DIRECTIONS = {(op, way) for op in BOTH_WAYS for way in ("forward", "backward")} | {
     (op, "forward") for op in FORWARD} | {
