@@ -81,12 +81,7 @@ void zip_row(const BinaryRow<T>& row) {
   }
 }
 
-/// x³, in double.
-HWY_INLINE Values cube(Values x) {
-  const Floats d;
-  const auto lower = lower_doubles(d, x), upper = upper_doubles(d, x);
-  return floats(d, hn::Mul(hn::Mul(lower, lower), lower), hn::Mul(hn::Mul(upper, upper), upper));
-}
+HWY_INLINE Values cube(Values x) { return hn::Mul(hn::Mul(x, x), x); }
 
 /// x to the power of one half: unlike a root +0 at -0, and infinity at -infinity.
 HWY_INLINE Values power_half(Values x) {
@@ -95,7 +90,7 @@ HWY_INLINE Values power_half(Values x) {
   return hn::IfThenElse(hn::Eq(x, hn::Neg(infinity)), infinity, hn::Sqrt(hn::Add(x, hn::Zero(d))));
 }
 
-/// Some exponents need no logarithm.
+/// Some exponents need no logarithm. Cubes are rounded twice.
 template <class T>
 void power_row(const BinaryRow<T>& row) {
   if (row.step_a && !row.step_b) {
