@@ -431,7 +431,10 @@ void scan_lines(const kernels::CumulativeSum<T>& args, T* y, int64_t step_y, con
 template <class T>
 void cumulative_sum(const kernels::CumulativeSum<T>& args) {
   constexpr int kBeside = 32, kTogether = 4;  // lines: neighbours, or others
-  const int64_t grain = std::max<int64_t>(kBeside, kTaskElements / std::max<int64_t>(1, args.n));
+  const int inner = args.lines.rank - 1;
+  const bool beside = inner >= 0 && args.lines.strides[0][inner] == 1 && args.lines.strides[1][inner] == 1;
+  const int64_t grain =
+      std::max<int64_t>(beside ? kBeside : kTogether, kTaskElements / std::max<int64_t>(1, args.n));
   parallel_walk(args.lines, grain, [&](const Run<2>& run) {
     T* const y = args.y + run.at[0];
     const T* const x = args.x + run.at[1];
@@ -440,7 +443,7 @@ void cumulative_sum(const kernels::CumulativeSum<T>& args) {
         scan_lines<kLines>(args, y + i * run.step[0], run.step[0], x + i * run.step[1], run.step[1]);
     };
     int64_t i = 0;
-    if (run.step[0] == 1 && run.step[1] == 1) scan.template operator()<kBeside>(i);
+    if (beside) scan.template operator()<kBeside>(i);
     scan.template operator()<kTogether>(i);
     scan.template operator()<1>(i);
   });

@@ -22,9 +22,9 @@ constexpr int64_t kLineBytes = 64;
 constexpr int64_t kRowsTogether = 8;  // whose columns are added, and as many are asked for ahead
 
 /// What a reduction keeps, of which a row has kRowLanes side by side, whatever the vector's length. It takes
-/// kTogether vectors at a time, which lie kRowLanes apart in a row and in as many rows of columns. A vector
-/// of floats is two of doubles: sums are kept in double, but four floats are added before, where no sum of
-/// them can do harm: two roundings that are no worse than those of their neighbours' own digits.
+/// kTogether vectors at a time, kRowLanes apart in a row or one from each of as many rows of columns. A
+/// vector of floats is two of doubles: sums are kept in double. Converting to it takes longer than adding, so
+/// four elements are added as floats before, in two roundings.
 template <ReduceOp kOp>
 struct Sums {
   using A = double;
