@@ -407,15 +407,18 @@ namespace {
 template <int kLines, class T>
 void scan_lines(const kernels::CumulativeSum<T>& args, T* y, int64_t step_y, const T* x, int64_t step_x) {
   using Op = SumOp<T>;
+  // Copied, since for all the compiler knows what is written may lie in args.
+  const int64_t n = args.n, first = args.reverse ? n - 1 : 0, on = args.reverse ? -1 : 1;
+  const int64_t on_y = on * args.stride_y, on_x = on * args.stride_x;
+  const bool accumulate = args.accumulate;
+  y += first * args.stride_y;
+  x += first * args.stride_x;
   typename Op::A sums[kLines] = {};
-  for (int64_t k = 0; k < args.n; ++k) {
-    const int64_t i = args.reverse ? args.n - 1 - k : k;
-    const T* const from = x + i * args.stride_x;
-    T* const to = y + i * args.stride_y;
+  for (int64_t k = 0; k < n; ++k, y += on_y, x += on_x) {
     const auto add = [&](int64_t j, int64_t at_y, int64_t at_x) {
-      sums[j] += Op::lift(from[at_x], 0);
-      const auto value = args.accumulate ? Op::lift(to[at_y], 0) + sums[j] : sums[j];
-      to[at_y] = static_cast<T>(static_cast<math_t<T>>(value));
+      sums[j] += Op::lift(x[at_x], 0);
+      const auto value = accumulate ? Op::lift(y[at_y], 0) + sums[j] : sums[j];
+      y[at_y] = static_cast<T>(static_cast<math_t<T>>(value));
     };
     if (step_y == 1 && step_x == 1) {
       HEED_INDEPENDENT
