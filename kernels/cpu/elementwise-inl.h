@@ -92,19 +92,16 @@ void map_run(int64_t n, Y* y, int64_t step_y, const T* x, int64_t step_x, const 
   }
 }
 
-template <class T, class Y, class Row>
-void zip_run(int64_t n, Y* y, int64_t step_y, const T* a, int64_t step_a, const T* b, int64_t step_b,
-             const Row& row) {
-  if (step_y == 1 && (step_a | 1) == 1 && (step_b | 1) == 1)
-    return row(BinaryRow<T, Y>{n, y, a, b, step_a, step_b});
-  T left[kRowBuffer], right[kRowBuffer];
-  Y to[kRowBuffer];
+template <class T>
+void zip_run(int64_t n, T* y, int64_t step_y, const T* a, int64_t step_a, const T* b, int64_t step_b,
+             void (*row)(const BinaryRow<T>&)) {
+  if (step_y == 1 && (step_a | 1) == 1 && (step_b | 1) == 1) return row({n, y, a, b, step_a, step_b});
+  T left[kRowBuffer], right[kRowBuffer], to[kRowBuffer];
   for (int64_t i = 0; i < n; i += kRowBuffer) {
     const int64_t count = std::min(n - i, kRowBuffer);
-    Y* const result = step_y == 1 ? y + i : to;
-    row(BinaryRow<T, Y>{count, result, step_a == 0 ? a : gather(a + i * step_a, step_a, count, left),
-                        step_b == 0 ? b : gather(b + i * step_b, step_b, count, right), step_a != 0,
-                        step_b != 0});
+    T* const result = step_y == 1 ? y + i : to;
+    row({count, result, step_a == 0 ? a : gather(a + i * step_a, step_a, count, left),
+         step_b == 0 ? b : gather(b + i * step_b, step_b, count, right), step_a != 0, step_b != 0});
     scatter(result, y + i * step_y, step_y, count);
   }
 }

@@ -125,17 +125,18 @@ void unary(const kernels::Unary<T>& args) {
 
 template <class T>
 void predicate(const kernels::Predicate<T>& args) {
-  parallel_walk(args.index, kHasRows<T> ? kRowGrain : kCheapGrain, [&](const Run<2>& run) {
-    bool* const y = args.y + run.at[0];
-    const T* const x = args.x + run.at[1];
-    if constexpr (kHasRows<T>)
-      map_run(run.n, y, run.step[0], x, run.step[1], predicate_row<T>(args.op));
-    else if (args.op == kernels::PredicateOp::is_nan)
-      map(run.n, y, run.step[0], x, run.step[1], [](T a) { return a != a; });
-    else
-      map(run.n, y, run.step[0], x, run.step[1],
-          [](T a) { return std::fabs(a) <= std::numeric_limits<T>::max(); });
-  });
+  using M = math_t<T>;
+  const auto all = [&](auto f) {
+    parallel_walk(args.index, kCheapGrain, [&](const Run<2>& run) {
+      map(run.n, args.y + run.at[0], run.step[0], args.x + run.at[1], run.step[1], f);
+    });
+  };
+  switch (args.op) {
+    case kernels::PredicateOp::is_nan:
+      return all([](T x) { return M(x) != M(x); });
+    case kernels::PredicateOp::is_finite:
+      return all([](T x) { return std::fabs(M(x)) <= std::numeric_limits<M>::max(); });
+  }
 }
 
 // ---- two operands and three
@@ -219,44 +220,29 @@ void binary(const kernels::Binary<T>& args) {
   }
 }
 
-namespace {
-
 template <class T>
-void compare_number(const kernels::Compare<T>& args) {
+void compare(const kernels::Compare<T>& args) {
   using kernels::CompareOp;
+  using M = math_t<T>;
   const auto all = [&](auto f) {
     parallel_walk(args.index, kCheapGrain, [&](const Run<3>& run) {
       zip(run.n, args.y + run.at[0], run.step[0], args.a + run.at[1], run.step[1], args.b + run.at[2],
-          run.step[2], f);
+          run.step[2], [f](T a, T b) { return f(M(a), M(b)); });
     });
   };
   switch (args.op) {
     case CompareOp::equal:
-      return all([](T a, T b) { return a == b; });
+      return all([](M a, M b) { return a == b; });
     case CompareOp::not_equal:
-      return all([](T a, T b) { return a != b; });
+      return all([](M a, M b) { return a != b; });
     case CompareOp::less:
-      return all([](T a, T b) { return a < b; });
+      return all([](M a, M b) { return a < b; });
     case CompareOp::less_equal:
-      return all([](T a, T b) { return a <= b; });
+      return all([](M a, M b) { return a <= b; });
     case CompareOp::greater:
-      return all([](T a, T b) { return a > b; });
+      return all([](M a, M b) { return a > b; });
     case CompareOp::greater_equal:
-      return all([](T a, T b) { return a >= b; });
-  }
-}
-
-}  // namespace
-
-template <class T>
-void compare(const kernels::Compare<T>& args) {
-  if constexpr (kHasRows<T>) {
-    parallel_walk(args.index, kRowGrain, [&](const Run<3>& run) {
-      zip_run(run.n, args.y + run.at[0], run.step[0], args.a + run.at[1], run.step[1], args.b + run.at[2],
-              run.step[2], compare_row<T>(args.op));
-    });
-  } else {
-    compare_number(args);
+      return all([](M a, M b) { return a >= b; });
   }
 }
 

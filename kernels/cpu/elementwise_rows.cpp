@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <limits>
 
 #include <heed/kernels/cpu/elementwise_rows.h>
@@ -14,8 +13,6 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
 using kernels::BinaryOp;
-using kernels::CompareOp;
-using kernels::PredicateOp;
 using kernels::UnaryOp;
 using Floats = Tag<float>;
 using Values = Vec<Floats>;
@@ -104,56 +101,6 @@ void power_row(const BinaryRow<T>& row) {
   zip_row<BinaryOp::power>(row);
 }
 
-template <CompareOp kOp>
-HWY_INLINE hn::MFromD<Floats> holds(Values a, Values b) {
-  if constexpr (kOp == CompareOp::equal) return hn::Eq(a, b);
-  if constexpr (kOp == CompareOp::not_equal) return hn::Not(hn::Eq(a, b));  // of NaN too, where Ne is false
-  if constexpr (kOp == CompareOp::less) return hn::Lt(a, b);
-  if constexpr (kOp == CompareOp::less_equal) return hn::Le(a, b);
-  if constexpr (kOp == CompareOp::greater) return hn::Gt(a, b);
-  if constexpr (kOp == CompareOp::greater_equal) return hn::Ge(a, b);
-}
-
-template <PredicateOp kOp>
-HWY_INLINE hn::MFromD<Floats> holds(Values x) {
-  if constexpr (kOp == PredicateOp::is_nan) return hn::IsNaN(x);
-  if constexpr (kOp == PredicateOp::is_finite)
-    return hn::Le(hn::Abs(x), hn::Set(Floats(), std::numeric_limits<float>::max()));
-}
-
-/// The first n lanes of a mask, all if there are fewer, as bytes.
-HWY_INLINE void store_mask(hn::MFromD<Floats> mask, bool* y, int64_t n) {
-  const Floats d;
-  const hn::RebindToUnsigned<Floats> words;
-  const hn::Rebind<uint8_t, Floats> bytes;
-  const auto ones = hn::ShiftRight<31>(hn::BitCast(words, hn::VecFromMask(d, mask)));
-  const auto narrow = hn::DemoteTo(bytes, hn::BitCast(hn::RebindToSigned<Floats>(), ones));
-  if (n >= static_cast<int64_t>(hn::Lanes(d)))
-    return hn::StoreU(narrow, bytes, reinterpret_cast<uint8_t*>(y));
-  uint8_t buffer[hn::MaxLanes(d)];
-  hn::StoreU(narrow, bytes, buffer);
-  std::copy_n(buffer, n, y);
-}
-
-template <PredicateOp kOp, class T>
-void holds_row(const UnaryRow<T, bool>& row) {
-  const Floats d;
-  for (int64_t i = 0; i < row.n; i += static_cast<int64_t>(hn::Lanes(d)))
-    store_mask(holds<kOp>(load_up_to(d, row.x + i, row.n - i)), row.y + i, row.n - i);
-}
-
-template <CompareOp kOp, class T>
-void holds_row(const BinaryRow<T, bool>& row) {
-  const Floats d;
-  const auto a = hn::Set(d, float{row.a[0]}), b = hn::Set(d, float{row.b[0]});
-  for (int64_t i = 0; i < row.n; i += static_cast<int64_t>(hn::Lanes(d))) {
-    const int64_t n = row.n - i;
-    const auto left = row.step_a ? load_up_to(d, row.a + i, n) : a;
-    const auto right = row.step_b ? load_up_to(d, row.b + i, n) : b;
-    store_mask(holds<kOp>(left, right), row.y + i, n);
-  }
-}
-
 template <class T>
 HWY_INLINE void clamp_row_of(const UnaryRow<T>& row, float low, float high) {
   const Floats d;
@@ -235,37 +182,11 @@ HWY_INLINE void (*binary_row_of(BinaryOp op))(const BinaryRow<T>&) {
   }
 }
 
-template <class T>
-HWY_INLINE void (*predicate_row_of(PredicateOp op))(const UnaryRow<T, bool>&) {
-  return op == PredicateOp::is_nan ? holds_row<PredicateOp::is_nan, T> : holds_row<PredicateOp::is_finite, T>;
-}
-
-template <class T>
-HWY_INLINE void (*compare_row_of(CompareOp op))(const BinaryRow<T, bool>&) {
-  switch (op) {
-#define HEED_CASE(name) \
-  case CompareOp::name: \
-    return holds_row<CompareOp::name, T>;
-    HEED_CASE(equal)
-    HEED_CASE(not_equal)
-    HEED_CASE(less)
-    HEED_CASE(less_equal)
-    HEED_CASE(greater)
-    HEED_CASE(greater_equal)
-#undef HEED_CASE
-  }
-  return nullptr;
-}
-
 auto unary_row_f32(UnaryOp op) { return unary_row_of<float>(op); }
 auto unary_row_bf16(UnaryOp op) { return unary_row_of<bfloat16>(op); }
 auto binary_row_f32(BinaryOp op) { return binary_row_of<float>(op); }
 auto binary_row_bf16(BinaryOp op) { return binary_row_of<bfloat16>(op); }
 
-auto predicate_row_f32(PredicateOp op) { return predicate_row_of<float>(op); }
-auto predicate_row_bf16(PredicateOp op) { return predicate_row_of<bfloat16>(op); }
-auto compare_row_f32(CompareOp op) { return compare_row_of<float>(op); }
-auto compare_row_bf16(CompareOp op) { return compare_row_of<bfloat16>(op); }
 void clamp_row_f32(const UnaryRow<float>& row, float low, float high) { clamp_row_of(row, low, high); }
 void clamp_row_bf16(const UnaryRow<bfloat16>& row, float low, float high) { clamp_row_of(row, low, high); }
 
@@ -275,31 +196,21 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace heed::cpu {
 
-#define HEED_EXPORT_ROWS(T, type)                                               \
-  HWY_EXPORT(unary_row_##type);                                                 \
-  HWY_EXPORT(predicate_row_##type);                                             \
-  HWY_EXPORT(binary_row_##type);                                                \
-  HWY_EXPORT(compare_row_##type);                                               \
-  HWY_EXPORT(clamp_row_##type);                                                 \
-  template <>                                                                   \
-  void (*unary_row<T>(kernels::UnaryOp op))(const UnaryRow<T>&) {               \
-    return HEED_SIMD(unary_row_##type)(op);                                     \
-  }                                                                             \
-  template <>                                                                   \
-  void (*predicate_row<T>(kernels::PredicateOp op))(const UnaryRow<T, bool>&) { \
-    return HEED_SIMD(predicate_row_##type)(op);                                 \
-  }                                                                             \
-  template <>                                                                   \
-  void (*binary_row<T>(kernels::BinaryOp op))(const BinaryRow<T>&) {            \
-    return HEED_SIMD(binary_row_##type)(op);                                    \
-  }                                                                             \
-  template <>                                                                   \
-  void (*compare_row<T>(kernels::CompareOp op))(const BinaryRow<T, bool>&) {    \
-    return HEED_SIMD(compare_row_##type)(op);                                   \
-  }                                                                             \
-  template <>                                                                   \
-  void clamp_row(const UnaryRow<T>& row, float low, float high) {               \
-    HEED_SIMD(clamp_row_##type)(row, low, high);                                \
+#define HEED_EXPORT_ROWS(T, type)                                    \
+  HWY_EXPORT(unary_row_##type);                                      \
+  HWY_EXPORT(binary_row_##type);                                     \
+  HWY_EXPORT(clamp_row_##type);                                      \
+  template <>                                                        \
+  void (*unary_row<T>(kernels::UnaryOp op))(const UnaryRow<T>&) {    \
+    return HEED_SIMD(unary_row_##type)(op);                          \
+  }                                                                  \
+  template <>                                                        \
+  void (*binary_row<T>(kernels::BinaryOp op))(const BinaryRow<T>&) { \
+    return HEED_SIMD(binary_row_##type)(op);                         \
+  }                                                                  \
+  template <>                                                        \
+  void clamp_row(const UnaryRow<T>& row, float low, float high) {    \
+    HEED_SIMD(clamp_row_##type)(row, low, high);                     \
   }
 HEED_EXPORT_ROWS(float, f32)
 HEED_EXPORT_ROWS(bfloat16, bf16)

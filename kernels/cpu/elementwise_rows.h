@@ -17,10 +17,10 @@ struct UnaryRow {
 };
 
 /// y = op(a, b), likewise; the steps are 1, or 0 for the same element in each place.
-template <class T, class Y = T>
+template <class T>
 struct BinaryRow {
   int64_t n;
-  Y* y;
+  T* y;
   const T *a, *b;
   int64_t step_a, step_b;
 };
@@ -29,11 +29,7 @@ struct BinaryRow {
 template <class T>
 void (*unary_row(kernels::UnaryOp op))(const UnaryRow<T>& row);
 template <class T>
-void (*predicate_row(kernels::PredicateOp op))(const UnaryRow<T, bool>& row);
-template <class T>
 void (*binary_row(kernels::BinaryOp op))(const BinaryRow<T>& row);
-template <class T>
-void (*compare_row(kernels::CompareOp op))(const BinaryRow<T, bool>& row);
 
 template <class T>
 void clamp_row(const UnaryRow<T>& row, float low, float high);
