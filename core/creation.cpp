@@ -25,6 +25,7 @@ Tensor zeros(const Shape& shape, TensorOptions options) {
   fill_bytes(result.raw_data(), options.device, 0, result.storage()->bytes());
   return result;
 }
+
 Tensor zeros_like(const Tensor& other) { return zeros(other.shape(), other.options()); }
 Tensor ones(const Shape& shape, TensorOptions options) { return full(shape, 1, options); }
 

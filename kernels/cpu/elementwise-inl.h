@@ -2,8 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <type_traits>
 
 #include <heed/core/base/dtype.h>

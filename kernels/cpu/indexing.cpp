@@ -7,12 +7,7 @@
 namespace heed::cpu {
 namespace {
 
-constexpr int64_t kTaskElements = 16384;  // about that many elements a task
-constexpr int64_t kTaskColumns = 64;      // columns whose rows one task adds up
-
-int64_t grain_for(int64_t elements) {
-  return std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, elements));
-}
+constexpr int64_t kTaskColumns = 64;  // columns whose rows one task adds up
 
 }  // namespace
 
@@ -34,7 +29,7 @@ void gather(const kernels::Gather<T>& args) {
 template <class T>
 void scatter_add(const kernels::ScatterAdd<T>& args) {
   using A = kernels::scattered_t<T>;
-  parallel_walk(args.lines, grain_for(args.n), [&](const Run<3>& run) {
+  parallel_walk(args.lines, lines_per_task(args.n), [&](const Run<3>& run) {
     for (int64_t line = 0; line < run.n; ++line) {
       A* y = args.y + run.at[0] + line * run.step[0];
       const int64_t* index = args.index + run.at[1] + line * run.step[1];
@@ -47,7 +42,7 @@ void scatter_add(const kernels::ScatterAdd<T>& args) {
 
 template <class T>
 void index_select(const kernels::IndexSelect<T>& args) {
-  parallel_for(args.count, grain_for(args.width), [&](int64_t begin, int64_t end) {
+  parallel_for(args.count, lines_per_task(args.width), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       T* y = args.y + i * args.width;
       if (args.index[i] == kNoToken)
@@ -74,7 +69,7 @@ void index_select_backward(const kernels::IndexSelectBackward<T>& args) {
 
 template <class T>
 void triangle(const kernels::Triangle<T>& args) {
-  parallel_for(args.matrices * args.rows, grain_for(args.cols), [&](int64_t begin, int64_t end) {
+  parallel_for(args.matrices * args.rows, lines_per_task(args.cols), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const T* x = args.x + r * args.cols;
       T* y = args.y + r * args.cols;
@@ -89,7 +84,7 @@ void triangle(const kernels::Triangle<T>& args) {
 
 template <class T>
 void one_hot(const kernels::OneHot<T>& args) {
-  parallel_for(args.count, grain_for(args.classes), [&](int64_t begin, int64_t end) {
+  parallel_for(args.count, lines_per_task(args.classes), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       T* y = args.y + i * args.classes;
       std::fill_n(y, args.classes, T(0));

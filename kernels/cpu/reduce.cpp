@@ -15,9 +15,8 @@ namespace {
 using kernels::reduced_t;
 using kernels::ReduceOp;
 
-constexpr int64_t kTaskElements = 16384;  // about that many elements a task
-constexpr int kLanes = 8;                 // independent sums along a row
-constexpr int64_t kRowBlock = 128;        // elements that are added one after another, over all lanes
+constexpr int kLanes = 8;           // independent sums along a row
+constexpr int64_t kRowBlock = 128;  // elements that are added one after another, over all lanes
 
 template <class T>
 inline constexpr bool kIsFloating = !std::is_integral_v<T>;
@@ -131,7 +130,7 @@ class Reduction {
         outputs_(args.kept.count()),
         terms_(args.reduced.count()),
         columns_(neighbours_are_results(args)),
-        tile_(columns_ ? kColumns<T> : std::max<int64_t>(1, kTaskElements / std::max<int64_t>(terms_, 1))),
+        tile_(columns_ ? kColumns<T> : lines_per_task(terms_)),
         chunk_(columns_ ? kColumnChunk<T> : kTaskElements),
         chunks_(std::max<int64_t>(1, ceil_divide(terms_, chunk_))) {}
 
@@ -394,7 +393,7 @@ void arg_reduce(const kernels::ArgReduce<T>& args) {
     }
     return best;
   };
-  const int64_t grain = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, args.n));
+  const int64_t grain = lines_per_task(args.n);
   parallel_walk(args.lines, grain, [&](const Run<2>& run) {
     for (int64_t i = 0; i < run.n; ++i)
       args.y[run.at[0] + i * run.step[0]] = first_best(args.x + run.at[1] + i * run.step[1]);
@@ -436,8 +435,7 @@ void cumulative_sum(const kernels::CumulativeSum<T>& args) {
   constexpr int kBeside = 32, kTogether = 4;  // lines: neighbours, or others
   const int inner = args.lines.rank - 1;
   const bool beside = inner >= 0 && args.lines.strides[0][inner] == 1 && args.lines.strides[1][inner] == 1;
-  const int64_t grain =
-      std::max<int64_t>(beside ? kBeside : kTogether, kTaskElements / std::max<int64_t>(1, args.n));
+  const int64_t grain = std::max<int64_t>(beside ? kBeside : kTogether, lines_per_task(args.n));
   parallel_walk(args.lines, grain, [&](const Run<2>& run) {
     T* const y = args.y + run.at[0];
     const T* const x = args.x + run.at[1];

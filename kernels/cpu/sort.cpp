@@ -13,9 +13,8 @@
 namespace heed::cpu {
 namespace {
 
-constexpr int64_t kTaskElements = 16384;  // about that many elements a task
-constexpr int64_t kRanked = 128;          // up to so many are sorted by comparing each with each
-constexpr int64_t kCandidates = 64;       // and 2 k, to be sorted at once with the k best so far
+constexpr int64_t kRanked = 128;     // up to so many are sorted by comparing each with each
+constexpr int64_t kCandidates = 64;  // and 2 k, to be sorted at once with the k best so far
 
 /// An element in an array that is sorted by its key. Key is uint32_t, or uint64_t for wide elements and for
 /// lines whose indices need it.
@@ -173,7 +172,7 @@ template <class T>
 void sort(const kernels::Sort<T>& args) {
   if (args.k == 0) return;
   const bool wide = sizeof(T) == 8 || args.n > std::numeric_limits<uint32_t>::max();
-  parallel_walk(args.lines, std::max<int64_t>(1, kTaskElements / args.n), [&](const Run<3>& run) {
+  parallel_walk(args.lines, lines_per_task(args.n), [&](const Run<3>& run) {
     if (wide)
       sort_lines<uint64_t>(args, run);
     else if constexpr (sizeof(T) < 8)

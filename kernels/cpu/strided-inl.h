@@ -17,6 +17,13 @@
 
 namespace heed::cpu {
 
+constexpr int64_t kTaskElements = 16384;  // about that many elements a task
+
+/// Lines of `length` elements a task.
+inline int64_t lines_per_task(int64_t length) {
+  return std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, length));
+}
+
 /// `n` elements along the innermost axis: the i-th of operand k is at at[k] + i * step[k].
 template <int N>
 struct Run {
