@@ -12,10 +12,6 @@
 
 namespace heed::kernels {
 
-/// The type in which scattered elements are added up: f32 for bf16, else the type itself.
-template <class T>
-using scattered_t = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
-
 template <class T>
 struct Gather {  // y = x[…, index, …]
   T* y;          // without gaps
@@ -29,7 +25,7 @@ struct Gather {  // y = x[…, index, …]
 /// y[…, index, …] += source for each line along an axis, in the order of the index.
 template <class T>
 struct ScatterAdd {
-  scattered_t<T>* y;
+  math_t<T>* y;
   const int64_t* index;  // without gaps
   const T* source;
   Strided<3> lines;  // y, index, source, without the axis
@@ -48,7 +44,7 @@ struct IndexSelect {  // y[i] = x[index[i]]; an index of kNoToken gives zeros
 
 template <class T>
 struct IndexSelectBackward {  // gx[index[i]] += gy[i] in the order of i, but for kNoToken
-  scattered_t<T>* gx;         // [rows, width]
+  math_t<T>* gx;              // [rows, width]
   const T* gy;                // [count, width]
   const int64_t* index;
   int64_t count, width, rows;

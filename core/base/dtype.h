@@ -60,6 +60,10 @@ constexpr DType dtype_of() {
   }
 }
 
+/// The type in which elements of T are computed: bf16 in float, the others in their own.
+template <class T>
+using math_t = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
+
 /// The type in which sums and statistics over T are kept.
 template <class T>
 using accumulator_t = std::conditional_t<std::is_same_v<T, double>, double, float>;

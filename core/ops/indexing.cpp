@@ -74,7 +74,7 @@ void scatter_into(const Tensor& y, int axis, const Tensor& index, const Tensor& 
   visit_dtype(source.dtype(), [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>)
       HEED_DISPATCH(y.device(), scatter_add,
-                    kernels::ScatterAdd<T>{.y = target.data<kernels::scattered_t<T>>(),
+                    kernels::ScatterAdd<T>{.y = target.data<math_t<T>>(),
                                            .index = places.data<int64_t>(),
                                            .source = source.data<T>(),
                                            .lines = lines_along(axis, index.shape(), target, places, source),
@@ -155,7 +155,7 @@ Tensor index_select(const Tensor& x, const Tensor& index) {
         const Tensor g = gy[0].contiguous(), index = *places;
         visit_floating(g.dtype(), "index_select", [&]<class T>() {
           HEED_DISPATCH(g.device(), index_select_backward,
-                        kernels::IndexSelectBackward<T>{.gx = slot.tensor.data<kernels::scattered_t<T>>(),
+                        kernels::IndexSelectBackward<T>{.gx = slot.tensor.data<math_t<T>>(),
                                                         .gy = g.data<T>(),
                                                         .index = index.data<int64_t>(),
                                                         .count = count,

@@ -22,10 +22,6 @@ inline constexpr bool kIsFloating = std::is_floating_point_v<T> || std::is_same_
 template <class T>
 inline constexpr bool kHasRows = std::is_same_v<T, float> || std::is_same_v<T, bfloat16>;
 
-// The type in which elements are computed: bf16 in float, the others in their own.
-template <class T>
-using math_t = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
-
 // Integer arithmetic wraps.
 template <class T, class F>
 T wrapping(T a, T b, F f) {

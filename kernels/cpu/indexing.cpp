@@ -28,7 +28,7 @@ void gather(const kernels::Gather<T>& args) {
 
 template <class T>
 void scatter_add(const kernels::ScatterAdd<T>& args) {
-  using A = kernels::scattered_t<T>;
+  using A = math_t<T>;
   parallel_walk(args.lines, lines_per_task(args.n), [&](const Run<3>& run) {
     for (int64_t line = 0; line < run.n; ++line) {
       A* y = args.y + run.at[0] + line * run.step[0];
@@ -55,7 +55,7 @@ void index_select(const kernels::IndexSelect<T>& args) {
 
 template <class T>
 void index_select_backward(const kernels::IndexSelectBackward<T>& args) {
-  using A = kernels::scattered_t<T>;
+  using A = math_t<T>;
   // A task owns some columns and goes through all rows: the order of additions is that of the index.
   parallel_for(args.width, kTaskColumns, [&](int64_t begin, int64_t end) {
     for (int64_t i = 0; i < args.count; ++i) {

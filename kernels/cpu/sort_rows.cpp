@@ -11,7 +11,7 @@ namespace heed::cpu::HWY_NAMESPACE {
 
 /// The vector type in which elements are compared: bf16 as floats, others as they are.
 template <class T>
-using Compared = hn::ScalableTag<std::conditional_t<std::is_same_v<T, bfloat16>, float, T>>;
+using Compared = hn::ScalableTag<math_t<T>>;
 
 template <class Key>
 HWY_INLINE void rank(Key* ranks, const Key* keys, int64_t n) {

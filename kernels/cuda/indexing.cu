@@ -9,7 +9,6 @@ namespace heed::cuda {
 namespace {
 
 using kernels::IndexUse;
-using kernels::scattered_t;
 
 // What a wrong index chooses: NaN, so that a step does not learn from it; false of bool.
 template <class Bits>
@@ -40,7 +39,7 @@ struct ScatterOp {
 
   template <int kWidth>
   __device__ __forceinline__ void run(const int64_t (&at)[3], unsigned) const {
-    using A = scattered_t<T>;
+    using A = math_t<T>;
     for (int64_t i = 0; i < args.n; ++i) {
       const int64_t place = at[1] + i * args.stride_index, target = args.index[place];
       if (!guard.holds(target, place)) continue;

@@ -6,7 +6,7 @@
 #include <limits>
 #include <type_traits>
 
-#include <heed/core/base/bfloat16.h>
+#include <heed/core/base/dtype.h>
 #include <heed/kernels/simt/simt.h>
 
 namespace heed::cuda {
@@ -31,10 +31,6 @@ bool aligned_for(const T* pointer) {
   constexpr size_t kBytes = kWidth * sizeof(T) < 16 ? kWidth * sizeof(T) : 16;
   return reinterpret_cast<uintptr_t>(pointer) % kBytes == 0;
 }
-
-/// The type in which elements of T are computed: bf16 in float, the others in their own.
-template <class T>
-using math_t = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
 
 /// Elements whose value does not matter: the unsigned type of their size.
 template <size_t kBytes>

@@ -251,7 +251,7 @@ TYPED_TEST(ElementSchedules, Sort) {
 
 TYPED_TEST(ElementSchedules, RowsByIndex) {
   using T = TypeParam;
-  using A = kernels::scattered_t<T>;
+  using A = math_t<T>;
   const int64_t count = 400, rows = 300;   // two digits
   const std::vector<int64_t> few(150, 4);  // one target over several stretches
   std::vector<int64_t> spread = ids(count, rows, 2);
