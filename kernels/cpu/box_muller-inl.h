@@ -7,7 +7,7 @@
 #define HEED_KERNELS_CPU_BOX_MULLER_INL_H_
 #endif
 
-#include <heed/kernels/cpu/simd.h>
+#include <heed/kernels/cpu/math-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -51,29 +51,16 @@ HWY_INLINE Numbers series(const Numbers& z, const double (&c)[N]) {
   return sum;
 }
 
-/// n - less, exactly, for whole numbers from 0 below 2^52: n are the lowest bits of the double 2^52 + n.
-HWY_INLINE Vec<Doubles> subtract_whole(Vec<WordLanes> n, double less) {
-  const Doubles d;
-  const auto above = hn::BitCast(d, hn::Or(n, hn::Set(WordLanes(), 0x4330000000000000ull)));
-  return hn::Sub(above, hn::Set(d, 0x1p52 + less));
+/// 2 word + 1, from the lower half of each lane.
+HWY_INLINE Vec<Doubles> odd_number(Vec<WordLanes> word) {
+  const auto odd = hn::Or(hn::ShiftRight<31>(hn::ShiftLeft<32>(word)), hn::Set(WordLanes(), 1));
+  return subtract_whole(Doubles(), odd, 0);
 }
 
-/// (2 word + 1) / 2^33 = m 2^e with m in [sqrt(1/2), sqrt(2)).
-HWY_INLINE void split(Vec<WordLanes> word, Vec<Doubles>& m, Vec<Doubles>& e) {
-  const WordLanes du;
-  constexpr uint64_t kOne = 0x3ff0000000000000, kRootOfHalf = 0x3fe6a09e667f3bcd;  // as bits
-  const auto odd = hn::Or(hn::ShiftRight<31>(hn::ShiftLeft<32>(word)), hn::Set(du, 1));
-  // The exponent of a number of bits b is that of b + kOne - kRootOfHalf, which steps at sqrt(1/2) 2^e.
-  const auto bits = hn::Add(hn::BitCast(du, subtract_whole(odd, 0)), hn::Set(du, kOne - kRootOfHalf));
-  const auto mantissa = hn::And(bits, hn::Set(du, 0xfffffffffffff));
-  m = hn::BitCast(Doubles(), hn::Add(mantissa, hn::Set(du, kRootOfHalf)));
-  e = subtract_whole(hn::ShiftRight<52>(bits), 1023 + 33);
-}
-
-/// kernels::minus_two_log of each lane.
+/// kernels::minus_two_log of each lane: that of (2 word + 1) / 2^33.
 HWY_INLINE Numbers minus_two_log(const RandomWords& words) {
   Numbers m, e;
-  for (int i = 0; i < kChains; ++i) split(words.v[i], m.v[i], e.v[i]);
+  for (int i = 0; i < kChains; ++i) split(Doubles(), odd_number(words.v[i]), 33, m.v[i], e.v[i]);
   const Numbers s = (m - 1.0) / (m + 1.0);
   const Numbers sum = series(s * s, {1.0, 1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 9, 1.0 / 11, 1.0 / 13, 1.0 / 15});
   return (s * 2.0 * sum + e * 0.69314718055994530942) * -2.0;
@@ -100,7 +87,7 @@ HWY_INLINE void cosine_and_sine(const RandomWords& words, Numbers& cosine, Numbe
   Numbers rest;
   for (int i = 0; i < kChains; ++i) {
     moved.v[i] = hn::Add(words.v[i], hn::Set(du, 1u << 29));
-    rest.v[i] = subtract_whole(hn::And(moved.v[i], hn::Set(du, (1u << 30) - 1)), 0x1p29);
+    rest.v[i] = subtract_whole(Doubles(), hn::And(moved.v[i], hn::Set(du, (1u << 30) - 1)), 0x1p29);
   }
   const Numbers x = rest * (6.28318530717958647692 * 0x1p-32), z = x * x;
   cosine = series(z, {1.0, -1.0 / 2, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800, 1.0 / 479001600});

@@ -283,19 +283,33 @@ HWY_INLINE Vec<D> sine(D d, Vec<D> x) {
   }
 }
 
+/// n - less, exactly, for whole numbers from 0 below 2^52: n are the lowest bits of the double 2^52 + n.
+template <class D>
+HWY_INLINE Vec<D> subtract_whole(D d, Vec<hn::RebindToUnsigned<D>> n, double less) {
+  const auto all = hn::Set(d, 0x1p52);
+  return hn::Sub(hn::BitCast(d, hn::Or(n, hn::BitCast(hn::RebindToUnsigned<D>(), all))),
+                 hn::Set(d, 0x1p52 + less));
+}
+
+/// x / 2^less = m 2^n with m from sqrt(1/2) to sqrt(2), for positive doubles that are not subnormal.
+template <class D>
+HWY_INLINE void split(D d, Vec<D> x, int less, Vec<D>& m, Vec<D>& n) {
+  constexpr uint64_t kOne = 0x3ff0000000000000, kRootOfHalf = 0x3fe6a09e667f3bcd;  // as bits
+  const hn::RebindToUnsigned<D> du;
+  // The exponent of a number of bits b is that of b + kOne - kRootOfHalf, which steps at sqrt(1/2) 2^n.
+  const auto bits = hn::Add(hn::BitCast(du, x), hn::Set(du, kOne - kRootOfHalf));
+  const auto mantissa = hn::And(bits, hn::Set(du, 0xfffffffffffff));
+  m = hn::BitCast(d, hn::Add(mantissa, hn::Set(du, kRootOfHalf)));
+  n = subtract_whole(d, hn::ShiftRight<52>(bits), 1023 + less);
+}
+
 /// log2 |x| of doubles that were floats, within 3e-12 of it.
 template <class D>
 HWY_INLINE Vec<D> log2_of_floats(D d, Vec<D> x) {
-  // |x| = m 2^n with m from sqrt(1/2) to sqrt(2), and log m = 2 atanh(s)
-  constexpr uint64_t kRoot = 0x3fe6a09e667f3bcd, kOne = 0x3ff0000000000000, kDigits = 0xfffffffffffff;
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const hn::RebindToUnsigned<D> du;
   const auto one = hn::Set(d, 1.0), size = hn::Abs(x);
-  const auto word = hn::Add(hn::BitCast(du, size), hn::Set(du, kOne - kRoot));
-  const auto m = hn::BitCast(d, hn::Add(hn::And(word, hn::Set(du, kDigits)), hn::Set(du, kRoot)));
-  // The exponent as the last digits of 2^52 + exponent.
-  const auto exponent = hn::Or(hn::ShiftRight<52>(word), hn::BitCast(du, hn::Set(d, 0x1p52)));
-  const auto n = hn::Sub(hn::BitCast(d, exponent), hn::Set(d, 0x1p52 + 1023));
+  Vec<D> m, n;
+  split(d, size, 0, m, n);  // and log m = 2 atanh(s)
   const auto s = hn::Div(hn::Sub(m, one), hn::Add(m, one));
   constexpr double k = 2.88539008177792681472;  // 2 / log 2
   const double c[] = {k, k / 3, k / 5, k / 7, k / 9, k / 11, k / 13, k / 15};
