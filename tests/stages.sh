@@ -119,11 +119,20 @@ test_emulator() {
   run_tests "$folder"
 }
 
+# The CPU's kernels as AVX-512 runs them: all but the longest tests, which an emulated processor would take hours for.
+test_avx512() {
+  local names=(box_muller cross_entropy dropout embedding gemm_tile layer_norm linear optimizer random residual_layer_norm
+    softmax sort)
+  names=("${names[@]/%/_kernel_test}")
+  "$root/tests/avx512/run.sh" "$build/avx512" 1800 "${names[@]/#/$build/emulated/bin/}"
+}
+
 command_test() {
   local mode=${1:-} strict=() cuda=()
-  [[ $# -le 1 && $mode =~ ^(--kernels|--all)?$ ]] || wrong_usage "test takes only --kernels or --all"
+  [[ $# -le 1 && $mode =~ ^(--kernels|--avx512|--all)?$ ]] || wrong_usage "test takes only --kernels, --avx512 or --all"
   local packages=("${run_packages[@]}" "${test_packages[@]}")
   if [[ $mode == --all ]]; then packages+=("${all_packages[@]}"); fi
+  if [[ $mode == --avx512 ]]; then packages+=("${avx512_packages[@]}"); fi
   need "${packages[@]}" || exit 1
   need_figures
   local include
@@ -134,6 +143,11 @@ command_test() {
     '')
       stage "build with the emulated CUDA device" build_preset emulated "${cuda[@]}" "${strict[@]}"
       run_tests "$build/emulated" -LE 'slow|checked'
+      return
+      ;;
+    --avx512)
+      stage "build with the emulated CUDA device" build_preset emulated "${cuda[@]}" "${strict[@]}"
+      stage "kernels on an emulated processor with AVX-512" test_avx512
       return
       ;;
     --kernels)
