@@ -4,48 +4,22 @@
 #include <charconv>
 #include <chrono>
 #include <cstring>
-#include <map>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
-#include <heed/core/attention.h>
 #include <heed/core/autograd.h>
 #include <heed/core/base/check.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/core/creation.h>
-#include <heed/core/ops.h>
+
+#include "bench/operations.h"
 
 namespace heed::bench {
 namespace {
 
-/// An operation on inputs of one case. `call` takes the rate of dropout.
-struct Operation {
-  std::vector<Tensor> inputs;  // that get gradients
-  std::function<Tensor(double)> call;
-  bool random = false;  // each program draws other numbers, which are not to be compared
-};
 using Values = std::vector<std::vector<double>>;
-using Sizes = std::vector<int64_t>;
-
-// ---- Inputs
-// ------------------------------------------------------------------------------------------------
-
-constexpr int64_t kPeriod = 2003;
-
-/// Element i is (7 i² + 11 i + 97 seed) mod 2003, spread over -2 … 2.
-Tensor filled(const Shape& shape, int64_t seed, DType dtype) {
-  std::vector<float> table(kPeriod);
-  for (int64_t i = 0; i < kPeriod; ++i)
-    table[static_cast<size_t>(i)] = static_cast<float>(
-        static_cast<double>((i * i * 7 + i * 11 + seed * 97) % kPeriod) * 4 / static_cast<double>(kPeriod) -
-        2);
-  const Tensor x = empty(shape);
-  float* const to = x.data<float>();
-  for (int64_t i = 0; i < x.numel(); ++i) to[i] = table[static_cast<size_t>(i % kPeriod)];
-  return x.to(dtype);
-}
 
 std::vector<double> sampled(const Tensor& x) {
   constexpr int64_t kMost = 64;
@@ -55,107 +29,6 @@ std::vector<double> sampled(const Tensor& x) {
   for (int64_t j = 0; j < count; ++j)
     values.push_back(flat.data<float>()[count == n ? j : j * (n - 1) / (kMost - 1)]);
   return values;
-}
-
-// ---- Operations
-// --------------------------------------------------------------------------------------------
-
-Operation attention_of(const Sizes& s, DType dtype, Causal causal) {
-  const Shape shape{s[0] * s[1], s[2] * s[3]};
-  const std::vector<Tensor> qkv{filled(shape, 1, dtype), filled(shape, 2, dtype), filled(shape, 3, dtype)};
-  const Segments segments = Segments::dense(s[0], s[1]);
-  AttentionOptions options{.heads = s[2]};
-  options.visibility.causal = causal;
-  return {qkv, [=](double) { return attention(qkv[0], qkv[1], qkv[2], segments, options); }};
-}
-
-Operation residual_layer_norm_of(const Sizes& s, DType dtype) {
-  const std::vector<Tensor> in{filled({s[0], s[1]}, 1, dtype), filled({s[0], s[1]}, 2, dtype),
-                               filled({s[1]}, 3, dtype), filled({s[1]}, 4, dtype)};
-  return {in,
-          [=](double rate) { return residual_layer_norm(in[0], in[1], in[2], in[3], {.p = rate}).normed; }};
-}
-
-Operation layer_norm_of(const Sizes& s, DType dtype) {
-  const std::vector<Tensor> in{filled({s[0], s[1]}, 1, dtype), filled({s[1]}, 2, dtype),
-                               filled({s[1]}, 3, dtype)};
-  return {in, [=](double) { return layer_norm(in[0], in[1], in[2]); }};
-}
-
-Operation cross_entropy_of(const Sizes& s, DType dtype) {
-  const Tensor x = filled({s[0], s[1]}, 1, dtype), targets = empty({s[0]}, {.dtype = DType::i64});
-  for (int64_t r = 0; r < s[0]; ++r) targets.data<int64_t>()[r] = r * 7 % s[1];
-  return {{x}, [=](double) { return cross_entropy(x, targets); }};
-}
-
-Operation linear_of(const Sizes& s, DType dtype) {
-  const std::vector<Tensor> in{filled({s[0], s[1]}, 1, dtype), filled({s[2], s[1]}, 2, dtype)};
-  return {in, [=](double) { return linear(in[0], in[1]); }};
-}
-
-/// Functions of one matrix, from which logarithms and roots get what they are defined for.
-using Map = Tensor (*)(const Tensor&);
-const std::map<std::string, Map>& maps() {
-  static const std::map<std::string, Map> all = {
-      {"gelu", gelu},
-      {"gelu_tanh", gelu_tanh},
-      {"softmax", [](const Tensor& x) { return softmax(x); }},
-      {"exp", exp},
-      {"log", log},
-      {"sqrt", sqrt},
-      {"tanh", tanh},
-      {"sigmoid", sigmoid},
-      {"erf", erf},
-      {"sin", sin},
-      {"cube", [](const Tensor& x) { return power(x, 3); }},
-      {"power", [](const Tensor& x) { return power(x, 2.5); }},
-      {"clamp", [](const Tensor& x) { return clamp(x, -1, 1); }},
-      {"masked",
-       [](const Tensor& x) { return masked_fill(x, greater(x.detach(), x.detach().slice(0, 0, 1)), 0); }},
-      {"flip", [](const Tensor& x) { return flip(x, 1); }},
-      {"transpose", [](const Tensor& x) { return x.transpose(0, 1).contiguous(); }},
-      {"cumulative_sum", [](const Tensor& x) { return cumulative_sum(x, 1); }},
-      {"sort", [](const Tensor& x) { return sort(x, 1).first; }},
-      {"topk", [](const Tensor& x) { return topk(x, 10, 1).first; }},
-      {"sum_rows", [](const Tensor& x) { return sum(x, {.axes = {1}}); }},
-      {"sum_columns", [](const Tensor& x) { return sum(x, {.axes = {0}}); }},
-      {"max_rows", [](const Tensor& x) { return max(x, {.axes = {1}}); }},
-      {"log_sum_exp", [](const Tensor& x) { return log_sum_exp(x, {.axes = {1}}); }},
-      {"variance", [](const Tensor& x) { return variance(x, {.axes = {1}}); }}};
-  return all;
-}
-
-Operation map_of(const std::string& name, const Sizes& s, DType dtype) {
-  Tensor x = filled({s[0], s[1]}, 1, dtype);
-  if (name == "log" || name == "sqrt" || name == "power") x = abs(x) + 0.5;
-  return {{x}, [x, map = maps().at(name)](double) { return map(x); }};
-}
-
-Operation pair_of(const Sizes& s, DType dtype, Tensor (*pair)(const Tensor&, const Tensor&)) {
-  const std::vector<Tensor> in{filled({s[0], s[1]}, 1, dtype), filled({s[0], s[1]}, 2, dtype)};
-  return {in, [=](double) { return pair(in[0], in[1]); }};
-}
-
-Operation random_of(const std::string& name, const Sizes& s, DType dtype) {
-  const auto call = [=, shape = Shape{s[0], s[1]}](double) {
-    if (name == "randint") return randint(0, 1000, shape);
-    return name == "rand" ? rand(shape, {.dtype = dtype}) : randn(shape, {.dtype = dtype});
-  };
-  return {{}, call, true};
-}
-
-Operation operation_of(const std::string& name, const Sizes& s, DType dtype) {
-  if (maps().count(name) > 0) return map_of(name, s, dtype);
-  if (name == "rand" || name == "randn" || name == "randint") return random_of(name, s, dtype);
-  if (name == "add") return pair_of(s, dtype, add);
-  if (name == "multiply") return pair_of(s, dtype, multiply);
-  if (name == "layer_norm") return layer_norm_of(s, dtype);
-  if (name == "residual_layer_norm") return residual_layer_norm_of(s, dtype);
-  if (name == "cross_entropy") return cross_entropy_of(s, dtype);
-  if (name == "attention") return attention_of(s, dtype, Causal::none);
-  if (name == "causal_attention") return attention_of(s, dtype, Causal::top_left);
-  HEED_CHECK(name == "linear" || name == "product", ConfigError, "there is no kernel '", name, "'");
-  return linear_of(s, dtype);
 }
 
 // ---- What the machine can do
@@ -197,57 +70,26 @@ std::string shape_text(const Sizes& sizes) {
   return text;
 }
 
-/// Matrices of [rows, cols] that a direction has to read and write, each once.
-struct Passes {
+/// Gradients of a row-wise operation that are timed, with the matrices of [rows, cols] that have to be read
+/// and written.
+struct Gradients {
   const char *operation, *direction;
   int matrices;
 };
-constexpr Passes kRowWise[] = {{"layer_norm", "forward", 2},
-                               {"layer_norm", "backward", 3},
-                               {"residual_layer_norm", "forward", 4},
-                               {"residual_layer_norm", "backward", 4},
-                               {"gelu", "forward", 2},
-                               {"gelu", "backward", 3},
-                               {"gelu_tanh", "forward", 2},
-                               {"gelu_tanh", "backward", 3},
-                               {"softmax", "forward", 2},
-                               {"softmax", "backward", 3},
-                               {"cross_entropy", "forward", 1},
-                               {"cross_entropy", "both", 2},
-                               {"add", "forward", 3},
-                               {"multiply", "forward", 3},
-                               {"exp", "forward", 2},
-                               {"log", "forward", 2},
-                               {"sqrt", "forward", 2},
-                               {"tanh", "forward", 2},
-                               {"sigmoid", "forward", 2},
-                               {"erf", "forward", 2},
-                               {"sin", "forward", 2},
-                               {"cube", "forward", 2},
-                               {"power", "forward", 2},
-                               {"clamp", "forward", 2},
-                               {"masked", "forward", 2},
-                               {"flip", "forward", 2},
-                               {"transpose", "forward", 2},
-                               {"cumulative_sum", "forward", 2},
-                               {"sort", "forward", 2},
-                               {"topk", "forward", 1},
-                               {"sum_rows", "forward", 1},
-                               {"sum_columns", "forward", 1},
-                               {"max_rows", "forward", 1},
-                               {"log_sum_exp", "forward", 1},
-                               {"variance", "forward", 1},
-                               {"rand", "forward", 1},
-                               {"randn", "forward", 1}};
+constexpr Gradients kGradients[] = {{"layer_norm", "backward", 3}, {"residual_layer_norm", "backward", 4},
+                                    {"gelu", "backward", 3},       {"gelu_tanh", "backward", 3},
+                                    {"softmax", "backward", 3},    {"cross_entropy", "both", 2}};
 
 void add_row_wise(const Sizes& shape, DType dtype, std::vector<KernelCase>& cases) {
   const double matrix = static_cast<double>(shape[0] * shape[1] * size_of(dtype));
   const std::string text = shape_text(shape), copy = "copy/forward/" + text;
   cases.push_back({copy, 2 * matrix, 0, copy});
-  for (const Passes& p : kRowWise)
-    cases.push_back({concat(p.operation, "/", p.direction, "/", text), p.matrices * matrix, 0, copy});
-  const double integers = static_cast<double>(shape[0] * shape[1] * size_of(DType::i64));
-  cases.push_back({"randint/forward/" + text, integers, 0, copy});
+  for (const std::string& operation : row_wise_operations()) {
+    cases.push_back({concat(operation, "/forward/", text), row_wise_bytes(operation, shape, dtype), 0, copy});
+    for (const Gradients& g : kGradients)
+      if (operation == g.operation)
+        cases.push_back({concat(operation, "/", g.direction, "/", text), g.matrices * matrix, 0, copy});
+  }
 }
 
 /// Of a causal triangle only the visible part counts.
@@ -309,7 +151,7 @@ Kernel::Kernel(const std::string& name, DType dtype) : name_(name) {
     return;
   }
   constexpr double kDropout = 0.1;
-  const Operation op = operation_of(operation, sizes, dtype);
+  const Operation op = bench::operation(operation, sizes, dtype);
   if (direction == "forward" &&
       operation == "cross_entropy") {  // evaluation: the gradient is made on the way
     work_ = [=] {

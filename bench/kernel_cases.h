@@ -17,8 +17,8 @@ struct KernelCase {
   std::string floor;  // the case that does as many bytes or operations at the machine's own rate
 };
 
-/// Row-wise operations on [rows, cols], attention of sequences x length x heads x width, linear layers of
-/// rows x in x out; `tiny` ones to test the programs with. Copies and a product stand for the machine.
+/// The operations of bench/operations.h, some with their gradients; `tiny` ones to test the programs with.
+/// Copies and a product stand for the machine.
 std::vector<KernelCase> kernel_cases(bool tiny, DType dtype);
 
 /// The one of `all` that is the floor of `c`.

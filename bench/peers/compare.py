@@ -80,14 +80,22 @@ def times_of(turns, rounds):
 
 
 def spreads(times):
-    """Of each turn, by round; and the ratios of its medians to the first's."""
+    """Of each turn; and how it compares with the first: the ratio of medians of each round, the middle of them, and the
+    ratio of the medians of all rounds together."""
     medians = [[statistics.median(turn) for turn in row] for row in times]
     results = []
     for i in range(len(times[0])):
         mine, ratios = sum((row[i] for row in times), []), [row[i] / row[0] for row in medians]
-        results.append(dict(median=statistics.median(mine), least=min(mine), most=max(mine), steps=len(mine),
-                            ratio=statistics.median(ratios), ratios=ratios))
+        median = statistics.median(mine)
+        results.append(dict(median=median, least=min(mine), most=max(mine), steps=len(mine), ratio=statistics.median(ratios),
+                            ratios=ratios, ratio_of_medians=median / (results[0]["median"] if results else median)))
     return results
+
+
+def ratio_text(spread):
+    ratios = spread["ratios"]
+    return (f"ratio {spread['ratio']:.2f} ({min(ratios):.2f} to {max(ratios):.2f}; "
+            f"{spread['ratio_of_medians']:.2f} of medians)")
 
 
 def check_same_work(peers, tolerance):
@@ -181,8 +189,11 @@ def compare_kernels(arguments, options):
         results.append(result)
         print(f"{name:42s} {1e3 * ours['median']:10.1f} us {result['rate']:7.1f} of {result['machine']:6.1f} G{unit}/s "
               f"{100 * result['share']:4.0f} %" + "".join(
-                  f"   {peer['name']} {1e3 * peer['median']:10.1f} us, ratio {peer['ratio']:.2f} "
-                  f"({min(peer['ratios']):.2f} to {max(peer['ratios']):.2f})" for peer in result["peers"]), flush=True)
+                  f"   {peer['name']} {1e3 * peer['median']:10.1f} us, {ratio_text(peer)}" for peer in result["peers"]),
+              flush=True)
+    for i, peer in enumerate(peers[1:]):
+        ratios = [result["peers"][i]["ratio"] for result in results if not result["name"].startswith("copy/")]
+        print(f"as fast as {peer.about['name']} at least: {sum(ratio >= 1 for ratio in ratios)} of {len(ratios)}")
     return dict(programs=[peer.about["name"] for peer in peers], kernels=results)
 
 
@@ -201,7 +212,7 @@ def compare_steps(work, arguments, options):
         if "peak_mebibytes" in peer:
             rate += f"   {peer['peak_mebibytes']:,.0f} MiB at most"
         print(f"{peer['name']:28s} median {peer['median']:8.2f} ms   least {peer['least']:8.2f}   most "
-              f"{peer['most']:8.2f}   ratio {peer['ratio']:.2f} ({min(peer['ratios']):.2f} to {max(peer['ratios']):.2f}){rate}")
+              f"{peer['most']:8.2f}   {ratio_text(peer)}{rate}")
     return dict(starts=arguments.starts, steps=arguments.steps, peers=results)
 
 

@@ -20,17 +20,124 @@ def filled(shape, seed, dtype):
     return table.float().repeat(count // PERIOD + 1)[:count].reshape(shape).to(dtype)
 
 
-MAPS = {
-    "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "softmax": lambda x: F.softmax(x, -1),
-    "exp": torch.exp, "log": torch.log, "sqrt": torch.sqrt, "tanh": torch.tanh, "sigmoid": torch.sigmoid,
-    "erf": torch.erf, "sin": torch.sin, "cube": lambda x: x.pow(3), "clamp": lambda x: x.clamp(-1, 1),
-    "power": lambda x: x.pow(2.5), "masked": lambda x: x.masked_fill(x > x[:1], 0), "topk": lambda x: x.topk(10, 1).values,
-    "flip": lambda x: x.flip(1), "transpose": lambda x: x.t().contiguous(), "cumulative_sum": lambda x: x.cumsum(1),
-    "sort": lambda x: x.sort(1).values, "sum_rows": lambda x: x.sum(1), "sum_columns": lambda x: x.sum(0),
-    "max_rows": lambda x: x.amax(1), "log_sum_exp": lambda x: torch.logsumexp(x, 1), "variance": lambda x: x.var(1)}
+# Row-wise operations: what they read (bench/operations.cpp has the kinds), and the call.
+OPERATIONS = {
+    "layer_norm": ("matrix row row", lambda x, w, b: F.layer_norm(x, w.shape, w, b)),
+    "residual_layer_norm": ("matrix matrix row row dropout",
+                            lambda residual, x, w, b, rate: F.layer_norm(residual + F.dropout(x, rate), w.shape, w, b)),
+    "gelu": ("matrix", F.gelu),
+    "gelu_tanh": ("matrix", lambda x: F.gelu(x, approximate="tanh")),
+    "relu": ("matrix", F.relu),
+    "silu": ("matrix", F.silu),
+    "dropout": ("matrix dropout", F.dropout),
+    "softmax": ("matrix", lambda x: F.softmax(x, -1)),
+    "softmax_columns": ("matrix", lambda x: F.softmax(x, 0)),
+    "log_softmax": ("matrix", lambda x: F.log_softmax(x, -1)),
+    "cross_entropy": ("matrix classes", F.cross_entropy),
 
-# Each program draws other numbers, which are not to be compared.
-RANDOM = {"rand": torch.rand, "randn": torch.randn, "randint": lambda s, dtype: torch.randint(0, 1000, s)}
+    "add": ("matrix matrix", torch.add),
+    "add_row": ("matrix row", torch.add),
+    "add_column": ("matrix column", torch.add),
+    "add_number": ("matrix", lambda x: x + 1.0),
+    "add_transposed": ("matrix matrix", lambda x, y: x + y.reshape(x.shape[::-1]).t()),
+    "add_integers": ("integers integers", torch.add),
+    "multiply": ("matrix matrix", torch.mul),
+    "divide": ("matrix positive", torch.div),
+    "maximum": ("matrix matrix", torch.maximum),
+    "power_of_two": ("positive matrix", torch.pow),
+    "power": ("positive", lambda x: x.pow(2.5)),
+    "cube": ("matrix", lambda x: x.pow(3)),
+    "reciprocal": ("positive", lambda x: x.pow(-1)),
+    "sqrt": ("positive", torch.sqrt),
+    "rsqrt": ("positive", torch.rsqrt),
+    "exp": ("matrix", torch.exp),
+    "log": ("positive", torch.log),
+    "tanh": ("matrix", torch.tanh),
+    "sigmoid": ("matrix", torch.sigmoid),
+    "erf": ("matrix", torch.erf),
+    "sin": ("matrix", torch.sin),
+    "abs": ("matrix", torch.abs),
+    "negate": ("matrix", torch.neg),
+    "floor": ("matrix", torch.floor),
+    "round": ("matrix", torch.round),
+    "sign": ("matrix", torch.sign),
+    "clamp": ("matrix", lambda x: x.clamp(-1, 1)),
+
+    "greater": ("matrix matrix", torch.gt),
+    "greater_row": ("matrix row", torch.gt),
+    "is_finite": ("matrix", torch.isfinite),
+    "all_finite": ("matrix", lambda x: torch.isfinite(x).all()),
+    "equal_all": ("matrix", lambda x: torch.tensor(float(torch.equal(x, x)))),
+    "logical_not": ("mask", torch.logical_not),
+    "logical_and": ("mask mask", torch.logical_and),
+    "where": ("mask matrix matrix", torch.where),
+    "masked_fill": ("matrix mask", lambda x, mask: x.masked_fill(mask, 0)),
+    "masked": ("matrix", lambda x: x.masked_fill(x > x[:1], 0)),
+    "convert": ("matrix", lambda x: x.to(torch.bfloat16 if x.dtype == torch.float32 else torch.float32)),
+    "to_integers": ("matrix", lambda x: x.long()),
+    "from_integers": ("integers dtype", torch.Tensor.to),
+    "from_mask": ("mask dtype", torch.Tensor.to),
+
+    "sum": ("matrix", torch.sum),
+    "sum_rows": ("matrix", lambda x: x.sum(1)),
+    "sum_columns": ("matrix", lambda x: x.sum(0)),
+    "sum_integers": ("integers", torch.sum),
+    "count": ("mask", torch.sum),
+    "mean_rows": ("matrix", lambda x: x.mean(1)),
+    "variance": ("matrix", lambda x: x.var(1)),
+    "norm": ("matrix", torch.linalg.vector_norm),
+    "norm_rows": ("matrix", lambda x: torch.linalg.vector_norm(x, dim=1)),
+    "max": ("matrix", torch.amax),
+    "max_rows": ("matrix", lambda x: x.amax(1)),
+    "max_columns": ("matrix", lambda x: x.amax(0)),
+    "max_rows_integers": ("integers", lambda x: x.amax(1)),
+    "argmax_rows": ("matrix", lambda x: x.argmax(1)),
+    "argmax_columns": ("matrix", lambda x: x.argmax(0)),
+    "any": ("mask", torch.any),
+    "any_rows": ("mask", lambda x: x.any(1)),
+    "log_sum_exp": ("matrix", lambda x: torch.logsumexp(x, 1)),
+    "log_sum_exp_columns": ("matrix", lambda x: torch.logsumexp(x, 0)),
+    "cumulative_sum": ("matrix", lambda x: x.cumsum(1)),
+    "cumulative_sum_columns": ("matrix", lambda x: x.cumsum(0)),
+    "sort": ("matrix", lambda x: x.sort(1).values),
+    "topk": ("matrix", lambda x: x.topk(10, 1).values),
+
+    "transpose": ("matrix", lambda x: x.t().contiguous()),
+    "flip": ("matrix", lambda x: x.flip(1)),
+    "flip_columns": ("matrix", lambda x: x.flip(0)),
+    "every_second": ("matrix", lambda x: x[:, ::2].contiguous()),
+    "tril": ("matrix", torch.tril),
+    "cat_rows": ("matrix matrix", lambda x, y: torch.cat((x, y), 1)),
+    "cat_columns": ("matrix matrix", lambda x, y: torch.cat((x, y), 0)),
+    "stack": ("matrix matrix", lambda x, y: torch.stack((x, y), 2)),
+    "gather": ("matrix columns", lambda x, index: x.gather(1, index)),
+    "index_select": ("matrix rows", lambda x, rows: x.index_select(0, rows)),
+    "scatter_add": ("matrix columns matrix", lambda x, index, y: x.scatter_add(1, index, y)),
+    "one_hot": ("classes shape dtype", lambda ids, s, dtype: F.one_hot(ids, s[1]).to(dtype)),
+
+    "zeros": ("shape dtype", lambda s, dtype: torch.zeros(s, dtype=dtype)),
+    "full": ("shape dtype", lambda s, dtype: torch.full(s, 1, dtype=dtype)),
+    "arange": ("shape", lambda s: torch.arange(s[0] * s[1])),
+    "rand": ("shape dtype", lambda s, dtype: torch.rand(s, dtype=dtype)),
+    "randn": ("shape dtype", lambda s, dtype: torch.randn(s, dtype=dtype)),
+    "randint": ("shape", lambda s: torch.randint(0, 1000, s))}
+
+
+def filled_integers(shape, seed):
+    return (filled(shape, seed, torch.float32) * 500).long()
+
+
+def filled_indices(shape, seed, count):
+    return (filled_integers(shape, seed) + 1000) % count
+
+
+def argument(kind, seed, s, dtype):
+    """A tensor, or what else a call takes."""
+    return {"matrix": lambda: filled(s, seed, dtype), "positive": lambda: filled(s, seed, dtype).abs() + 0.5,
+            "row": lambda: filled(s[1:], seed, dtype), "column": lambda: filled((s[0], 1), seed, dtype),
+            "mask": lambda: filled(s, seed, dtype) > 0, "integers": lambda: filled_integers(s, seed),
+            "columns": lambda: filled_indices(s, seed, s[1]), "rows": lambda: filled_indices(s[:1], seed, s[0]),
+            "classes": lambda: filled_indices(s[:1], seed, s[1]), "shape": lambda: s, "dtype": lambda: dtype}[kind]()
 
 
 def sampled(x):
@@ -53,45 +160,33 @@ def attention(s, dtype, causal):
     return qkv, call
 
 
+def linear(s, dtype):
+    x, weight = filled(s[:2], 1, dtype), filled((s[2], s[1]), 2, dtype)
+    return [x, weight], lambda rate: F.linear(x, weight)
+
+
+def row_wise(name, s, dtype):
+    kinds, call = OPERATIONS[name]
+    *kinds, dropped = kinds.split() + ([] if kinds.endswith("dropout") else [None])
+    arguments = [argument(kind, i + 1, s, dtype) for i, kind in enumerate(kinds)]
+    learned = [x for x in arguments if isinstance(x, torch.Tensor) and x.is_floating_point()]
+    return learned, lambda rate: call(*arguments, *([rate] if dropped else []))
+
+
 def operation(name, s, dtype):
     """The inputs that get gradients, and the call, which takes the rate of dropout."""
-    def matrix(seed):
-        return filled((s[0], s[1]), seed, dtype)
-
-    def row(seed):
-        return filled((s[1],), seed, dtype)
-
-    if name == "layer_norm":
-        x, weight, bias = matrix(1), row(2), row(3)
-        return [x, weight, bias], lambda rate: F.layer_norm(x, (s[1],), weight, bias)
-    if name == "residual_layer_norm":
-        residual, x, weight, bias = matrix(1), matrix(2), row(3), row(4)
-        return [residual, x, weight, bias], lambda rate: F.layer_norm(
-            residual + F.dropout(x, rate), (s[1],), weight, bias)
-    if name in RANDOM:
-        return [], lambda rate: RANDOM[name](s, dtype=dtype)
+    if name in OPERATIONS:
+        return row_wise(name, s, dtype)
     if name in ("attention", "causal_attention"):
         return attention(s, dtype, name == "causal_attention")
-    x = matrix(1)
-    if name in ("linear", "product"):
-        weight = filled((s[2], s[1]), 2, dtype)
-        return [x, weight], lambda rate: F.linear(x, weight)
-    if name == "cross_entropy":
-        targets = torch.arange(s[0]) * 7 % s[1]
-        return [x], lambda rate: F.cross_entropy(x, targets)
-    if name in ("add", "multiply"):
-        y, pair = matrix(2), dict(add=torch.add, multiply=torch.mul)[name]
-        return [x, y], lambda rate: pair(x, y)
-    if name in ("log", "sqrt", "power"):
-        x = x.abs() + 0.5
-    return [x], lambda rate: MAPS[name](x)
+    return linear(s, dtype)
 
 
 class Kernel:
     def __init__(self, name, dtype):
         op, direction, shape = name.split("/")
         sizes = [int(size) for size in shape.split("x")]
-        self.random = op in RANDOM
+        self.random = op.startswith("rand")  # other numbers in each program
         self.recorded = op != "cross_entropy" or direction == "both"
         if op == "copy":
             source = filled(sizes, 1, dtype)

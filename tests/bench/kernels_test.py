@@ -1,5 +1,6 @@
 """The kernel benchmarks with small shapes: kernels_bench by itself, kernels as compare.py drives it, and what compare.py does
 with another program's answers. usage: kernels_test.py KERNELS KERNELS_BENCH"""
+import ast
 import json
 import os
 import pathlib
@@ -13,13 +14,16 @@ sys.path.insert(0, str(ROOT / "bench" / "peers"))
 import compare  # noqa: E402
 
 KERNELS, KERNELS_BENCH = sys.argv.pop(1), sys.argv.pop(1)
-BOTH_WAYS = ("layer_norm", "residual_layer_norm", "gelu", "gelu_tanh", "softmax", "attention", "causal_attention", "linear")
-FORWARD = ("add", "multiply", "exp", "log", "sqrt", "tanh", "sigmoid", "erf", "sin", "cube", "power", "clamp", "masked", "flip",
-           "transpose", "cumulative_sum", "sort", "topk", "sum_rows", "sum_columns", "max_rows", "log_sum_exp", "variance",
-           "rand", "randn", "randint")
-DIRECTIONS = {(op, way) for op in BOTH_WAYS for way in ("forward", "backward")} | {
-    (op, "forward") for op in FORWARD} | {
-    ("cross_entropy", "forward"), ("cross_entropy", "both"), ("copy", "forward"), ("product", "forward")}
+TORCH_KERNELS = ROOT / "bench" / "peers" / "torch_kernels.py"
+
+
+def directions():
+    """Of all cases, from the table of the peer, which need not be installed."""
+    table = next(node.value for node in ast.parse(TORCH_KERNELS.read_text()).body
+                 if isinstance(node, ast.Assign) and node.targets[0].id == "OPERATIONS")
+    forward = [key.value for key in table.keys] + ["attention", "causal_attention", "linear", "copy", "product"]
+    backward = ("layer_norm", "residual_layer_norm", "gelu", "gelu_tanh", "softmax", "attention", "causal_attention", "linear")
+    return {(op, "forward") for op in forward} | {(op, "backward") for op in backward} | {("cross_entropy", "both")}
 
 
 def output(command, **more):
@@ -30,7 +34,7 @@ class KernelsBench(unittest.TestCase):
     def run_bench(self, dtype):
         out = json.loads(output([KERNELS_BENCH, "--tiny", f"--dtype={dtype}", "--benchmark_min_time=0.001",
                                  "--benchmark_format=json"]))
-        self.assertEqual({tuple(run["name"].split("/")[:2]) for run in out["benchmarks"]}, DIRECTIONS)
+        self.assertEqual({tuple(run["name"].split("/")[:2]) for run in out["benchmarks"]}, directions())
         for run in out["benchmarks"]:
             rate, machine = (("GB/s", "copy GB/s") if "GB/s" in run else ("GFLOP/s", "GEMM GFLOP/s"))
             self.assertNotIn("error_occurred", run)
@@ -57,7 +61,7 @@ class Comparison(unittest.TestCase):
                            "--python", "/bin/false", "--force", "--out", str(out)])
             result = json.loads(out.read_text())
         self.assertEqual(len(text.splitlines()), len(result["kernels"]))
-        self.assertEqual({tuple(kernel["name"].split("/")[:2]) for kernel in result["kernels"]}, DIRECTIONS)
+        self.assertEqual({tuple(kernel["name"].split("/")[:2]) for kernel in result["kernels"]}, directions())
         for kernel in result["kernels"]:
             ours = kernel["ours"]
             self.assertTrue(0 < ours["least"] <= ours["median"] <= ours["most"], kernel)
@@ -92,6 +96,7 @@ class Comparison(unittest.TestCase):
         self.assertEqual((ours["median"], ours["least"], ours["most"], ours["steps"]), (2.0, 1.0, 9.0, 4))
         self.assertEqual(theirs["ratios"], [2.0, 3.0])
         self.assertEqual(theirs["ratio"], 2.5)
+        self.assertEqual((ours["ratio_of_medians"], theirs["ratio_of_medians"]), (1.0, 2.5))
 
 
 if __name__ == "__main__":
