@@ -33,10 +33,19 @@ template <class To, class From>
 inline constexpr bool kConvertsRows = kHasRows<To> && (kHasRows<From> ||
                                                        std::is_same_v<From, bool>)&&!std::is_same_v<To, From>;
 
+// What exceeds an int32_t stops a row of the vector's, and is converted with its neighbours one by one.
+template <class From>
+void convert_to_integers(int64_t n, int64_t* y, const From* x) {
+  for (int64_t i = 0; i < n;) {
+    i += convert_small(n - i, y + i, x + i);
+    for (const int64_t end = std::min(n, i + 8); i < end; ++i) y[i] = convert<int64_t>(x[i]);
+  }
+}
+
 template <class T>
 void fill_run(int64_t n, T* y, int64_t step, T value) {
   if (step == 1)
-    for (int64_t i = 0; i < n; ++i) y[i] = value;
+    fill_row(n, y, value);
   else
     for (int64_t i = 0; i < n; ++i) y[i * step] = value;
 }
@@ -99,6 +108,8 @@ void copy(const kernels::Copy<To, From>& args) {
       map_run(run.n, y, run.step[0], x, run.step[1],
               [](const UnaryRow<From, To>& row) { convert_row(row.n, row.y, row.x); });
     } else {
+      if constexpr (std::is_same_v<To, int64_t> && kHasRows<From>)
+        if (run.step[0] == 1 && run.step[1] == 1) return convert_to_integers(run.n, y, x);
       map(run.n, y, run.step[0], x, run.step[1], convert<To, From>);
     }
   });

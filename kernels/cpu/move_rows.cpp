@@ -1,4 +1,5 @@
 #include <bit>
+#include <cstdint>
 #include <type_traits>
 
 #include <heed/kernels/cpu/move_rows.h>
@@ -59,6 +60,34 @@ HWY_INLINE void convert_row_of(int64_t n, To* y, const From* x) {
     store_up_to(load_up_to(d, x + i, n - i), d, y + i, n - i);
 }
 
+template <class From>
+HWY_INLINE int64_t convert_small_of(int64_t n, int64_t* y, const From* x) {
+  const hn::CappedTag<float, 8> d;
+  const hn::RebindToSigned<decltype(d)> words;
+  const hn::Half<decltype(words)> half;
+  const hn::Rebind<int64_t, decltype(half)> longs;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto v = load(d, x + i);
+    if (!hn::AllTrue(d, hn::Lt(hn::Abs(v), hn::Set(d, 2147483648.0f)))) break;
+    const auto whole = hn::ConvertTo(words, v);
+    hn::StoreU(hn::PromoteTo(longs, hn::LowerHalf(half, whole)), longs, y + i);
+    hn::StoreU(hn::PromoteTo(longs, hn::UpperHalf(half, whole)), longs, y + i + lanes / 2);
+  }
+  return i;
+}
+
+template <class T>
+HWY_INLINE void fill_row_of(int64_t n, T* y, T value) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto values = hn::Set(d, value);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(values, d, y + i);
+  for (; i < n; ++i) y[i] = value;
+}
+
 void where_row_f32(const WhereRow<float>& row) { where_row_of(row); }
 void where_row_bf16(const WhereRow<bfloat16>& row) { where_row_of(row); }
 void reverse_row_f32(int64_t n, float* y, const float* x) { reverse_row_of(n, y, x); }
@@ -67,6 +96,12 @@ void convert_row_bf16_f32(int64_t n, bfloat16* y, const float* x) { convert_row_
 void convert_row_f32_bf16(int64_t n, float* y, const bfloat16* x) { convert_row_of(n, y, x); }
 void convert_row_f32_bool(int64_t n, float* y, const bool* x) { convert_row_of(n, y, x); }
 void convert_row_bf16_bool(int64_t n, bfloat16* y, const bool* x) { convert_row_of(n, y, x); }
+int64_t convert_small_f32(int64_t n, int64_t* y, const float* x) { return convert_small_of(n, y, x); }
+int64_t convert_small_bf16(int64_t n, int64_t* y, const bfloat16* x) { return convert_small_of(n, y, x); }
+void fill_row_8(int64_t n, uint8_t* y, uint8_t value) { fill_row_of(n, y, value); }
+void fill_row_16(int64_t n, uint16_t* y, uint16_t value) { fill_row_of(n, y, value); }
+void fill_row_32(int64_t n, uint32_t* y, uint32_t value) { fill_row_of(n, y, value); }
+void fill_row_64(int64_t n, uint64_t* y, uint64_t value) { fill_row_of(n, y, value); }
 
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -98,6 +133,34 @@ HEED_ROW(convert_row, f32_bf16, float, bfloat16)
 HEED_ROW(convert_row, f32_bool, float, bool)
 HEED_ROW(convert_row, bf16_bool, bfloat16, bool)
 #undef HEED_ROW
+
+#define HEED_SMALL(suffix, From)                                \
+  HWY_EXPORT(convert_small_##suffix);                           \
+  template <>                                                   \
+  int64_t convert_small(int64_t n, int64_t* y, const From* x) { \
+    return HEED_SIMD(convert_small_##suffix)(n, y, x);          \
+  }
+HEED_SMALL(f32, float)
+HEED_SMALL(bf16, bfloat16)
+#undef HEED_SMALL
+
+HWY_EXPORT(fill_row_8);
+HWY_EXPORT(fill_row_16);
+HWY_EXPORT(fill_row_32);
+HWY_EXPORT(fill_row_64);
+#define HEED_FILL(T, bits)                                                                 \
+  template <>                                                                              \
+  void fill_row(int64_t n, T* y, T value) {                                                \
+    using Word = uint##bits##_t;                                                           \
+    HEED_SIMD(fill_row_##bits)(n, reinterpret_cast<Word*>(y), std::bit_cast<Word>(value)); \
+  }
+HEED_FILL(float, 32)
+HEED_FILL(bfloat16, 16)
+HEED_FILL(double, 64)
+HEED_FILL(int64_t, 64)
+HEED_FILL(int32_t, 32)
+HEED_FILL(bool, 8)
+#undef HEED_FILL
 
 }  // namespace heed::cpu
 #endif

@@ -1,5 +1,4 @@
-// Rows of floats and bf16 that are chosen, mirrored or converted, by the vector. Private to kernels/cpu: not
-// installed.
+// Rows that are chosen, mirrored, converted or filled, by the vector. Private to kernels/cpu: not installed.
 #pragma once
 
 #include <cstdint>
@@ -28,5 +27,14 @@ void reverse_row(int64_t n, T* y, const T* x);
 /// y = x, rounded where To is bfloat16: from float, bfloat16 and bool to the first two.
 template <class To, class From>
 void convert_row(int64_t n, To* y, const From* x);
+
+/// As many whole numbers from the first on, whole vectors of them, as are less than 2^31 in size; returns how
+/// many. From float and bfloat16.
+template <class From>
+int64_t convert_small(int64_t n, int64_t* y, const From* x);
+
+/// y = value, for every element type.
+template <class T>
+void fill_row(int64_t n, T* y, T value);
 
 }  // namespace heed::cpu

@@ -15,11 +15,13 @@ namespace {
 using kernels::reduced_t;
 using kernels::ReduceOp;
 
-constexpr int kLanes = 8;           // independent sums along a row
-constexpr int64_t kRowBlock = 128;  // elements that are added one after another, over all lanes
+constexpr int kLanes = 8;  // independent sums along a row
 
 template <class T>
 inline constexpr bool kIsFloating = !std::is_integral_v<T>;
+// Elements that are added one after another, over all lanes. Whole numbers are added without rounding.
+template <class T>
+constexpr int64_t kRowBlock = kIsFloating<T> ? 128 : 16384;
 
 // Whether blocks are reduced by the vector (reduce_rows.h).
 template <class T>
@@ -234,7 +236,7 @@ class Reduction {
         for (int lane = 0; lane < width; ++lane) lanes[lane] = Op::join(lanes[lane], lanes[lane + width]);
       return lanes[0];
     };
-    if (last - first <= kRowBlock) {
+    if (last - first <= kRowBlock<T>) {
       walk(args_.reduced, first, last,
            [&](const Run<1>& run) { add_to_lanes(lanes, x + run.at[0], run.n, run.step[0], centre); });
       return joined();
@@ -249,11 +251,11 @@ class Reduction {
     };
     walk(args_.reduced, first, last, [&](const Run<1>& run) {
       for (int64_t i = 0; i < run.n;) {
-        const int64_t n = std::min(run.n - i, kRowBlock - filled);
+        const int64_t n = std::min(run.n - i, kRowBlock<T> - filled);
         add_to_lanes(lanes, x + run.at[0] + i * run.step[0], n, run.step[0], centre);
         i += n;
         filled += n;
-        if (filled == kRowBlock) flush();
+        if (filled == kRowBlock<T>) flush();
       }
     });
     if (filled > 0) flush();
@@ -263,9 +265,12 @@ class Reduction {
   static void add_to_lanes(A* lanes, const T* x, int64_t n, int64_t step, reduced_t<T> centre) {
     int64_t i = 0;
     if (step == 1) {
+      A kept[kLanes];  // in registers, since x does not point to them
+      std::copy_n(lanes, kLanes, kept);
       for (; i + kLanes <= n; i += kLanes)
         for (int lane = 0; lane < kLanes; ++lane)
-          lanes[lane] = Op::join(lanes[lane], Op::lift(x[i + lane], centre));
+          kept[lane] = Op::join(kept[lane], Op::lift(x[i + lane], centre));
+      std::copy_n(kept, kLanes, lanes);
     }
     for (int lane = 0; i < n; ++i, lane = (lane + 1) % kLanes)
       lanes[lane] = Op::join(lanes[lane], Op::lift(x[i * step], centre));

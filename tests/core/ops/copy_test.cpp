@@ -145,6 +145,44 @@ TEST(Copy, ConversionToIntegersClamps) {
 // ---- in place
 // ------------------------------------------------------------------------------------------------
 
+// A number that no int32_t holds, in each place of rows of whole vectors and less.
+TEST(Copy, ConversionToIntegersOfRows) {
+  constexpr int64_t kLength = 37;
+  const int64_t longest = std::numeric_limits<int64_t>::max(), shortest = std::numeric_limits<int64_t>::min();
+  const std::pair<float, int64_t> larger[] = {{NAN, 0},
+                                              {HUGE_VALF, longest},
+                                              {-HUGE_VALF, shortest},
+                                              {0x1p31f, int64_t{1} << 31},
+                                              {-0x1p40f, -(int64_t{1} << 40)}};
+  for (const Device device : devices())
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (int64_t place = 0; place < kLength; ++place)
+        for (const auto& [value, whole] : larger) {
+          std::vector<float> x(kLength);
+          std::vector<int64_t> expected(kLength);
+          for (int64_t i = 0; i < kLength; ++i) {
+            x[static_cast<size_t>(i)] = static_cast<float>(i - 18) * 2.75f;  // exact in bf16
+            expected[static_cast<size_t>(i)] = (i - 18) * 11 / 4;
+          }
+          x[static_cast<size_t>(place)] = x.back() = value;
+          expected[static_cast<size_t>(place)] = expected.back() = whole;
+          const Tensor y = tensor(x, {kLength}).to(dtype).to(device).to(DType::i64);
+          EXPECT_EQ(y.to_vector<int64_t>(), expected) << dtype << device << place;
+        }
+}
+
+TEST(Copy, FillOfEveryLengthAndType) {
+  for (const Device device : devices())
+    for (const DType dtype : dtypes_of(device))
+      for (int64_t length = 0; length < 70; ++length) {
+        const Tensor x = zeros({length + 2}, {.dtype = dtype, .device = device});
+        x.slice(0, 1, length + 1).fill_(1);
+        std::vector<int64_t> expected(static_cast<size_t>(length + 2), 1);
+        expected.front() = expected.back() = 0;
+        EXPECT_EQ(x.to(DType::i64).to_vector<int64_t>(), expected) << dtype << device << length;
+      }
+}
+
 TEST(Copy, FillWritesExactlyTheView) {
   for (DType dtype : kAllDTypes) {
     const Tensor x = zeros({4, 6}, {.dtype = dtype});
