@@ -168,7 +168,8 @@ Kernel::Kernel(const std::string& name, DType dtype) : name_(name) {
   };
   const auto sampled_gradients = [=] {
     Values values;
-    for (const Tensor& input : op.inputs) values.push_back(sampled(input.grad()));
+    for (const Tensor& input : op.inputs)
+      if (input.shape().rank() > 1 || dtype == DType::f32) values.push_back(sampled(input.grad()));
     return values;
   };
   if (direction == "forward") {

@@ -34,7 +34,8 @@ class Kernel {
   /// Once, with dropout where the operation has it.
   void run() const { work_(); }
   /// Up to 64 elements of each result, which come without dropout: the output, or the gradients. Nothing of
-  /// random numbers, which are others in each program.
+  /// random numbers, which are others in each program, nor of rows' gradients in bf16, which others round
+  /// often.
   std::vector<std::vector<double>> values() const { return values_(); }
 
  private:

@@ -216,6 +216,15 @@ def compare_steps(work, arguments, options):
     return dict(starts=arguments.starts, steps=arguments.steps, peers=results)
 
 
+def rounded(value):
+    """Numbers to five digits, which is more than times are worth."""
+    if isinstance(value, dict):
+        return {key: rounded(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [rounded(v) for v in value]
+    return float(f"{value:.5g}") if isinstance(value, float) else value
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("program")
@@ -244,7 +253,7 @@ def main():
     result = dict(date=datetime.date.today().isoformat(), machine=processor(), cores=os.cpu_count(),
                   rounds=arguments.rounds, options=options, **found)
     if arguments.out:
-        pathlib.Path(arguments.out).write_text(json.dumps(result, indent=1) + "\n")
+        pathlib.Path(arguments.out).write_text(json.dumps(rounded(result), indent=1) + "\n")
 
 
 if __name__ == "__main__":
