@@ -167,10 +167,11 @@ def linear(s, dtype):
 
 def row_wise(name, s, dtype):
     kinds, call = OPERATIONS[name]
-    *kinds, dropped = kinds.split() + ([] if kinds.endswith("dropout") else [None])
-    arguments = [argument(kind, i + 1, s, dtype) for i, kind in enumerate(kinds)]
+    arguments = [argument(kind, i + 1, s, dtype) for i, kind in enumerate(kinds.split()) if kind != "dropout"]
     learned = [x for x in arguments if isinstance(x, torch.Tensor) and x.is_floating_point()]
-    return learned, lambda rate: call(*arguments, *([rate] if dropped else []))
+    if "dropout" in kinds:
+        return learned, lambda rate: call(*arguments, rate)
+    return learned, lambda rate: call(*arguments)
 
 
 def operation(name, s, dtype):

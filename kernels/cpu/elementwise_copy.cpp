@@ -35,10 +35,10 @@ inline constexpr bool kConvertsRows = kHasRows<To> && (kHasRows<From> ||
 
 // What exceeds an int32_t stops a row of the vector's, and is converted with its neighbours one by one.
 template <class From>
-void convert_to_integers(int64_t n, int64_t* y, const From* x) {
-  for (int64_t i = 0; i < n;) {
-    i += convert_small(n - i, y + i, x + i);
-    for (const int64_t end = std::min(n, i + 8); i < end; ++i) y[i] = convert<int64_t>(x[i]);
+void convert_to_integers(const UnaryRow<From, int64_t>& row) {
+  for (int64_t i = 0; i < row.n;) {
+    i += convert_small(row.n - i, row.y + i, row.x + i);
+    for (const int64_t end = std::min(row.n, i + 8); i < end; ++i) row.y[i] = convert<int64_t>(row.x[i]);
   }
 }
 
@@ -107,9 +107,9 @@ void copy(const kernels::Copy<To, From>& args) {
     } else if constexpr (kConvertsRows<To, From>) {
       map_run(run.n, y, run.step[0], x, run.step[1],
               [](const UnaryRow<From, To>& row) { convert_row(row.n, row.y, row.x); });
+    } else if constexpr (std::is_same_v<To, int64_t> && kHasRows<From>) {
+      map_run(run.n, y, run.step[0], x, run.step[1], convert_to_integers<From>);
     } else {
-      if constexpr (std::is_same_v<To, int64_t> && kHasRows<From>)
-        if (run.step[0] == 1 && run.step[1] == 1) return convert_to_integers(run.n, y, x);
       map(run.n, y, run.step[0], x, run.step[1], convert<To, From>);
     }
   });

@@ -142,9 +142,6 @@ TEST(Copy, ConversionToIntegersClamps) {
   }
 }
 
-// ---- in place
-// ------------------------------------------------------------------------------------------------
-
 // A number that no int32_t holds, in each place of rows of whole vectors and less.
 TEST(Copy, ConversionToIntegersOfRows) {
   constexpr int64_t kLength = 37;
@@ -170,6 +167,9 @@ TEST(Copy, ConversionToIntegersOfRows) {
           EXPECT_EQ(y.to_vector<int64_t>(), expected) << dtype << device << place;
         }
 }
+
+// ---- in place
+// ------------------------------------------------------------------------------------------------
 
 TEST(Copy, FillOfEveryLengthAndType) {
   for (const Device device : devices())
