@@ -4,6 +4,7 @@
 //   gemm_bench --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <random>
 #include <string>
 #include <vector>
@@ -11,7 +12,7 @@
 #include <benchmark/benchmark.h>
 
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/gemm_onednn.h>
+#include <heed/kernels/cpu/gemm_backend.h>
 #include <heed/kernels/cpu/isa.h>
 #include <heed/kernels/gemm.h>
 #include <heed/kernels/linear.h>
@@ -46,10 +47,23 @@ std::vector<Shape> shapes() {
 }
 
 template <class T>
-std::vector<T> random_values(int64_t count, uint32_t seed) {
+struct LineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kLine{64};
+
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kLine)); }
+  void deallocate(T* p, size_t) { ::operator delete(p, kLine); }
+  bool operator==(const LineAllocator&) const { return true; }
+};
+/// Begins with a line of memory, as tensors do.
+template <class T>
+using Values = std::vector<T, LineAllocator<T>>;
+
+template <class T>
+Values<T> random_values(int64_t count, uint32_t seed) {
   std::mt19937 engine(seed);
   std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
-  std::vector<T> values(static_cast<size_t>(count));
+  Values<T> values(static_cast<size_t>(count));
   for (T& value : values) value = T(uniform(engine));
   return values;
 }
@@ -81,7 +95,7 @@ bool verify(const kernels::Gemm<T>& g) {
 template <class T>
 void gemm(benchmark::State& state, Shape s, cpu::GemmBackend backend) {
   const auto a = random_values<T>(s.m * s.k, 1), b = random_values<T>(s.k * s.n, 2);
-  std::vector<T> c(static_cast<size_t>(s.m * s.n));
+  Values<T> c(static_cast<size_t>(s.m * s.n));
   const bool ta = s.layout == Layout::tn, tb = s.layout == Layout::nt;
   const kernels::Gemm<T> args{
       a.data(), b.data(), c.data(), s.m, s.n, s.k, ta ? s.m : s.k, tb ? s.k : s.n, s.n,
@@ -99,13 +113,13 @@ void linear(benchmark::State& state, bool backward) {
   const int64_t rows = 672, in = 128, out = 512;
   const auto x = random_values<float>(rows * in, 1), weight = random_values<float>(out * in, 2);
   const auto bias = random_values<float>(out, 3);
-  std::vector<float> y(size_t(rows * out)), pre(size_t(rows * out)), gbias(static_cast<size_t>(out));
+  Values<float> y(size_t(rows * out)), pre(size_t(rows * out)), gbias(static_cast<size_t>(out));
   const Dropout dropout = make_dropout(0.1, {1, nullptr, 0});
   const kernels::LinearForward<float> forward{
       x.data(),   weight.data(), nullptr, bias.data(), Activation::gelu, dropout, y.data(),
       pre.data(), rows,          in,      out};
   cpu::linear_forward(forward);
-  const std::vector<float> gy = random_values<float>(rows * out, 4);
+  const Values<float> gy = random_values<float>(rows * out, 4);
   const kernels::LinearActivationBackward<float> args{
       gy.data(), pre.data(), Activation::gelu, dropout, y.data(), gbias.data(), false, rows, out};
   for (auto _ : state) {
@@ -122,15 +136,18 @@ void linear(benchmark::State& state, bool backward) {
   }
 }
 
-/// As many independent multiply-adds as all cores can do: the machine's rate in f32, which no product
-/// exceeds. Two vectors of 96 columns stay in the first cache, so this is the GEMM at its best size.
+/// As many independent multiply-adds as all cores can do: the machine's rate in f32 by vectors, which no
+/// product by them exceeds. Two vectors of 96 columns stay in the first cache, so this is the GEMM at its
+/// best size.
 void machine(benchmark::State& state) {
   const int64_t m = 48, n = 96, k = 256, batch = 64;
   const auto a = random_values<float>(m * k, 1), b = random_values<float>(k * n, 2);
-  std::vector<float> c(size_t(batch * m * n));
+  Values<float> c(size_t(batch * m * n));
   const kernels::Gemm<float> args{a.data(), b.data(), c.data(), m, n, k,     k,    n,    n,
                                   false,    false,    batch,    0, 0, m * n, 1.0f, false};
+  cpu::set_gemm_backend(cpu::GemmBackend::own);
   for (auto _ : state) cpu::gemm(args);
+  cpu::set_gemm_backend(cpu::GemmBackend::automatic);
   report(state, 2.0 * double(m * n * k * batch));
 }
 
@@ -158,8 +175,10 @@ int main(int argc, char** argv) {
   add<bfloat16>("bf16", "", cpu::GemmBackend::automatic);
   add<double>("f64", "", cpu::GemmBackend::automatic);
   add<float>("f32", "-own", cpu::GemmBackend::own);
+  add<float>("f32", "-amx", cpu::GemmBackend::amx);
   add<float>("f32", "-onednn", cpu::GemmBackend::onednn);
   add<bfloat16>("bf16", "-own", cpu::GemmBackend::own);
+  add<bfloat16>("bf16", "-amx", cpu::GemmBackend::amx);
   add<bfloat16>("bf16", "-onednn", cpu::GemmBackend::onednn);
   benchmark::RegisterBenchmark("linear_forward/gelu", linear, false)
       ->UseRealTime()

@@ -15,7 +15,7 @@ template <class T>
 struct LinearForward {  // y = dropout(f(x Wᵀ + bias))
   const T* x;           // [rows, in]
   const T* weight;      // [out, in]
-  const T* packed;      // null, or the CPU's own copy of weight (below), which is then read in its place
+  const T* packed;      // null, or the CPU's own copy of weight (below), which few rows are multiplied by
   const T* bias;        // [out] or null
   Activation activation;
   Dropout dropout;    // element number row * out + column

@@ -2,6 +2,8 @@
 #include <type_traits>
 
 #include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/gemm_amx.h>
+#include <heed/kernels/cpu/gemm_backend.h>
 #include <heed/kernels/cpu/gemm_block.h>
 #include <heed/kernels/cpu/gemm_onednn.h>
 #include <heed/kernels/cpu/gemm_tile.h>
@@ -246,8 +248,13 @@ class DirectProduct {
 };
 
 template <class T>
+bool uses_amx(const BlockedGemm<T>& args) {
+  return !std::is_same_v<T, double> && gemm_backend(args) == GemmBackend::amx;
+}
+
+template <class T>
 Product<T> product_of(const BlockedGemm<T>& args) {
-  return {args.m, args.n, args.k, args.a, args.b, args.output, use_onednn<T>(args.output.alpha)};
+  return {args.m, args.n, args.k, args.a, args.b, args.output, gemm_backend(args) == GemmBackend::onednn};
 }
 
 }  // namespace
@@ -257,6 +264,13 @@ void gemm_blocked(const BlockedGemm<T>& args) {
   const auto& [m, n, k, a, b, output] = args;
   Product<T> product = product_of(args);
   if (m <= kFewRows && a.column_stride == 1 && b.row_stride == 1) return product.multiply_few();
+  if constexpr (!std::is_same_v<T, double>) {
+    if (uses_amx(args)) {
+      const AmxProduct<T> tiles(args);
+      const auto run = [&](int64_t i) { tiles.run(i); };
+      return parallel_for_lists(TaskList{tiles.tasks(), run});
+    }
+  }
   if (product.onednn) return product.multiply(0, n, nullptr);
   if (product.in_place()) {
     DirectProduct<T> direct(product);
@@ -273,10 +287,19 @@ void gemm_blocked(const BlockedGemm<T>& args) {
 template <class T>
 bool gemm_blocked_beside(const BlockedGemm<T>& first, const BlockedGemm<T>& second, int64_t tasks,
                          void (*task)(void* context, int64_t i), void* context) {
+  const auto beside = [&](int64_t i) { task(context, i); };
+  if constexpr (!std::is_same_v<T, double>) {
+    if (uses_amx(first) && uses_amx(second)) {
+      const AmxProduct<T> a(first), b(second);
+      const auto run_a = [&](int64_t i) { a.run(i); };
+      const auto run_b = [&](int64_t i) { b.run(i); };
+      parallel_for_lists(TaskList{tasks, beside}, TaskList{a.tasks(), run_a}, TaskList{b.tasks(), run_b});
+      return true;
+    }
+  }
   const Product<T> one = product_of(first), other = product_of(second);
   if (!one.in_place() || !other.in_place()) return false;
   DirectProduct<T> a(one), b(other);
-  const auto beside = [&](int64_t i) { task(context, i); };
   const auto run_a = [&](int64_t i) { a.run(i); };
   const auto run_b = [&](int64_t i) { b.run(i); };
   parallel_for_lists(TaskList{tasks, beside}, TaskList{a.tasks(), run_a}, TaskList{b.tasks(), run_b});
@@ -298,6 +321,7 @@ void gemm_pack(int64_t n, int64_t k, MatrixView<T> b, accumulator_t<T>* packed) 
 
 template <class T>
 void gemm_blocked_packed(const BlockedGemm<T>& args, const accumulator_t<T>* packed) {
+  if (uses_amx(args)) return gemm_blocked(args);
   Product<T>{args.m, args.n, args.k, args.a, {}, args.output, false}.multiply(0, args.n, packed);
 }
 

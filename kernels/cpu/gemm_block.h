@@ -99,7 +99,7 @@ int64_t gemm_packed_size(int64_t n, int64_t k);
 template <class T>
 void gemm_pack(int64_t n, int64_t k, MatrixView<T> b, accumulator_t<T>* packed);
 
-/// gemm_blocked with a b that gemm_pack packed, in place of args.b.
+/// gemm_blocked with what gemm_pack made of args.b, to the same bits for more than a few rows.
 template <class T>
 void gemm_blocked_packed(const BlockedGemm<T>& args, const accumulator_t<T>* packed);
 

@@ -1,4 +1,3 @@
-#include <atomic>
 #include <type_traits>
 
 #include <heed/core/base/check.h>
@@ -23,11 +22,6 @@ extern "C" {
 #endif
 
 namespace heed::cpu {
-namespace {
-std::atomic<GemmBackend> chosen_backend{GemmBackend::automatic};
-}
-
-void set_gemm_backend(GemmBackend backend) { chosen_backend = backend; }
 
 #if HEED_HAVE_ONEDNN
 namespace {
@@ -55,6 +49,7 @@ dnnl::engine& engine() {
     const Isa limit = isa();
     if (limit == Isa::baseline) dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
     if (limit == Isa::avx2) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+    if (limit == Isa::avx512) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
     return dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();
   return engine;
@@ -149,22 +144,12 @@ bool supports(bool bf16) {
   return bf16 ? bf16_works : f32_works;
 }
 
-/// Where oneDNN is faster than our own product: in bf16 with AMX, or where AVX-512 has no dot products of it.
-bool is_faster(bool bf16) { return bf16 && isa() == Isa::avx512 && (has_bf16_tiles() || !has_bf16_dot()); }
-
 }  // namespace
 
 template <class T>
-bool use_onednn(accumulator_t<T> alpha) {
-  if constexpr (std::is_same_v<T, double>) {
-    return false;
-  } else {
-    constexpr bool kBf16 = std::is_same_v<T, bfloat16>;
-    const GemmBackend backend = chosen_backend.load(std::memory_order_relaxed);
-    if (backend == GemmBackend::own || alpha != 1) return false;
-    if (backend == GemmBackend::automatic && !is_faster(kBf16)) return false;
-    return supports(kBf16);
-  }
+bool onednn_supports(accumulator_t<T> alpha) {
+  if constexpr (std::is_same_v<T, double>) return false;
+  return alpha == 1 && supports(std::is_same_v<T, bfloat16>);
 }
 
 template <class T>
@@ -188,7 +173,7 @@ void onednn_tile(const OnednnTile<T>& tile) {
 #else
 
 template <class T>
-bool use_onednn(accumulator_t<T>) {
+bool onednn_supports(accumulator_t<T>) {
   return false;
 }
 
@@ -199,8 +184,8 @@ void onednn_tile(const OnednnTile<T>&) {
 
 #endif
 
-#define HEED_INSTANTIATE(T)                      \
-  template bool use_onednn<T>(accumulator_t<T>); \
+#define HEED_INSTANTIATE(T)                           \
+  template bool onednn_supports<T>(accumulator_t<T>); \
   template void onednn_tile<T>(const OnednnTile<T>&);
 HEED_INSTANTIATE(float)
 HEED_INSTANTIATE(double)

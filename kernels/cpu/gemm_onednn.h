@@ -8,13 +8,9 @@
 
 namespace heed::cpu {
 
-/// Who multiplies: `automatic` decides by type and instruction set. For tests and benchmarks.
-enum class GemmBackend : uint8_t { automatic, own, onednn };
-void set_gemm_backend(GemmBackend backend);
-
-/// Whether oneDNN is to multiply this type; always false where it cannot.
+/// Whether oneDNN can multiply this type here, and with this factor.
 template <class T>
-bool use_onednn(accumulator_t<T> alpha);
+bool onednn_supports(accumulator_t<T> alpha);
 
 /// c = a b (+ c if accumulate), for a [m, k], b [k, n] and c [m, n] with row stride ldc.
 template <class T>

@@ -284,12 +284,12 @@ void linear_forward(const kernels::LinearForward<T>& args) {
       output.finish = nullptr;
     }
   }
-  const MatrixView<T> x{args.x, args.in, 1};
+  const BlockedGemm<T> product{args.rows, args.out, args.in, {args.x, args.in, 1}, {args.weight, 1, args.in},
+                               output};
   if constexpr (kTakesPacked<T>) {
-    if (args.packed)
-      return gemm_blocked_packed<T>({args.rows, args.out, args.in, x, {}, output}, args.packed);
+    if (args.packed) return gemm_blocked_packed<T>(product, args.packed);
   }
-  gemm_blocked<T>({args.rows, args.out, args.in, x, {args.weight, 1, args.in}, output});
+  gemm_blocked<T>(product);
 }
 
 template <class T>

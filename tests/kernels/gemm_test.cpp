@@ -10,7 +10,7 @@
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/gemm_onednn.h>
+#include <heed/kernels/cpu/gemm_backend.h>
 #include <heed/kernels/gemm.h>
 
 namespace heed {
@@ -307,7 +307,9 @@ TEST_P(Backends, MultiplyEqually) {
   run<bfloat16, float>();
 }
 
-INSTANTIATE_TEST_SUITE_P(Gemm, Backends, testing::Values(cpu::GemmBackend::own, cpu::GemmBackend::onednn));
+INSTANTIATE_TEST_SUITE_P(Gemm, Backends,
+                         testing::Values(cpu::GemmBackend::own, cpu::GemmBackend::amx,
+                                         cpu::GemmBackend::onednn));
 
 TEST(Gemm, RefusesRowsThatOverlap) {
   Problem<float, float> p({4, 4, 4});

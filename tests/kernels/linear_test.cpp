@@ -111,7 +111,7 @@ void check_forward(const Case& c, bool pack) {
   auto y = poisoned<T>(c.rows * c.out), pre = poisoned<T>(c.rows * c.out);
   const Dropout dropout = make_dropout(c.p, {99, nullptr, 12});
   const std::vector<T> copy = pack ? packed(weight, c.out, c.in) : std::vector<T>();
-  cpu::linear_forward(LinearForward<T>{x.data(), pack ? nullptr : weight.data(), pack ? copy.data() : nullptr,
+  cpu::linear_forward(LinearForward<T>{x.data(), weight.data(), pack ? copy.data() : nullptr,
                                        c.bias ? bias.data() : nullptr, c.activation, dropout, y.data(),
                                        c.keep ? pre.data() : nullptr, c.rows, c.in, c.out});
   const Real u = kRoundoff<accumulator_t<T>>;
@@ -178,8 +178,17 @@ TEST(Linear, ANanInOneRowStaysThereWithAPackedWeight) {
   for (int64_t rows : {1, 2, 13}) {
     std::vector<float> x(static_cast<size_t>(rows * in), 1.0f), y(static_cast<size_t>(rows * out));
     x[static_cast<size_t>((rows - 1) * in)] = nan;
-    cpu::linear_forward(LinearForward<float>{
-        x.data(), nullptr, copy.data(), nullptr, Activation::none, {}, y.data(), nullptr, rows, in, out});
+    cpu::linear_forward(LinearForward<float>{x.data(),
+                                             weight.data(),
+                                             copy.data(),
+                                             nullptr,
+                                             Activation::none,
+                                             {},
+                                             y.data(),
+                                             nullptr,
+                                             rows,
+                                             in,
+                                             out});
     for (int64_t i = 0; i < rows * out; ++i)
       EXPECT_EQ(std::isnan(y[static_cast<size_t>(i)]), i >= (rows - 1) * out) << rows << " rows, " << i;
   }

@@ -1,0 +1,188 @@
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include <heed/kernels/cpu/amx.h>
+#include <heed/kernels/cpu/isa.h>
+
+#if HEED_HAVE_AMX && defined(__x86_64__)
+#include <immintrin.h>
+#define HEED_AMX [[gnu::target("amx-tile,amx-bf16")]]
+#endif
+
+namespace heed::cpu {
+namespace {
+
+/// Which parts of A and B are multiplied with each other, such that few tiles are loaded twice.
+struct PartPair {
+  int a, b;
+};
+constexpr std::array<PartPair, 1> kWhole{{{0, 0}}};
+constexpr std::array<PartPair, 6> kPartPairs{{{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}, {0, 0}}};
+
+template <int Parts>
+constexpr auto& pairs_of() {
+  if constexpr (Parts == 1)
+    return kWhole;
+  else
+    return kPartPairs;
+}
+
+// ---- Plain
+// -------------------------------------------------------------------------------------------------
+
+using Sums = std::array<std::array<float, kAmxLines>, kAmxLines>;
+
+float flushed(float x) {
+  return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x;
+}
+float value(bfloat16 x) { return flushed(static_cast<float>(x)); }
+
+/// TDPBF16PS: even and odd values of K are added up apart.
+void multiply_tiles(const bfloat16* a, int64_t a_row, const bfloat16* b, Sums& sums) {
+  for (int64_t i = 0; i < kAmxLines; ++i) {
+    for (int64_t j = 0; j < kAmxLines; ++j) {
+      float even = 0, odd = 0;
+      for (int64_t p = 0; p < kAmxDepth; p += 2) {
+        const bfloat16* const pair = b + p * kAmxLines + 2 * j;
+        even = flushed(std::fma(value(a[i * a_row + p]), value(pair[0]), even));
+        odd = flushed(std::fma(value(a[i * a_row + p + 1]), value(pair[1]), odd));
+      }
+      float& sum = sums[size_t(i)][size_t(j)];
+      sum = flushed(flushed(sum) + flushed(even + odd));
+    }
+  }
+}
+
+template <int Parts>
+void plain_block(const AmxBlock& x) {
+  for (int64_t r = 0; r < x.row_tiles; ++r) {
+    for (int64_t s = 0; s < x.col_tiles; ++s) {
+      Sums sums{};
+      if (x.added) {
+        for (int64_t i = 0; i < kAmxLines; ++i)
+          for (int64_t j = 0; j < kAmxLines; ++j)
+            sums[size_t(i)][size_t(j)] = x.added[(r * kAmxLines + i) * x.added_stride + s * kAmxLines + j];
+      }
+      for (int64_t q = 0; q < x.steps; ++q) {
+        const bfloat16* const a = x.a + r * x.a_tile + q * x.a_step;
+        const bfloat16* const b = x.b + s * x.b_tile + q * Parts * kAmxTileElements;
+        for (const PartPair pair : pairs_of<Parts>())
+          multiply_tiles(a + pair.a * kAmxTileElements, x.a_row, b + pair.b * kAmxTileElements, sums);
+      }
+      for (int64_t i = 0; i < kAmxLines; ++i)
+        for (int64_t j = 0; j < kAmxLines; ++j)
+          x.c[(r * kAmxLines + i) * x.ldc + s * kAmxLines + j] = sums[size_t(i)][size_t(j)];
+    }
+  }
+}
+
+// ---- AMX
+// ---------------------------------------------------------------------------------------------------
+
+#if HEED_HAVE_AMX && defined(__x86_64__)
+
+/// What LDTILECFG reads.
+struct alignas(64) TileConfig {
+  uint8_t palette = 1, start_row = 0;
+  std::array<uint8_t, 14> reserved{};
+  std::array<uint16_t, 16> row_bytes{};
+  std::array<uint8_t, 16> rows{};
+
+  TileConfig() {
+    for (size_t i = 0; i < 8; ++i) row_bytes[i] = 64, rows[i] = kAmxLines;
+  }
+};
+
+HEED_AMX void load_config() {
+  static const TileConfig config;
+  _tile_loadconfig(&config);
+}
+
+HEED_AMX void release() { _tile_release(); }
+
+/// Tile 2 r + s has the sums of rows r and columns s; 4 and 5 have A's rows, 6 and 7 B's columns.
+template <int Parts, bool TwoRows, bool TwoCols>
+HEED_AMX void tile_block(const AmxBlock& x) {
+  constexpr int64_t kFloat = sizeof(float), kValue = sizeof(bfloat16), kPackedRow = kAmxDepth * kValue;
+  const int64_t a_row = x.a_row * kValue;
+  // The tile instructions do not tell the compiler what they read.
+  asm volatile("" ::: "memory");
+  if (x.added) {
+    const int64_t row = x.added_stride * kFloat;
+    const float* const second = x.added + kAmxLines * x.added_stride;
+    _tile_loadd(0, x.added, row);
+    if (TwoCols) _tile_loadd(1, x.added + kAmxLines, row);
+    if (TwoRows) _tile_loadd(2, second, row);
+    if (TwoRows && TwoCols) _tile_loadd(3, second + kAmxLines, row);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  const bfloat16 *a = x.a, *b = x.b;
+  for (int64_t q = x.steps; q > 0; --q, a += x.a_step, b += Parts * kAmxTileElements) {
+    int loaded_a = -1, loaded_b = -1;
+    for (const PartPair pair : pairs_of<Parts>()) {
+      if (pair.a != loaded_a) {
+        const bfloat16* const part = a + pair.a * kAmxTileElements;
+        _tile_loadd(4, part, a_row);
+        if (TwoRows) _tile_loadd(5, part + x.a_tile, a_row);
+      }
+      if (pair.b != loaded_b) {
+        const bfloat16* const part = b + pair.b * kAmxTileElements;
+        _tile_loadd(6, part, kPackedRow);
+        if (TwoCols) _tile_loadd(7, part + x.b_tile, kPackedRow);
+      }
+      loaded_a = pair.a, loaded_b = pair.b;
+      _tile_dpbf16ps(0, 4, 6);
+      if (TwoCols) _tile_dpbf16ps(1, 4, 7);
+      if (TwoRows) _tile_dpbf16ps(2, 5, 6);
+      if (TwoRows && TwoCols) _tile_dpbf16ps(3, 5, 7);
+    }
+  }
+  const int64_t row = x.ldc * kFloat;
+  float* const second = x.c + kAmxLines * x.ldc;
+  _tile_stored(0, x.c, row);
+  if (TwoCols) _tile_stored(1, x.c + kAmxLines, row);
+  if (TwoRows) _tile_stored(2, second, row);
+  if (TwoRows && TwoCols) _tile_stored(3, second + kAmxLines, row);
+  asm volatile("" ::: "memory");
+}
+
+template <int Parts>
+void tile_block(const AmxBlock& x) {
+  if (x.row_tiles == 2)
+    return x.col_tiles == 2 ? tile_block<Parts, true, true>(x) : tile_block<Parts, true, false>(x);
+  return x.col_tiles == 2 ? tile_block<Parts, false, true>(x) : tile_block<Parts, false, false>(x);
+}
+
+#endif
+
+}  // namespace
+
+AmxTiles::AmxTiles() {
+#if HEED_HAVE_AMX && defined(__x86_64__)
+  if (has_amx()) load_config();
+#endif
+}
+
+AmxTiles::~AmxTiles() {
+#if HEED_HAVE_AMX && defined(__x86_64__)
+  if (has_amx()) release();
+#endif
+}
+
+void amx_block(const AmxBlock& block) {
+#if HEED_HAVE_AMX && defined(__x86_64__)
+  if (has_amx()) return block.parts == 1 ? tile_block<1>(block) : tile_block<kAmxParts>(block);
+#endif
+  plain_amx_block(block);
+}
+
+void plain_amx_block(const AmxBlock& block) {
+  return block.parts == 1 ? plain_block<1>(block) : plain_block<kAmxParts>(block);
+}
+
+}  // namespace heed::cpu

@@ -1,0 +1,50 @@
+// Blocks of products by the tiles of AMX, and the same bits from a plain loop where the processor has none.
+#pragma once
+
+#include <cstdint>
+
+#include <heed/core/base/dtype.h>
+
+namespace heed::cpu {
+
+constexpr int64_t kAmxLines = 16;                            // rows of A or columns of B in a tile
+constexpr int64_t kAmxDepth = 32;                            // values of K in a tile
+constexpr int64_t kAmxTileElements = kAmxLines * kAmxDepth;  // bf16 of a packed tile
+constexpr int64_t kAmxParts = 3;                             // bf16 whose sum is a float
+
+/// Keeps the tiles of the calling thread ready for amx_block. Without AMX it does nothing.
+class AmxTiles {
+ public:
+  AmxTiles();
+  ~AmxTiles();
+  AmxTiles(const AmxTiles&) = delete;
+  AmxTiles& operator=(const AmxTiles&) = delete;
+};
+
+/// c = a b + added for one or two tiles of rows by one or two of columns. Strides count elements.
+struct AmxBlock {
+  /// Rows of 32 values of K: a_row between rows, a_tile between tiles of rows, a_step between steps of K.
+  const bfloat16* a;
+  int64_t a_row, a_tile, a_step;
+  /// Packed tiles, row p of which has the values 2 p and 2 p + 1 of K of each column; b_tile between tiles of
+  /// columns. Steps of K follow each other.
+  const bfloat16* b;
+  int64_t b_tile;
+  float* c;
+  int64_t ldc;
+  const float* added;  // null for nothing
+  int64_t added_stride;
+  int64_t steps;
+  int row_tiles, col_tiles;
+  /// 1, or kAmxParts: then each tile of a and b is that many, one after the other, which add up to the
+  /// operand, and all their products are added but those below the precision of a float.
+  int parts;
+};
+
+/// On a thread with AmxTiles. Subnormal numbers are zero to it.
+void amx_block(const AmxBlock& block);
+
+/// The same bits on any processor.
+void plain_amx_block(const AmxBlock& block);
+
+}  // namespace heed::cpu

@@ -1,0 +1,431 @@
+// bf16 is multiplied as it is. A float is the sum of three bf16, split off by rounding: of the nine products
+// of the parts of two floats the six largest give theirs to within a quarter of a unit of its last place, at
+// six times the cost of one and still at 2.7 times the rate of AVX-512.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/kernels/cpu/gemm_amx.cpp"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include <hwy/cache_control.h>
+
+#include <heed/core/base/divide.h>
+#include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/gemm_amx.h>
+#include <heed/kernels/cpu/gemm_pack-inl.h>
+#include <heed/kernels/cpu/gemm_tile.h>
+#include <heed/kernels/cpu/simd.h>
+#include <heed/kernels/cpu/workspace.h>
+
+#ifndef HEED_KERNELS_CPU_GEMM_AMX_ONCE_
+#define HEED_KERNELS_CPU_GEMM_AMX_ONCE_
+namespace heed::cpu {
+
+template <class T>
+constexpr bool kIsFloat = std::is_same_v<T, float>;
+template <class T>
+constexpr int64_t kParts = kIsFloat<T> ? kAmxParts : 1;
+/// Steps of K that are packed at a time: so many that two tiles of columns stay in the first-level cache.
+template <class T>
+constexpr int64_t kMostAmxSteps = kIsFloat<T> ? 4 : 16;
+constexpr int64_t kBlockLines = 2 * kAmxLines;
+constexpr int64_t kTilePairs = kAmxTileElements / 2;
+
+/// Whether rows begin with a line of memory, in whose tiles no row is parted between two.
+template <class T>
+bool is_aligned(const T* x, int64_t stride) {
+  return reinterpret_cast<uintptr_t>(x) % 64 == 0 && stride * int64_t{sizeof(T)} % 64 == 0;
+}
+
+/// One task: c = alpha a b + added.
+template <class T>
+struct AmxTile {
+  MatrixView<T> a, b;
+  float* c;
+  int64_t ldc, rows, cols, k;
+  float alpha;
+  Addend<float> added;
+  bool streamed;  // whether c goes around the caches
+
+  int64_t steps() const { return ceil_divide(k, kAmxDepth); }
+  int64_t pieces() const { return ceil_divide(steps(), kMostAmxSteps<T>); }
+  int64_t piece_begin(int64_t i) const { return i * steps() / pieces(); }  // in steps
+};
+
+/// Most lines of each operand in a task: what a core's second-level cache has room for, with the sums.
+constexpr int64_t kMostRows = 384, kMostCols = 512;
+
+/// What a task works in. Rows of A that need no packing have no buffer, nor have sums that are complete after
+/// one piece.
+struct AmxBuffers {
+  bfloat16 *a, *b;
+  int64_t group;  // elements of 16 packed lines
+  float* sums;    // [rows, cols] in whole blocks
+  // Blocks of lines in which some float has no parts.
+  bool inexact_rows[kMostRows / kBlockLines], inexact_cols[kMostCols / kBlockLines];
+
+  bool inexact(int64_t row, int64_t col) const {
+    return inexact_rows[row / kBlockLines] || inexact_cols[col / kBlockLines];
+  }
+};
+
+}  // namespace heed::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+/// The two bf16 that are nearest to v and to what is left of it, and what is left then, which is one too:
+/// each in the upper half of a lane, whose lower half is 0. What is left of any but finite numbers, and of
+/// those that round to infinity, is NaN.
+template <class D>
+HWY_INLINE void split(D d, Vec<D> v, Vec<D>* parts) {
+  const hn::RebindToUnsigned<D> d32;
+  const auto half = hn::Set(d32, 0x8000), upper = hn::Set(d32, 0xffff0000);
+  parts[0] = hn::BitCast(d, hn::And(hn::Add(hn::BitCast(d32, v), half), upper));
+  const auto rest = hn::Sub(v, parts[0]);
+  parts[1] = hn::BitCast(d, hn::And(hn::Add(hn::BitCast(d32, rest), half), upper));
+  parts[2] = hn::Sub(rest, parts[1]);
+}
+
+// A packed tile has 16 rows of 16 pairs for each part; rows of A are lines, rows of B pairs of values of K.
+
+/// 32 values of K that lie next to each other, into a row for each part. Adds the last parts to `left`.
+template <class D>
+HWY_INLINE void pack_values(D d, const float* x, float* out, Vec<D>& left) {
+  const hn::Repartition<uint16_t, D> d16;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t p = 0; p < kAmxDepth; p += 2 * lanes) {
+    Vec<D> low[kAmxParts], high[kAmxParts];
+    split(d, hn::LoadU(d, x + p), low);
+    split(d, hn::LoadU(d, x + p + lanes), high);
+    left = hn::Add(left, hn::Add(low[2], high[2]));
+    for (int64_t i = 0; i < kAmxParts; ++i) {
+      const auto pairs = hn::ConcatOdd(d16, hn::BitCast(d16, high[i]), hn::BitCast(d16, low[i]));
+      hn::StoreU(hn::BitCast(d, pairs), d, out + i * kTilePairs + p / 2);
+    }
+  }
+}
+
+template <class D>
+HWY_INLINE void pack_values(D, const bfloat16* x, float* out, Vec<D>&) {
+  std::memcpy(out, x, kAmxDepth * sizeof *x);
+}
+
+/// Two values of K of 16 lines that lie next to each other, into a row for each part.
+template <class D>
+HWY_INLINE void pack_lines(D d, const float* even, const float* odd, float* out, Vec<D>& left) {
+  const hn::RebindToUnsigned<D> d32;
+  const auto upper = hn::Set(d32, 0xffff0000);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t c = 0; c < kAmxLines; c += lanes) {
+    Vec<D> first[kAmxParts], second[kAmxParts];
+    split(d, hn::LoadU(d, even + c), first);
+    split(d, hn::LoadU(d, odd + c), second);
+    left = hn::Add(left, hn::Add(first[2], second[2]));
+    for (int64_t i = 0; i < kAmxParts; ++i) {
+      const auto pairs =
+          hn::OrAnd(hn::ShiftRight<16>(hn::BitCast(d32, first[i])), upper, hn::BitCast(d32, second[i]));
+      hn::StoreU(hn::BitCast(d, pairs), d, out + i * kTilePairs + c);
+    }
+  }
+}
+
+template <class D>
+HWY_INLINE void pack_lines(D d, const bfloat16* even, const bfloat16* odd, float* out, Vec<D>&) {
+  const hn::RebindToUnsigned<D> d32;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t c = 0; c < kAmxLines; c += lanes) {
+    const auto lower = hn::ShiftRight<16>(hn::BitCast(d32, load(d, even + c)));
+    hn::StoreU(hn::BitCast(d, hn::Or(lower, hn::BitCast(d32, load(d, odd + c)))), d, out + c);
+  }
+}
+
+/// Blocks of 16 bytes, block q from x + q * stride. A masked load costs no shuffle.
+HWY_INLINE Vec<Tag<float>> gather_blocks(const float* x, int64_t stride) {
+  const Tag<float> d;
+  const hn::RebindToUnsigned<Tag<float>> d32;
+  constexpr int64_t kBlocks = hn::MaxLanes(d) / 4;
+  const auto block = hn::ShiftRight<2>(hn::Iota(d32, 0));
+  auto v = hn::LoadDup128(d, x);
+  for (int64_t q = 1; q < kBlocks; ++q) {
+    const auto own = hn::RebindMask(d, hn::Eq(block, hn::Set(d32, static_cast<uint32_t>(q))));
+    v = hn::IfThenElse(own, hn::LoadDup128(d, x + q * stride), v);
+  }
+  return v;
+}
+
+/// The transpose of 16 x 16 pairs.
+HWY_INLINE void transpose_tile(const float* x, float* out) {
+  const Tag<float> d;
+  for (int64_t c = 0; c < kAmxLines; c += hn::MaxLanes(d)) {
+    for (int64_t p = 0; p < kAmxLines; p += 4) {
+      Vec<Tag<float>> v[4];
+      for (int64_t i = 0; i < 4; ++i) v[i] = gather_blocks(x + (c + i) * kAmxLines + p, 4 * kAmxLines);
+      store_transposed(d, v, out + p * kAmxLines + c, kAmxLines);
+    }
+  }
+}
+
+/// 16 lines x 32 values of K. `Values`: whether values of a line lie next to each other, or else lines;
+/// `Transposed`: whether the tile's rows are the others.
+template <bool Values, bool Transposed, class T, class V>
+HWY_INLINE void pack_tile(MatrixView<T> x, float* out, V& left) {
+  const Tag<float> d;
+  constexpr int64_t kPairs = kParts<T> * kTilePairs;
+  alignas(64) float buffer[Transposed ? kPairs : 1];
+  float* const direct = Transposed ? buffer : out;
+  for (int64_t i = 0; i < kAmxLines; ++i) {
+    if constexpr (Values) {
+      pack_values(d, x.data + i * x.row_stride, direct + i * kAmxLines, left);
+    } else {
+      const T* const even = x.data + 2 * i * x.column_stride;
+      pack_lines(d, even, even + x.column_stride, direct + i * kAmxLines, left);
+    }
+  }
+  if constexpr (Transposed) {
+    for (int64_t i = 0; i < kPairs; i += kTilePairs) transpose_tile(buffer + i, out + i);
+  }
+}
+
+/// The same for `lines` lines and k values of K, and zeros beyond.
+template <bool Values, bool Transposed, class T, class V>
+HWY_NOINLINE void pack_part_of_tile(MatrixView<T> x, int64_t lines, int64_t k, float* out, V& left) {
+  alignas(64) T copy[kAmxTileElements] = {};
+  const int64_t rows = Values ? lines : k, stride = Values ? x.row_stride : x.column_stride;
+  constexpr int64_t kWidth = Values ? kAmxDepth : kAmxLines;
+  for (int64_t i = 0; i < rows; ++i)
+    std::memcpy(copy + i * kWidth, x.data + i * stride, static_cast<size_t>(Values ? k : lines) * sizeof(T));
+  pack_tile<Values, Transposed>(Values ? MatrixView<T>{copy, kWidth, 1} : MatrixView<T>{copy, 1, kWidth}, out,
+                                left);
+}
+
+/// Lines in groups of 16, whose tiles follow each other. Marks blocks of lines that were not split.
+template <bool Values, bool Transposed, class T>
+HWY_NOINLINE void pack_operand(MatrixView<T> x, int64_t lines, int64_t k, bfloat16* out, int64_t group,
+                               bool* inexact) {
+  const Tag<float> d;
+  for (int64_t i = 0; i < lines; i += kAmxLines, out += group) {
+    auto left = hn::Zero(d);
+    auto* to = reinterpret_cast<float*>(out);
+    const int64_t count = HWY_MIN(kAmxLines, lines - i);
+    for (int64_t p = 0; p < k; p += kAmxDepth, to += kParts<T> * kTilePairs) {
+      const int64_t depth = HWY_MIN(kAmxDepth, k - p);
+      if (count == kAmxLines && depth == kAmxDepth)
+        pack_tile<Values, Transposed>(x.at(i, p), to, left);
+      else
+        pack_part_of_tile<Values, Transposed>(x.at(i, p), count, depth, to, left);
+    }
+    if (kIsFloat<T> && !hn::AllFalse(d, hn::IsNaN(left))) inexact[i / kBlockLines] = true;
+  }
+}
+
+template <class T>
+HWY_INLINE void pack_rows(MatrixView<T> a, int64_t rows, int64_t k, AmxBuffers& buffers) {
+  const auto pack = a.column_stride == 1 ? pack_operand<true, false, T> : pack_operand<false, true, T>;
+  pack(a, rows, k, buffers.a, buffers.group, buffers.inexact_rows);
+}
+
+template <class T>
+HWY_INLINE void pack_columns(MatrixView<T> b, int64_t cols, int64_t k, AmxBuffers& buffers) {
+  const auto pack = b.column_stride == 1 ? pack_operand<false, false, T> : pack_operand<true, true, T>;
+  pack({b.data, b.column_stride, b.row_stride}, cols, k, buffers.b, buffers.group, buffers.inexact_cols);
+}
+
+/// What is added to a block, for sums to begin with.
+template <class V>
+HWY_INLINE void begin_block(Addend<float> added, int64_t rows, int64_t cols, float* product, V zero) {
+  const Tag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < kBlockLines; j += lanes) {
+      const float* const more = added.at(i, j).data;
+      const int64_t n = cols - j;
+      hn::StoreU(n >= lanes ? hn::LoadU(d, more)
+                 : n > 0    ? load_n(d, more, n)
+                            : zero,
+                 d, product + i * kBlockLines + j);
+    }
+  }
+}
+
+/// c = product, or alpha * product + added, for a block whose product is in a buffer.
+template <class T>
+HWY_INLINE void finish_block(const AmxTile<T>& tile, const float* product, float* c, Addend<float> added,
+                             int64_t rows, int64_t cols) {
+  const Tag<float> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto alpha = hn::Set(d, tile.alpha);
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < cols; j += lanes) {
+      const int64_t n = HWY_MIN(lanes, cols - j);
+      auto v = hn::LoadU(d, product + i * kBlockLines + j);
+      if (tile.alpha != 1) {
+        v = hn::Mul(alpha, v);
+        if (added.data) v = hn::Add(v, load_n(d, added.at(i, j).data, n));
+      }
+      float* const to = c + i * tile.ldc + j;
+      if (n < lanes)
+        store_n(v, d, to, n);
+      else if (tile.streamed)
+        hn::Stream(v, d, to);
+      else
+        hn::StoreU(v, d, to);
+    }
+  }
+}
+
+/// All blocks but inexact ones, whose c stays as it was.
+template <class T>
+HWY_INLINE void amx_tile(const AmxTile<T>& tile, AmxBuffers& buffers) {
+  const AmxTiles tiles;
+  alignas(64) float product[kBlockLines * kBlockLines];
+  const int64_t ld_sums = ceil_divide(tile.cols, kBlockLines) * kBlockLines, pieces = tile.pieces();
+  // Sums are completed in place where nothing is left to do and rows begin with a line, else in a buffer.
+  const bool plain = tile.alpha == 1 && !tile.streamed && is_aligned(tile.c, tile.ldc);
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    const int64_t begin = tile.piece_begin(piece), steps = tile.piece_begin(piece + 1) - begin;
+    const int64_t first = begin * kAmxDepth, k = HWY_MIN(steps * kAmxDepth, tile.k - first);
+    AmxBlock block{};
+    block.parts = static_cast<int>(kParts<T>);
+    block.steps = steps;
+    block.b_tile = buffers.group;
+    const bfloat16* a = buffers.a;
+    pack_columns(tile.b.at(first, 0), tile.cols, k, buffers);
+    if (buffers.a) {
+      pack_rows(tile.a.at(0, first), tile.rows, k, buffers);
+      block.a_row = kAmxDepth, block.a_tile = buffers.group, block.a_step = kParts<T> * kAmxTileElements;
+    } else if constexpr (!kIsFloat<T>) {
+      a = tile.a.at(0, first).data;
+      block.a_row = tile.a.row_stride, block.a_tile = kAmxLines * block.a_row, block.a_step = kAmxDepth;
+    }
+    const bool begins = piece == 0, ends = piece + 1 == pieces;
+    for (int64_t j = 0; j < tile.cols; j += kBlockLines) {
+      const int64_t cols = HWY_MIN(kBlockLines, tile.cols - j);
+      block.b = buffers.b + j / kAmxLines * buffers.group;
+      block.col_tiles = static_cast<int>(ceil_divide(cols, kAmxLines));
+      for (int64_t i = 0; i < tile.rows; i += kBlockLines) {
+        if (ends && buffers.inexact(i, j)) continue;
+        const int64_t rows = HWY_MIN(kBlockLines, tile.rows - i);
+        const bool in_place = plain && rows % kAmxLines == 0 && cols % kAmxLines == 0;
+        float *const sums = buffers.sums + i * ld_sums + j, *const c = tile.c + i * tile.ldc + j;
+        const Addend<float> more = tile.added.at(i, j);
+        block.a = a + i / kAmxLines * block.a_tile;
+        block.row_tiles = static_cast<int>(ceil_divide(rows, kAmxLines));
+        block.added = begins ? nullptr : sums;
+        block.added_stride = ld_sums;
+        if (begins && more.data && tile.alpha == 1) {
+          if (!in_place) begin_block(more, rows, cols, product, hn::Zero(Tag<float>()));
+          block.added = in_place ? more.data : product;
+          block.added_stride = in_place ? more.stride : kBlockLines;
+        }
+        block.c = !ends ? sums : in_place ? c : product;
+        block.ldc = !ends ? ld_sums : in_place ? tile.ldc : kBlockLines;
+        amx_block(block);
+        if (ends && !in_place) finish_block(tile, product, c, more, rows, cols);
+      }
+    }
+  }
+  if (tile.streamed) hwy::FlushStream();
+}
+
+void amx_tile_f32(const AmxTile<float>& tile, AmxBuffers& buffers) { amx_tile(tile, buffers); }
+void amx_tile_bf16(const AmxTile<bfloat16>& tile, AmxBuffers& buffers) { amx_tile(tile, buffers); }
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+namespace {
+
+HWY_EXPORT(amx_tile_f32);
+HWY_EXPORT(amx_tile_bf16);
+void amx_tile(const AmxTile<float>& tile, AmxBuffers& buffers) { HEED_SIMD(amx_tile_f32)(tile, buffers); }
+void amx_tile(const AmxTile<bfloat16>& tile, AmxBuffers& buffers) { HEED_SIMD(amx_tile_bf16)(tile, buffers); }
+
+/// A block by vectors, for numbers that have no parts.
+void multiply_exactly(const AmxTile<float>& tile, int64_t row, int64_t col) {
+  const GemmFunctions<float>& functions = gemm_functions<float>();
+  const GemmGeometry& geometry = functions.geometry;
+  const int64_t rows = std::min(kBlockLines, tile.rows - row), cols = std::min(kBlockLines, tile.cols - col);
+  const MatrixView<float> a = tile.a.at(row, 0);
+  Workspace<float> packed(geometry.packed_size(cols, tile.k));
+  Workspace<float> buffer(copies_a(a, rows, tile.k, geometry.step) ? geometry.a_buffer(rows, tile.k) : 0);
+  functions.pack_b(tile.b.at(0, col), tile.k, cols, packed.data());
+  functions.tile({a, rows, packed.data(), 0, tile.c + row * tile.ldc + col, tile.ldc, rows, cols, tile.k,
+                  tile.alpha, tile.added.at(row, col), buffer.data()});
+}
+
+template <class T>
+void multiply(const AmxTile<T>& tile) {
+  const int64_t pieces = tile.pieces(),
+                group = ceil_divide(tile.steps(), pieces) * kParts<T> * kAmxTileElements;
+  const int64_t row_groups = ceil_divide(tile.rows, kAmxLines),
+                col_groups = ceil_divide(tile.cols, kAmxLines);
+  // Rows of bf16 that are whole tiles are read where they lie.
+  const bool packs_a = kIsFloat<T> || tile.a.column_stride != 1 || tile.rows % kAmxLines != 0 ||
+                       tile.k % kAmxDepth != 0 || !is_aligned(tile.a.data, tile.a.row_stride);
+  const int64_t blocks = ceil_divide(tile.rows, kBlockLines) * ceil_divide(tile.cols, kBlockLines);
+  Workspace<bfloat16> a(packs_a ? row_groups * group : 0), b(col_groups * group);
+  Workspace<float> sums(pieces > 1 ? blocks * kBlockLines * kBlockLines : 0);
+  AmxBuffers buffers{a.data(), b.data(), group, sums.data(), {}, {}};
+  amx_tile(tile, buffers);
+  if constexpr (kIsFloat<T>) {
+    for (int64_t i = 0; i < tile.rows; i += kBlockLines)
+      for (int64_t j = 0; j < tile.cols; j += kBlockLines)
+        if (buffers.inexact(i, j)) multiply_exactly(tile, i, j);
+  }
+}
+
+/// Tasks for all threads where there are rows and columns for it: into how many they are cut changes no bits.
+void share_out(Cut& rows, Cut& cols) {
+  constexpr int64_t kLeastLines = 64;
+  const int64_t threads = thread_count();
+  const auto enough = [&] {
+    return rows.parts * cols.parts % threads == 0 || rows.parts * cols.parts > 4 * threads;
+  };
+  const auto cut = [&](Cut& lines) {
+    while (!enough() && (lines.parts + 1) * kLeastLines <= lines.count) ++lines.parts;
+  };
+  cut(rows);
+  cut(cols);
+}
+
+/// Whether C goes around the caches: the gradient of a large weight, which is needed only when all others are
+/// there.
+template <class T>
+bool streams(const BlockedGemm<T>& args) {
+  constexpr int64_t kLeastBytes = 1 << 20;
+  return args.a.column_stride != 1 && args.output.c && !args.output.added.data && !args.output.finish &&
+         args.m * args.n * int64_t{sizeof(float)} >= kLeastBytes &&
+         is_aligned(args.output.c, args.output.ldc);
+}
+
+}  // namespace
+
+template <class T>
+AmxProduct<T>::AmxProduct(const BlockedGemm<T>& args)
+    : args_(args), rows_(args.m, kBlockLines, kMostRows), cols_(args.n, kBlockLines, kMostCols) {
+  share_out(rows_, cols_);
+}
+
+template <class T>
+void AmxProduct<T>::run(int64_t task) const {
+  const int64_t i = task / cols_.parts, j = task % cols_.parts;
+  const int64_t row = rows_.begin(i), col = cols_.begin(j), rows = rows_.size(i), cols = cols_.size(j);
+  const GemmOutput<T>& output = args_.output;
+  Workspace<float> buffer(output.c ? 0 : rows * cols);
+  float* const c = output.c ? output.c + row * output.ldc + col : buffer.data();
+  const int64_t ldc = output.c ? output.ldc : cols;
+  multiply(AmxTile<T>{args_.a.at(row, 0), args_.b.at(0, col), c, ldc, rows, cols, args_.k, output.alpha,
+                      output.added.at(row, col), streams(args_)});
+  if (output.finish) output.finish(output.context, c, ldc, row, col, rows, cols);
+}
+
+template class AmxProduct<float>;
+template class AmxProduct<bfloat16>;
+
+}  // namespace heed::cpu
+#endif

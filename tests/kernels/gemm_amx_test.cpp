@@ -1,0 +1,208 @@
+// Products by tiles, plain where the processor has no AMX: what gemm_test does not ask of all backends.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/amx.h>
+#include <heed/kernels/cpu/gemm_backend.h>
+#include <heed/kernels/cpu/isa.h>
+#include <heed/kernels/gemm.h>
+
+namespace heed {
+namespace {
+
+class AmxGemm : public testing::Test {
+ public:
+  AmxGemm() { cpu::set_gemm_backend(cpu::GemmBackend::amx); }
+  ~AmxGemm() override {
+    cpu::set_gemm_backend(cpu::GemmBackend::automatic);
+    set_thread_count(1);
+  }
+};
+
+/// C [m, n] = op(A) op(B) of floats.
+struct Product {
+  int64_t m, n, k;
+  bool transpose_a = false, transpose_b = false;
+  std::vector<float> a = std::vector<float>(size_t(m * k)), b = std::vector<float>(size_t(k * n)), c = {};
+
+  float& at_a(int64_t i, int64_t p) { return a[size_t(transpose_a ? p * m + i : i * k + p)]; }
+  float& at_b(int64_t p, int64_t j) { return b[size_t(transpose_b ? j * k + p : p * n + j)]; }
+
+  /// Numbers of both signs whose exponents are spread evenly from `least` to `most`.
+  void fill(int least, int most) {
+    std::mt19937 engine(5);
+    std::uniform_real_distribution<float> uniform(1.0f, 2.0f);
+    std::uniform_int_distribution<int> exponent(least, most), sign(0, 1);
+    for (auto* values : {&a, &b})
+      for (float& x : *values)
+        x = std::ldexp(sign(engine) ? uniform(engine) : -uniform(engine), exponent(engine));
+  }
+
+  void run() {
+    c.assign(size_t(m * n), std::numeric_limits<float>::quiet_NaN());
+    cpu::gemm(kernels::Gemm<float>{a.data(), b.data(), c.data(), m, n, k, transpose_a ? m : k,
+                                   transpose_b ? k : n, n, transpose_a, transpose_b, 1, 0, 0, 0, 1.0f,
+                                   false});
+  }
+
+  /// |error| <= units u (|A| |B|) + slack, u the unit roundoff of floats.
+  void check(double units, double slack = 0) {
+    for (int64_t i = 0; i < m; ++i) {
+      for (int64_t j = 0; j < n; ++j) {
+        long double sum = 0, size = 0;
+        for (int64_t p = 0; p < k; ++p) {
+          const long double term = static_cast<long double>(at_a(i, p)) * at_b(p, j);
+          sum += term;
+          size += std::fabs(term);
+        }
+        const double error = double(std::fabs(static_cast<long double>(c[size_t(i * n + j)]) - sum));
+        ASSERT_LE(error, units * 0x1p-24 * double(size) + slack) << i << ", " << j;
+      }
+    }
+  }
+};
+
+TEST_F(AmxGemm, IsAsExactAsProductsOfFloats) {
+  for (bool ta : {false, true}) {
+    for (bool tb : {false, true}) {
+      for (const auto& [m, n, k] : {std::array<int64_t, 3>{64, 64, 32}, {65, 50, 200}}) {
+        Product p{m, n, k, ta, tb};
+        p.fill(-3, 0);
+        p.run();
+        p.check(4);
+      }
+    }
+  }
+  Product wide{33, 47, 64};
+  wide.fill(-40, 40);
+  wide.run();
+  wide.check(4);
+}
+
+/// A float below 2^-110 loses its last part, one below 2^-126 is zero; what stands beside it in a pair is
+/// untouched.
+TEST_F(AmxGemm, TinyNumbersAreTinyAndNothingElse) {
+  for (bool ta : {false, true}) {
+    for (bool tb : {false, true}) {
+      Product p{40, 40, 64, ta, tb};
+      p.fill(-2, 0);
+      for (int64_t i = 0; i < 40; ++i) {
+        for (int64_t q = i % 3; q < 64; q += 3) {
+          p.at_a(i, q) = std::ldexp(1.2345678f, -105 - int(q));
+          p.at_b(q, i) = std::ldexp(-1.7654321f, -105 - int(q));
+        }
+      }
+      p.run();
+      p.check(4, 64 * 0x1p-125);
+    }
+  }
+}
+
+TEST_F(AmxGemm, NumbersWithoutPartsReachWhatTheyBelongTo) {
+  constexpr float kMost = std::numeric_limits<float>::max(),
+                  kInfinity = std::numeric_limits<float>::infinity();
+  for (bool ta : {false, true}) {
+    for (bool tb : {false, true}) {
+      Product p{100, 90, 70, ta, tb};
+      p.fill(-3, 0);
+      p.run();
+      const std::vector<float> without = p.c;
+      p.at_a(70, 33) = kInfinity;
+      p.at_b(50, 3) = std::numeric_limits<float>::quiet_NaN();
+      p.run();
+      for (int64_t i = 0; i < 100; ++i) {
+        for (int64_t j = 0; j < 90; ++j) {
+          const float value = p.c[size_t(i * 90 + j)], before = without[size_t(i * 90 + j)];
+          if (j == 3)
+            EXPECT_TRUE(std::isnan(value));
+          else if (i == 70)
+            EXPECT_TRUE(std::isinf(value)) << j;
+          else if (j >= 32 && (i < 64 || i >= 96))
+            EXPECT_EQ(value, before) << i << ", " << j;  // of other blocks
+          else
+            EXPECT_NEAR(value, before, 1e-4) << i << ", " << j;
+        }
+      }
+      // A number that rounds to infinity in bf16.
+      Product most{64, 64, 40, ta, tb};
+      most.fill(-3, 0);
+      for (int64_t q = 0; q < 40; ++q) most.at_b(q, 9) = std::ldexp(most.at_b(q, 9), -126);
+      for (int64_t q = 0; q < 40; ++q) most.at_a(5, q) = q == 7 ? kMost : 0.0f;
+      most.run();
+      EXPECT_NEAR(most.c[5 * 64 + 9], kMost * most.at_b(7, 9), 1e-6);
+      EXPECT_TRUE(std::isfinite(most.c[6 * 64 + 9]));
+    }
+  }
+}
+
+TEST_F(AmxGemm, BitsDoNotDependOnTheThreads) {
+  for (bool finite : {true, false}) {
+    Product p{330, 200, 150, true, false};
+    p.fill(-3, 0);
+    if (!finite) p.at_a(100, 20) = p.at_b(20, 130) = std::numeric_limits<float>::infinity();
+    set_thread_count(1);
+    p.run();
+    const std::vector<float> one = p.c;
+    for (int threads : {2, 3, 16}) {
+      set_thread_count(threads);
+      p.run();
+      EXPECT_EQ(std::memcmp(p.c.data(), one.data(), one.size() * sizeof(float)), 0) << threads << " threads";
+    }
+  }
+}
+
+TEST(AmxBlock, ThePlainLoopHasTheBitsOfTheProcessor) {
+  if (!cpu::has_amx()) GTEST_SKIP() << "this processor has no AMX";
+  std::mt19937 engine(3);
+  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
+  constexpr int64_t kSteps = 3, kElements = 2 * kSteps * cpu::kAmxParts * cpu::kAmxTileElements;
+  alignas(64) static bfloat16 a[kElements], b[kElements];
+  for (auto* values : {a, b}) {
+    for (int64_t i = 0; i < kElements; ++i)  // some subnormal, some whose products are
+      values[i] = bfloat16(std::ldexp(uniform(engine), i % 61 == 0 ? -130 : i % 31 == 0 ? -70 : -int(i % 5)));
+  }
+  const cpu::AmxTiles tiles;
+  for (int parts : {1, int(cpu::kAmxParts)}) {
+    for (int rows : {1, 2}) {
+      for (int cols : {1, 2}) {
+        alignas(64) float c[32 * 32], expected[32 * 32], added[32 * 32];
+        for (float& x : added) x = uniform(engine);
+        for (bool adds : {false, true}) {
+          std::fill_n(c, 32 * 32, 7.0f);
+          std::fill_n(expected, 32 * 32, 7.0f);
+          const int64_t tile = kSteps * parts * cpu::kAmxTileElements;
+          cpu::AmxBlock block{a,
+                              cpu::kAmxDepth,
+                              tile,
+                              parts * cpu::kAmxTileElements,
+                              b,
+                              tile,
+                              c,
+                              32,
+                              adds ? added : nullptr,
+                              32,
+                              kSteps,
+                              rows,
+                              cols,
+                              parts};
+          cpu::amx_block(block);
+          block.c = expected;
+          cpu::plain_amx_block(block);
+          for (int i = 0; i < 32 * 32; ++i) ASSERT_EQ(c[i], expected[i]) << i / 32 << ", " << i % 32;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heed
