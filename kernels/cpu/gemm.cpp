@@ -63,6 +63,18 @@ struct RoundTiles {
   }
 };
 
+/// A single product, whose tiles `round` rounds if C is not what sums are kept in.
+template <class T, class C>
+BlockedGemm<T> rounded(const kernels::Gemm<T, C>& args, RoundTiles& round) {
+  BlockedGemm<T> product = blocked(args);
+  if constexpr (!std::is_same_v<C, accumulator_t<T>>) {
+    round = {args.c, args.ldc, args.accumulate};
+    product.output.finish = RoundTiles::finish;
+    product.output.context = &round;
+  }
+  return product;
+}
+
 template <class T, class C>
 void multiply(const kernels::Gemm<T, C>& args) {
   if (args.k == 0) {
@@ -70,14 +82,8 @@ void multiply(const kernels::Gemm<T, C>& args) {
     for (int64_t i = 0; i < args.m; ++i) std::fill_n(args.c + i * args.ldc, args.n, C(0.0f));
     return;
   }
-  BlockedGemm<T> product = blocked(args);
   RoundTiles round;
-  if constexpr (!std::is_same_v<C, accumulator_t<T>>) {
-    round = {args.c, args.ldc, args.accumulate};
-    product.output.finish = RoundTiles::finish;
-    product.output.context = &round;
-  }
-  gemm_blocked(product);
+  gemm_blocked(rounded(args, round));
 }
 
 }  // namespace
@@ -102,6 +108,20 @@ void gemm(const kernels::Gemm<T, C>& args) {
     for (int64_t i = 0; i < args.batch; ++i) one(i);
   }
 }
+
+template <class T>
+bool gemm_beside(const kernels::Gemm<T, accumulator_t<T>>& first, const kernels::Gemm<T>& second,
+                 int64_t tasks, void (*task)(void* context, int64_t i), void* context) {
+  RoundTiles round;
+  return gemm_blocked_beside(blocked(first), rounded(second, round), tasks, task, context);
+}
+
+template bool gemm_beside<float>(const kernels::Gemm<float>&, const kernels::Gemm<float>&, int64_t,
+                                 void (*)(void*, int64_t), void*);
+template bool gemm_beside<double>(const kernels::Gemm<double>&, const kernels::Gemm<double>&, int64_t,
+                                  void (*)(void*, int64_t), void*);
+template bool gemm_beside<bfloat16>(const kernels::Gemm<bfloat16, float>&, const kernels::Gemm<bfloat16>&,
+                                    int64_t, void (*)(void*, int64_t), void*);
 
 template void gemm<float, float>(const kernels::Gemm<float>&);
 template void gemm<double, double>(const kernels::Gemm<double>&);

@@ -91,6 +91,11 @@ template <class T>
 bool gemm_blocked_beside(const BlockedGemm<T>& first, const BlockedGemm<T>& second, int64_t tasks,
                          void (*task)(void* context, int64_t i), void* context);
 
+/// The same for single products as `gemm` takes them, with m, n and k of at least 1.
+template <class T>
+bool gemm_beside(const kernels::Gemm<T, accumulator_t<T>>& first, const kernels::Gemm<T>& second,
+                 int64_t tasks, void (*task)(void* context, int64_t i), void* context);
+
 /// Elements of b [k, n] when packed.
 template <class T>
 int64_t gemm_packed_size(int64_t n, int64_t k);

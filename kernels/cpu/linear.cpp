@@ -258,13 +258,10 @@ class RowPass {
 /// Both products of a backward and the tasks of `pass` as one job; false where products cannot be.
 template <class T>
 bool multiply_beside(const kernels::LinearBackward<T>& args, RowPass<T>& pass) {
-  if constexpr (std::is_same_v<T, accumulator_t<T>>) {
-    if (!args.gweight || !args.gx || args.rows == 0 || args.out == 0 || args.in == 0) return false;
-    return gemm_blocked_beside<T>(
-        blocked(args.weight_product()), blocked(args.input_product()), pass.tasks(),
-        [](void* context, int64_t task) { static_cast<RowPass<T>*>(context)->run(task); }, &pass);
-  }
-  return false;
+  if (!args.gweight || !args.gx || args.rows == 0 || args.out == 0 || args.in == 0) return false;
+  return gemm_beside<T>(
+      args.weight_product(), args.input_product(), pass.tasks(),
+      [](void* context, int64_t task) { static_cast<RowPass<T>*>(context)->run(task); }, &pass);
 }
 
 }  // namespace
