@@ -2,6 +2,7 @@
 #define HWY_TARGET_INCLUDE "simd_test.cpp"
 
 #include <algorithm>
+#include <cfloat>
 #include <limits>
 #include <vector>
 
@@ -239,6 +240,13 @@ TEST(Simd, ElementaryFunctionsAreWithinTheirStatedUlps) {
     EXPECT_LE(max_ulp(f, -3.4e38f, 3.4e38f, 49999), 2.0);
   }
   EXPECT_LE(max_ulp(Function::sigmoid, -80.0f, 80.0f, 4999), 4.0);
+}
+
+TEST(Simd, FastExponentialsAreNeverSubnormal) {
+  std::vector<float> x, y(4000);
+  for (int i = 0; i < 4000; ++i) x.push_back(-120.0f + 0.01f * float(i));
+  HEED_SIMD(apply_f32)(Function::exp_fast, x.data(), y.data(), int64_t(y.size()));
+  for (size_t i = 0; i < y.size(); ++i) EXPECT_TRUE(y[i] == 0 || y[i] >= FLT_MIN) << x[i];
 }
 
 TEST(Simd, ElementaryFunctionsAtTheEdges) {
