@@ -242,6 +242,11 @@ HWY_INLINE void weigh(D d, const Lane<D>* weights, Rows<Lane<D>> rows, const Att
 // ---- Scores
 // ------------------------------------------------------------------------------------------------
 
+/// A weight below e^kLeastWeight of the largest counts as 0 in f32: no sum would show it, but products with
+/// it may be subnormal, here and where the gradients go, and each takes a processor of Intel over a hundred
+/// cycles.
+constexpr float kLeastWeight = -50.0f;
+
 /// Which of a vector of queries see key `key`.
 template <class D>
 HWY_INLINE hn::MFromD<D> sees(D d, const VisibleKeys& visible, int64_t column, int64_t key, bool globals) {
@@ -278,7 +283,7 @@ HWY_INLINE bool load_lse(const A* lse, int64_t queries, int64_t block, A* to) {
 template <class D>
 HWY_INLINE Vec<D> weight_of(D d, Vec<D> score, Vec<D> lse, const VisibleKeys& visible, int64_t column,
                             int64_t key, bool hidden) {
-  const auto weight = exp_fast(d, hn::Sub(score, lse));
+  const auto weight = exp_fast(d, hn::Sub(score, lse), kLeastWeight);
   return hidden ? hn::IfThenElseZero(sees(d, visible, column, key, visible.global_last > 0), weight) : weight;
 }
 

@@ -46,12 +46,12 @@ HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visi
     const auto shift = hn::IfThenZeroElse(hn::Eq(most, lowest), most);
     auto sum = hn::Zero(d);
     for (int64_t k = 0; k < at.keys; ++k) {
-      const auto e = exp_fast(d, hn::Sub(hn::LoadU(d, s + k * stride), shift));
+      const auto e = exp_fast(d, hn::Sub(hn::LoadU(d, s + k * stride), shift), kLeastWeight);
       hn::StoreU(kDrops ? kept.apply(d, e, k, column) : e, d, s + k * stride);
       sum = hn::Add(sum, e);
     }
     if (!first) {
-      const auto shrink = exp_fast(d, hn::Sub(most_before, shift));
+      const auto shrink = exp_fast(d, hn::Sub(most_before, shift), kLeastWeight);
       hn::StoreU(shrink, d, run.shrink + column);
       sum = hn::MulAdd(hn::LoadU(d, run.sum + column), shrink, sum);
     }

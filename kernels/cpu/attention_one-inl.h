@@ -55,11 +55,12 @@ HWY_INLINE Lane<D> softmax_row(D d, int64_t count, bool first, Lane<D>* scores, 
   const auto shift = hn::Set(d, most == kLowest ? A(0) : most);  // -inf: no key was seen yet, exp gives 0
   auto total = hn::Zero(d);
   for (int64_t k = 0; k < count; k += lanes) {
-    const auto e = exp_fast(d, hn::Sub(hn::LoadU(d, scores + k), shift));
+    const auto e = exp_fast(d, hn::Sub(hn::LoadU(d, scores + k), shift), kLeastWeight);
     hn::StoreU(e, d, scores + k);
     total = hn::Add(total, e);
   }
-  const A shrink = first ? A(0) : hn::GetLane(exp_fast(d, hn::Sub(hn::Set(d, most_before), shift)));
+  const A shrink =
+      first ? A(0) : hn::GetLane(exp_fast(d, hn::Sub(hn::Set(d, most_before), shift), kLeastWeight));
   sum = sum * shrink + reduce_sum(d, total);
   return shrink;
 }

@@ -146,15 +146,18 @@ HWY_INLINE Vec<D> exp(D d, Vec<D> x) {
   }
 }
 
-/// e^x of K vectors, in place, within 3 ulp for -87 <= x <= 88 and 0 below, where the result would soon be
-/// subnormal. NaN stays NaN. Each step is taken for all of them before the next: one vector after the other,
-/// the processor's queue fills with steps that wait.
+/// Below it exp_fast is 0 unless told otherwise: the result would soon be subnormal.
+constexpr float kLeastExponent = -87.0f;
+
+/// e^x of K vectors, in place, within 3 ulp for least <= x <= 88 and 0 below (doubles are exact everywhere);
+/// least >= kLeastExponent. NaN stays NaN. Each step is taken for all of them before the next: one vector
+/// after the other, the processor's queue fills with steps that wait.
 template <int K, class D>
-HWY_INLINE void exp_fast(D d, Vec<D> (&x)[K]) {
+HWY_INLINE void exp_fast(D d, Vec<D> (&x)[K], float least = kLeastExponent) {
   if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
     for (auto& v : x) v = map_lanes(d, v, std::exp);
   } else {
-    const auto lowest = hn::Set(d, -87.0f);
+    const auto lowest = hn::Set(d, least);
     const float c[] = {
         1.0f, 1.0f, 0.4999923148471309f, 0.16667114645319933f, 0.04189015793449832f, 0.008312520891264441f};
     Exponent<D> n[K];
@@ -169,9 +172,9 @@ HWY_INLINE void exp_fast(D d, Vec<D> (&x)[K]) {
 }
 
 template <class D>
-HWY_INLINE Vec<D> exp_fast(D d, Vec<D> x) {
+HWY_INLINE Vec<D> exp_fast(D d, Vec<D> x, float least = kLeastExponent) {
   Vec<D> one[] = {x};
-  exp_fast(d, one);
+  exp_fast(d, one, least);
   return one[0];
 }
 

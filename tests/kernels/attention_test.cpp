@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstring>
 
 #include <heed/core/base/parallel_for.h>
@@ -422,6 +423,20 @@ TEST(Attention, ThreadCountDoesNotMatter) {
     }
   }
   set_thread_count(before);
+}
+
+TEST(Attention, SmallWeightsMakeNoSubnormalNumbers) {
+  for (const Causal causal : {Causal::none, Causal::top_left}) {
+    AttentionProblem<float> p(
+        {.sequences = {{12, 12}, {21, 21}, {1, 300}, {2, 40}}, .visibility = {.causal = causal}});
+    for (float& x : p.q) x *= 100;  // scores far apart
+    AttentionResult<float, float> got;
+    p.forward(got.out, got.lse);
+    p.backward(got.out, got.lse, {}, got);
+    for (const auto* values : {&got.out, &got.gq, &got.gk, &got.gv}) {
+      for (const float x : *values) EXPECT_NE(std::fpclassify(x), FP_SUBNORMAL);
+    }
+  }
 }
 
 TEST(Attention, NothingToDo) {
