@@ -252,13 +252,14 @@ template <class D>
 HWY_INLINE hn::MFromD<D> sees(D d, const VisibleKeys& visible, int64_t column, int64_t key, bool globals) {
   const hn::Rebind<int32_t, D> d32;
   const auto k = hn::Set(d32, static_cast<int32_t>(key));
-  auto m = hn::And(hn::VecFromMask(d32, hn::Gt(k, hn::LoadU(d32, visible.before + column))),
-                   hn::VecFromMask(d32, hn::Lt(k, hn::LoadU(d32, visible.end + column))));
-  if (globals) m = hn::Or(m, hn::VecFromMask(d32, hn::Lt(k, hn::LoadU(d32, visible.global_end + column))));
+  auto m = hn::And(hn::Gt(k, hn::LoadU(d32, visible.before + column)),
+                   hn::Lt(k, hn::LoadU(d32, visible.end + column)));
+  if (globals) m = hn::Or(m, hn::Lt(k, hn::LoadU(d32, visible.global_end + column)));
   if constexpr (sizeof(Lane<D>) == 8) {
-    return hn::MaskFromVec(hn::BitCast(d, hn::PromoteTo(hn::RebindToSigned<D>(), m)));
+    const hn::RebindToSigned<D> d64;
+    return hn::MaskFromVec(hn::BitCast(d, hn::PromoteTo(d64, hn::VecFromMask(d32, m))));
   } else {
-    return hn::MaskFromVec(hn::BitCast(d, m));
+    return hn::RebindMask(d, m);
   }
 }
 
