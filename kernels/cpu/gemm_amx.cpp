@@ -380,11 +380,11 @@ void multiply(const AmxTile<T>& tile) {
 }
 
 /// Tasks for all threads where there are rows and columns for it: into how many they are cut changes no bits.
-void share_out(Cut& rows, Cut& cols) {
+void share_out(int64_t threads, Cut& rows, Cut& cols) {
   constexpr int64_t kLeastLines = 64;
-  const int64_t threads = thread_count();
   const auto enough = [&] {
-    return rows.parts * cols.parts % threads == 0 || rows.parts * cols.parts > 4 * threads;
+    const int64_t tasks = rows.parts * cols.parts;
+    return tasks % threads == 0 || tasks > 4 * threads;
   };
   const auto cut = [&](Cut& lines) {
     while (!enough() && (lines.parts + 1) * kLeastLines <= lines.count) ++lines.parts;
@@ -403,25 +403,49 @@ bool streams(const BlockedGemm<T>& args) {
          is_aligned(args.output.c, args.output.ldc);
 }
 
+/// Whether each half of the tokens is summed apart, on the thread that has them (see Product in
+/// gemm_block.cpp).
+template <class T>
+bool sums_halves(const BlockedGemm<T>& args) {
+  constexpr int64_t kLeastTokens = 192;
+  return args.a.column_stride != 1 && args.k >= kLeastTokens && args.m * args.n <= kSmallWeight &&
+         args.output.c && !args.output.finish;
+}
+
 }  // namespace
 
 template <class T>
 AmxProduct<T>::AmxProduct(const BlockedGemm<T>& args)
-    : args_(args), rows_(args.m, kBlockLines, kMostRows), cols_(args.n, kBlockLines, kMostCols) {
-  share_out(rows_, cols_);
+    : args_(args),
+      halves_(sums_halves(args)),
+      rows_(args.m, kBlockLines, kMostRows),
+      cols_(args.n, kBlockLines, kMostCols),
+      second_(halves_ ? args.m * args.n : 0) {
+  share_out(halves_ ? ceil_divide(thread_count(), 2) : thread_count(), rows_, cols_);
 }
 
 template <class T>
 void AmxProduct<T>::run(int64_t task) const {
-  const int64_t i = task / cols_.parts, j = task % cols_.parts;
+  const bool second = task >= tiles();
+  const int64_t i = task % tiles() / cols_.parts, j = task % cols_.parts;
   const int64_t row = rows_.begin(i), col = cols_.begin(j), rows = rows_.size(i), cols = cols_.size(j);
+  const int64_t half = halves_ ? ceil_divide(args_.k, 2 * kAmxDepth) * kAmxDepth : args_.k;
+  const int64_t first = second ? half : 0, k = second ? args_.k - half : half;
   const GemmOutput<T>& output = args_.output;
   Workspace<float> buffer(output.c ? 0 : rows * cols);
-  float* const c = output.c ? output.c + row * output.ldc + col : buffer.data();
-  const int64_t ldc = output.c ? output.ldc : cols;
-  multiply(AmxTile<T>{args_.a.at(row, 0), args_.b.at(0, col), c, ldc, rows, cols, args_.k, output.alpha,
-                      output.added.at(row, col), streams(args_)});
-  if (output.finish) output.finish(output.context, c, ldc, row, col, rows, cols);
+  AmxTile<T> tile{args_.a.at(row, first), args_.b.at(first, col),    buffer.data(), cols, rows, cols, k,
+                  output.alpha,           output.added.at(row, col), streams(args_)};
+  if (second)
+    tile.c = second_.data() + row * args_.n + col, tile.ldc = args_.n, tile.added = {};
+  else if (output.c)
+    tile.c = output.c + row * output.ldc + col, tile.ldc = output.ldc;
+  multiply(tile);
+  if (output.finish) output.finish(output.context, tile.c, tile.ldc, row, col, rows, cols);
+}
+
+template <class T>
+void AmxProduct<T>::finish() const {
+  if (halves_) add_rows(second_.data(), args_.m, args_.n, args_.output.c, args_.output.ldc);
 }
 
 template class AmxProduct<float>;

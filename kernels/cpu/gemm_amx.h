@@ -1,6 +1,6 @@
-// The product by AMX: C is cut into tiles, which are tasks that need nothing before them. Each packs its
-// parts of A and B into the core's second-level cache, a piece of K at a time, and what it sums stays there
-// too: the next level is ten times slower than the multiplication.
+// The product by AMX, as tasks that need nothing before them: tiles of C, or those over each half of K, whose
+// sum is then C. Each packs its parts of A and B into the core's second-level cache, a piece of K at a time,
+// and what it sums stays there too: the next level is ten times slower than the multiplication.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <heed/kernels/cpu/amx.h>
 #include <heed/kernels/cpu/gemm_block.h>
 #include <heed/kernels/cpu/gemm_tiling.h>
+#include <heed/kernels/cpu/workspace.h>
 
 namespace heed::cpu {
 
@@ -16,12 +17,18 @@ class AmxProduct {
  public:
   explicit AmxProduct(const BlockedGemm<T>& args);
 
-  int64_t tasks() const { return rows_.parts * cols_.parts; }
+  int64_t tasks() const { return tiles() << halves_; }
   void run(int64_t task) const;
+  /// After all tasks.
+  void finish() const;
 
  private:
+  int64_t tiles() const { return rows_.parts * cols_.parts; }
+
   const BlockedGemm<T>& args_;
+  const bool halves_;
   Cut rows_, cols_;
+  Workspace<float> second_;
 };
 
 }  // namespace heed::cpu

@@ -17,7 +17,6 @@ namespace {
 constexpr int64_t kStripRows = 3 * kMaxTileRows, kStripCols = 128, kLeastStrips = 12;
 constexpr int64_t kSharedRows = 192;          // tokens from which on threads are worth sums of their own
 constexpr int64_t kCopiedRows = 512;          // and from which on packed weights of their own
-constexpr int64_t kAddedElements = 1 << 14;   // a task
 constexpr int64_t kFewRows = 8;               // of A, too few to be worth packing B
 constexpr int64_t kDotElements = 1 << 15;     // of B a task
 constexpr int64_t kPackedElements = 1 << 20;  // of B at once
@@ -230,14 +229,7 @@ class DirectProduct {
 
   /// After all tasks.
   void finish() {
-    if (!halves_) return;
-    const int64_t n = product_.n;
-    parallel_for(product_.m, std::max<int64_t>(kAddedElements / n, 1), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        A* const c = product_.output.c + i * product_.output.ldc;
-        for (int64_t j = 0; j < n; ++j) c[j] += second_.data()[i * n + j];
-      }
-    });
+    if (halves_) add_rows(second_.data(), product_.m, product_.n, product_.output.c, product_.output.ldc);
   }
 
  private:
@@ -268,7 +260,8 @@ void gemm_blocked(const BlockedGemm<T>& args) {
     if (uses_amx(args)) {
       const AmxProduct<T> tiles(args);
       const auto run = [&](int64_t i) { tiles.run(i); };
-      return parallel_for_lists(TaskList{tiles.tasks(), run});
+      parallel_for_lists(TaskList{tiles.tasks(), run});
+      return tiles.finish();
     }
   }
   if (product.onednn) return product.multiply(0, n, nullptr);
@@ -294,6 +287,8 @@ bool gemm_blocked_beside(const BlockedGemm<T>& first, const BlockedGemm<T>& seco
       const auto run_a = [&](int64_t i) { a.run(i); };
       const auto run_b = [&](int64_t i) { b.run(i); };
       parallel_for_lists(TaskList{tasks, beside}, TaskList{a.tasks(), run_a}, TaskList{b.tasks(), run_b});
+      a.finish();
+      b.finish();
       return true;
     }
   }

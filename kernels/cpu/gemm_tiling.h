@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <heed/core/base/divide.h>
+#include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/gemm_block.h>
 
 namespace heed::cpu {
@@ -42,6 +43,16 @@ struct Cut {
   int64_t begin(int64_t part) const { return part == parts ? count : part * units / parts * unit; }
   int64_t size(int64_t part) const { return begin(part + 1) - begin(part); }
 };
+
+/// c [rows, cols] += x, whose rows follow each other.
+template <class A>
+void add_rows(const A* x, int64_t rows, int64_t cols, A* c, int64_t ldc) {
+  constexpr int64_t kElements = 1 << 14;  // a task
+  parallel_for(rows, std::max<int64_t>(kElements / cols, 1), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      for (int64_t j = 0; j < cols; ++j) c[i * ldc + j] += x[i * cols + j];
+  });
+}
 
 constexpr int64_t kOnednnRows = 16;  // its rows go by vectors
 
