@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <type_traits>
 
 #include <hwy/cache_control.h>
@@ -358,19 +360,38 @@ void multiply_exactly(const AmxTile<float>& tile, int64_t row, int64_t col) {
                   tile.alpha, tile.added.at(row, col), buffer.data()});
 }
 
+/// At least `count` elements that belong to the calling thread until it ends, so that its caches have them.
+template <class T>
+T* own_memory(int64_t count) {
+  constexpr std::align_val_t kLine{64};
+  struct Delete {
+    void operator()(void* p) const { ::operator delete(p, kLine); }
+  };
+  thread_local std::unique_ptr<void, Delete> memory;
+  thread_local size_t size = 0;
+  const size_t bytes = static_cast<size_t>(count) * sizeof(T);
+  if (bytes > size) {
+    memory.reset();
+    size = 0;
+    memory.reset(::operator new(bytes, kLine));
+    size = bytes;
+  }
+  return static_cast<T*>(memory.get());
+}
+
 template <class T>
 void multiply(const AmxTile<T>& tile) {
-  const int64_t pieces = tile.pieces(),
+  const int64_t pieces = tile.pieces(), rows = ceil_divide(tile.rows, kBlockLines) * kBlockLines,
+                cols = ceil_divide(tile.cols, kBlockLines) * kBlockLines,
                 group = ceil_divide(tile.steps(), pieces) * kParts<T> * kAmxTileElements;
-  const int64_t row_groups = ceil_divide(tile.rows, kAmxLines),
-                col_groups = ceil_divide(tile.cols, kAmxLines);
   // Rows of bf16 that are whole tiles are read where they lie.
   const bool packs_a = kIsFloat<T> || tile.a.column_stride != 1 || tile.rows % kAmxLines != 0 ||
                        tile.k % kAmxDepth != 0 || !is_aligned(tile.a.data, tile.a.row_stride);
-  const int64_t blocks = ceil_divide(tile.rows, kBlockLines) * ceil_divide(tile.cols, kBlockLines);
-  Workspace<bfloat16> a(packs_a ? row_groups * group : 0), b(col_groups * group);
-  Workspace<float> sums(pieces > 1 ? blocks * kBlockLines * kBlockLines : 0);
-  AmxBuffers buffers{a.data(), b.data(), group, sums.data(), {}, {}};
+  const int64_t a_size = packs_a ? rows / kAmxLines * group : 0, b_size = cols / kAmxLines * group,
+                sums = pieces > 1 ? rows * cols : 0;
+  auto* const a = own_memory<bfloat16>(a_size + b_size + 2 * sums);
+  bfloat16* const b = a + a_size;
+  AmxBuffers buffers{packs_a ? a : nullptr, b, group, reinterpret_cast<float*>(b + b_size), {}, {}};
   amx_tile(tile, buffers);
   if constexpr (kIsFloat<T>) {
     for (int64_t i = 0; i < tile.rows; i += kBlockLines)
