@@ -1,6 +1,6 @@
 // bf16 is multiplied as it is. A float is the sum of three bf16, split off by rounding: of the nine products
-// of the parts of two floats the six largest give theirs to within a quarter of a unit of its last place, at
-// six times the cost of one and still at 2.7 times the rate of AVX-512.
+// of the parts of two floats the six largest give theirs to within a unit of its last place, at six times the
+// cost of one and still at 2.7 times the rate of AVX-512.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/gemm_amx.cpp"
 
@@ -361,22 +361,21 @@ void multiply_exactly(const AmxTile<float>& tile, int64_t row, int64_t col) {
 }
 
 /// At least `count` elements that belong to the calling thread until it ends, so that its caches have them.
-template <class T>
-T* own_memory(int64_t count) {
+bfloat16* own_memory(int64_t count) {
   constexpr std::align_val_t kLine{64};
   struct Delete {
     void operator()(void* p) const { ::operator delete(p, kLine); }
   };
   thread_local std::unique_ptr<void, Delete> memory;
   thread_local size_t size = 0;
-  const size_t bytes = static_cast<size_t>(count) * sizeof(T);
+  const size_t bytes = static_cast<size_t>(count) * sizeof(bfloat16);
   if (bytes > size) {
     memory.reset();
     size = 0;
     memory.reset(::operator new(bytes, kLine));
     size = bytes;
   }
-  return static_cast<T*>(memory.get());
+  return static_cast<bfloat16*>(memory.get());
 }
 
 template <class T>
@@ -389,7 +388,7 @@ void multiply(const AmxTile<T>& tile) {
                        tile.k % kAmxDepth != 0 || !is_aligned(tile.a.data, tile.a.row_stride);
   const int64_t a_size = packs_a ? rows / kAmxLines * group : 0, b_size = cols / kAmxLines * group,
                 sums = pieces > 1 ? rows * cols : 0;
-  auto* const a = own_memory<bfloat16>(a_size + b_size + 2 * sums);
+  bfloat16* const a = own_memory(a_size + b_size + 2 * sums);
   bfloat16* const b = a + a_size;
   AmxBuffers buffers{packs_a ? a : nullptr, b, group, reinterpret_cast<float*>(b + b_size), {}, {}};
   amx_tile(tile, buffers);
