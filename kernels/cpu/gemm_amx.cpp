@@ -158,14 +158,14 @@ HWY_INLINE Vec<Tag<float>> gather_blocks(const float* x, int64_t stride) {
   return v;
 }
 
-/// The transpose of 16 x 16 pairs.
-HWY_INLINE void transpose_tile(const float* x, float* out) {
+/// The transpose of 16 x 16 floats or pairs.
+HWY_INLINE void transpose(const float* x, int64_t stride, float* out, int64_t out_stride) {
   const Tag<float> d;
   for (int64_t c = 0; c < kAmxLines; c += hn::MaxLanes(d)) {
     for (int64_t p = 0; p < kAmxLines; p += 4) {
       Vec<Tag<float>> v[4];
-      for (int64_t i = 0; i < 4; ++i) v[i] = gather_blocks(x + (c + i) * kAmxLines + p, 4 * kAmxLines);
-      store_transposed(d, v, out + p * kAmxLines + c, kAmxLines);
+      for (int64_t i = 0; i < 4; ++i) v[i] = gather_blocks(x + (c + i) * stride + p, 4 * stride);
+      store_transposed(d, v, out + p * out_stride + c, out_stride);
     }
   }
 }
@@ -175,19 +175,31 @@ HWY_INLINE void transpose_tile(const float* x, float* out) {
 template <bool Values, bool Transposed, class T, class V>
 HWY_INLINE void pack_tile(MatrixView<T> x, float* out, V& left) {
   const Tag<float> d;
-  constexpr int64_t kPairs = kParts<T> * kTilePairs;
-  alignas(64) float buffer[Transposed ? kPairs : 1];
-  float* const direct = Transposed ? buffer : out;
-  for (int64_t i = 0; i < kAmxLines; ++i) {
-    if constexpr (Values) {
-      pack_values(d, x.data + i * x.row_stride, direct + i * kAmxLines, left);
-    } else {
-      const T* const even = x.data + 2 * i * x.column_stride;
-      pack_lines(d, even, even + x.column_stride, direct + i * kAmxLines, left);
+  if constexpr (Transposed && kIsFloat<T>) {  // before there are three parts of it
+    alignas(64) float buffer[kAmxTileElements];
+    const int64_t stride = Values ? x.row_stride : x.column_stride;
+    for (int64_t p = 0; p < kAmxDepth; p += kAmxLines) {
+      if constexpr (Values)
+        transpose(x.data + p, stride, buffer + p * kAmxLines, kAmxLines);
+      else
+        transpose(x.data + p * stride, stride, buffer + p, kAmxDepth);
     }
-  }
-  if constexpr (Transposed) {
-    for (int64_t i = 0; i < kPairs; i += kTilePairs) transpose_tile(buffer + i, out + i);
+    const MatrixView<T> turned =
+        Values ? MatrixView<T>{buffer, 1, kAmxLines} : MatrixView<T>{buffer, kAmxDepth, 1};
+    pack_tile<!Values, false>(turned, out, left);
+  } else if constexpr (Transposed) {
+    alignas(64) float buffer[kTilePairs];
+    pack_tile<Values, false>(x, buffer, left);
+    transpose(buffer, kAmxLines, out, kAmxLines);
+  } else {
+    for (int64_t i = 0; i < kAmxLines; ++i) {
+      if constexpr (Values) {
+        pack_values(d, x.data + i * x.row_stride, out + i * kAmxLines, left);
+      } else {
+        const T* const even = x.data + 2 * i * x.column_stride;
+        pack_lines(d, even, even + x.column_stride, out + i * kAmxLines, left);
+      }
+    }
   }
 }
 
