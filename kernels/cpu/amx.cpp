@@ -18,14 +18,17 @@ struct PartPair {
   int a, b;
 };
 constexpr std::array<PartPair, 1> kWhole{{{0, 0}}};
-constexpr std::array<PartPair, 6> kPartPairs{{{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}, {0, 0}}};
+constexpr std::array<PartPair, 3> kRowParts{{{2, 0}, {1, 0}, {0, 0}}};
+constexpr std::array<PartPair, 6> kAllParts{{{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}, {0, 0}}};
 
-template <int Parts>
+template <int AParts, int BParts>
 constexpr auto& pairs_of() {
-  if constexpr (Parts == 1)
+  if constexpr (AParts == 1)
     return kWhole;
+  else if constexpr (BParts == 1)
+    return kRowParts;
   else
-    return kPartPairs;
+    return kAllParts;
 }
 
 // ---- Plain
@@ -39,12 +42,12 @@ float flushed(float x) {
 float value(bfloat16 x) { return flushed(static_cast<float>(x)); }
 
 /// TDPBF16PS: even and odd values of K are added up apart.
-void multiply_tiles(const bfloat16* a, int64_t a_row, const bfloat16* b, Sums& sums) {
+void multiply_tiles(const bfloat16* a, int64_t a_row, const bfloat16* b, int64_t b_row, Sums& sums) {
   for (int64_t i = 0; i < kAmxLines; ++i) {
     for (int64_t j = 0; j < kAmxLines; ++j) {
       float even = 0, odd = 0;
       for (int64_t p = 0; p < kAmxDepth; p += 2) {
-        const bfloat16* const pair = b + p * kAmxLines + 2 * j;
+        const bfloat16* const pair = b + p / 2 * b_row + 2 * j;
         even = flushed(std::fma(value(a[i * a_row + p]), value(pair[0]), even));
         odd = flushed(std::fma(value(a[i * a_row + p + 1]), value(pair[1]), odd));
       }
@@ -54,7 +57,7 @@ void multiply_tiles(const bfloat16* a, int64_t a_row, const bfloat16* b, Sums& s
   }
 }
 
-template <int Parts>
+template <int AParts, int BParts>
 void plain_block(const AmxBlock& x) {
   for (int64_t r = 0; r < x.row_tiles; ++r) {
     for (int64_t s = 0; s < x.col_tiles; ++s) {
@@ -66,9 +69,10 @@ void plain_block(const AmxBlock& x) {
       }
       for (int64_t q = 0; q < x.steps; ++q) {
         const bfloat16* const a = x.a + r * x.a_tile + q * x.a_step;
-        const bfloat16* const b = x.b + s * x.b_tile + q * Parts * kAmxTileElements;
-        for (const PartPair pair : pairs_of<Parts>())
-          multiply_tiles(a + pair.a * kAmxTileElements, x.a_row, b + pair.b * kAmxTileElements, sums);
+        const bfloat16* const b = x.b + s * x.b_tile + q * x.b_step;
+        for (const PartPair pair : pairs_of<AParts, BParts>())
+          multiply_tiles(a + pair.a * kAmxTileElements, x.a_row, b + pair.b * kAmxTileElements, x.b_row,
+                         sums);
       }
       for (int64_t i = 0; i < kAmxLines; ++i)
         for (int64_t j = 0; j < kAmxLines; ++j)
@@ -102,10 +106,10 @@ HEED_AMX void load_config() {
 HEED_AMX void release() { _tile_release(); }
 
 /// Tile 2 r + s has the sums of rows r and columns s; 4 and 5 have A's rows, 6 and 7 B's columns.
-template <int Parts, bool TwoRows, bool TwoCols>
+template <int AParts, int BParts, bool TwoRows, bool TwoCols>
 HEED_AMX void tile_block(const AmxBlock& x) {
-  constexpr int64_t kFloat = sizeof(float), kValue = sizeof(bfloat16), kPackedRow = kAmxDepth * kValue;
-  const int64_t a_row = x.a_row * kValue;
+  constexpr int64_t kFloat = sizeof(float), kValue = sizeof(bfloat16);
+  const int64_t a_row = x.a_row * kValue, b_row = x.b_row * kValue;
   // The tile instructions do not tell the compiler what they read.
   asm volatile("" ::: "memory");
   if (x.added) {
@@ -122,9 +126,9 @@ HEED_AMX void tile_block(const AmxBlock& x) {
     _tile_zero(3);
   }
   const bfloat16 *a = x.a, *b = x.b;
-  for (int64_t q = x.steps; q > 0; --q, a += x.a_step, b += Parts * kAmxTileElements) {
+  for (int64_t q = x.steps; q > 0; --q, a += x.a_step, b += x.b_step) {
     int loaded_a = -1, loaded_b = -1;
-    for (const PartPair pair : pairs_of<Parts>()) {
+    for (const PartPair pair : pairs_of<AParts, BParts>()) {
       if (pair.a != loaded_a) {
         const bfloat16* const part = a + pair.a * kAmxTileElements;
         _tile_loadd(4, part, a_row);
@@ -132,8 +136,8 @@ HEED_AMX void tile_block(const AmxBlock& x) {
       }
       if (pair.b != loaded_b) {
         const bfloat16* const part = b + pair.b * kAmxTileElements;
-        _tile_loadd(6, part, kPackedRow);
-        if (TwoCols) _tile_loadd(7, part + x.b_tile, kPackedRow);
+        _tile_loadd(6, part, b_row);
+        if (TwoCols) _tile_loadd(7, part + x.b_tile, b_row);
       }
       loaded_a = pair.a, loaded_b = pair.b;
       _tile_dpbf16ps(0, 4, 6);
@@ -151,11 +155,14 @@ HEED_AMX void tile_block(const AmxBlock& x) {
   asm volatile("" ::: "memory");
 }
 
-template <int Parts>
+template <int AParts, int BParts>
 void tile_block(const AmxBlock& x) {
-  if (x.row_tiles == 2)
-    return x.col_tiles == 2 ? tile_block<Parts, true, true>(x) : tile_block<Parts, true, false>(x);
-  return x.col_tiles == 2 ? tile_block<Parts, false, true>(x) : tile_block<Parts, false, false>(x);
+  if (x.row_tiles == 2) {
+    return x.col_tiles == 2 ? tile_block<AParts, BParts, true, true>(x)
+                            : tile_block<AParts, BParts, true, false>(x);
+  }
+  return x.col_tiles == 2 ? tile_block<AParts, BParts, false, true>(x)
+                          : tile_block<AParts, BParts, false, false>(x);
 }
 
 #endif
@@ -176,13 +183,17 @@ AmxTiles::~AmxTiles() {
 
 void amx_block(const AmxBlock& block) {
 #if HEED_HAVE_AMX && defined(__x86_64__)
-  if (has_amx()) return block.parts == 1 ? tile_block<1>(block) : tile_block<kAmxParts>(block);
+  if (has_amx()) {
+    if (block.a_parts == 1) return tile_block<1, 1>(block);
+    return block.b_parts == 1 ? tile_block<kAmxParts, 1>(block) : tile_block<kAmxParts, kAmxParts>(block);
+  }
 #endif
   plain_amx_block(block);
 }
 
 void plain_amx_block(const AmxBlock& block) {
-  return block.parts == 1 ? plain_block<1>(block) : plain_block<kAmxParts>(block);
+  if (block.a_parts == 1) return plain_block<1, 1>(block);
+  return block.b_parts == 1 ? plain_block<kAmxParts, 1>(block) : plain_block<kAmxParts, kAmxParts>(block);
 }
 
 }  // namespace heed::cpu

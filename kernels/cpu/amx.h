@@ -26,19 +26,19 @@ struct AmxBlock {
   /// Rows of 32 values of K: a_row between rows, a_tile between tiles of rows, a_step between steps of K.
   const bfloat16* a;
   int64_t a_row, a_tile, a_step;
-  /// Packed tiles, row p of which has the values 2 p and 2 p + 1 of K of each column; b_tile between tiles of
-  /// columns. Steps of K follow each other.
+  /// Rows of pairs: row p has the values 2 p and 2 p + 1 of K of each column; strides likewise, b_tile
+  /// between tiles of columns.
   const bfloat16* b;
-  int64_t b_tile;
+  int64_t b_row, b_tile, b_step;
   float* c;
   int64_t ldc;
   const float* added;  // null for nothing
   int64_t added_stride;
   int64_t steps;
   int row_tiles, col_tiles;
-  /// 1, or kAmxParts: then each tile of a and b is that many, one after the other, which add up to the
-  /// operand, and all their products are added but those below the precision of a float.
-  int parts;
+  /// 1 and 1, kAmxParts and kAmxParts, or kAmxParts and 1: tiles of an operand in parts are that many packed
+  /// ones, one after the other, which add up to it. Products below the precision of a float are left out.
+  int a_parts, b_parts;
 };
 
 /// On a thread with AmxTiles. Subnormal numbers are zero to it.

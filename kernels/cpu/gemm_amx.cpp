@@ -14,8 +14,8 @@
 
 #include <heed/core/base/divide.h>
 #include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/amx_pack-inl.h>
 #include <heed/kernels/cpu/gemm_amx.h>
-#include <heed/kernels/cpu/gemm_pack-inl.h>
 #include <heed/kernels/cpu/gemm_tile.h>
 #include <heed/kernels/cpu/simd.h>
 #include <heed/kernels/cpu/workspace.h>
@@ -24,15 +24,10 @@
 #define HEED_KERNELS_CPU_GEMM_AMX_ONCE_
 namespace heed::cpu {
 
-template <class T>
-constexpr bool kIsFloat = std::is_same_v<T, float>;
-template <class T>
-constexpr int64_t kParts = kIsFloat<T> ? kAmxParts : 1;
 /// Steps of K that are packed at a time: so many that two tiles of columns stay in the first-level cache.
 template <class T>
 constexpr int64_t kMostAmxSteps = kIsFloat<T> ? 4 : 16;
 constexpr int64_t kBlockLines = 2 * kAmxLines;
-constexpr int64_t kTilePairs = kAmxTileElements / 2;
 
 /// Whether rows begin with a line of memory, in whose tiles no row is parted between two.
 template <class T>
@@ -77,143 +72,6 @@ struct AmxBuffers {
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
-
-/// The two bf16 that are nearest to v and to what is left of it, and what is left then, which is one too:
-/// each in the upper half of a lane, whose lower half is 0. What is left of any but finite numbers, and of
-/// those that round to infinity, is NaN.
-template <class D>
-HWY_INLINE void split(D d, Vec<D> v, Vec<D>* parts) {
-  const hn::RebindToUnsigned<D> d32;
-  const auto half = hn::Set(d32, 0x8000), upper = hn::Set(d32, 0xffff0000);
-  parts[0] = hn::BitCast(d, hn::And(hn::Add(hn::BitCast(d32, v), half), upper));
-  const auto rest = hn::Sub(v, parts[0]);
-  parts[1] = hn::BitCast(d, hn::And(hn::Add(hn::BitCast(d32, rest), half), upper));
-  parts[2] = hn::Sub(rest, parts[1]);
-}
-
-// A packed tile has 16 rows of 16 pairs for each part; rows of A are lines, rows of B pairs of values of K.
-
-/// 32 values of K that lie next to each other, into a row for each part. Adds the last parts to `left`.
-template <class D>
-HWY_INLINE void pack_values(D d, const float* x, float* out, Vec<D>& left) {
-  const hn::Repartition<uint16_t, D> d16;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t p = 0; p < kAmxDepth; p += 2 * lanes) {
-    Vec<D> low[kAmxParts], high[kAmxParts];
-    split(d, hn::LoadU(d, x + p), low);
-    split(d, hn::LoadU(d, x + p + lanes), high);
-    left = hn::Add(left, hn::Add(low[2], high[2]));
-    for (int64_t i = 0; i < kAmxParts; ++i) {
-      const auto pairs = hn::ConcatOdd(d16, hn::BitCast(d16, high[i]), hn::BitCast(d16, low[i]));
-      hn::StoreU(hn::BitCast(d, pairs), d, out + i * kTilePairs + p / 2);
-    }
-  }
-}
-
-template <class D>
-HWY_INLINE void pack_values(D, const bfloat16* x, float* out, Vec<D>&) {
-  std::memcpy(out, x, kAmxDepth * sizeof *x);
-}
-
-/// Two values of K of 16 lines that lie next to each other, into a row for each part.
-template <class D>
-HWY_INLINE void pack_lines(D d, const float* even, const float* odd, float* out, Vec<D>& left) {
-  const hn::RebindToUnsigned<D> d32;
-  const auto upper = hn::Set(d32, 0xffff0000);
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t c = 0; c < kAmxLines; c += lanes) {
-    Vec<D> first[kAmxParts], second[kAmxParts];
-    split(d, hn::LoadU(d, even + c), first);
-    split(d, hn::LoadU(d, odd + c), second);
-    left = hn::Add(left, hn::Add(first[2], second[2]));
-    for (int64_t i = 0; i < kAmxParts; ++i) {
-      const auto pairs =
-          hn::OrAnd(hn::ShiftRight<16>(hn::BitCast(d32, first[i])), upper, hn::BitCast(d32, second[i]));
-      hn::StoreU(hn::BitCast(d, pairs), d, out + i * kTilePairs + c);
-    }
-  }
-}
-
-template <class D>
-HWY_INLINE void pack_lines(D d, const bfloat16* even, const bfloat16* odd, float* out, Vec<D>&) {
-  const hn::RebindToUnsigned<D> d32;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t c = 0; c < kAmxLines; c += lanes) {
-    const auto lower = hn::ShiftRight<16>(hn::BitCast(d32, load(d, even + c)));
-    hn::StoreU(hn::BitCast(d, hn::Or(lower, hn::BitCast(d32, load(d, odd + c)))), d, out + c);
-  }
-}
-
-/// Blocks of 16 bytes, block q from x + q * stride. A masked load costs no shuffle.
-HWY_INLINE Vec<Tag<float>> gather_blocks(const float* x, int64_t stride) {
-  const Tag<float> d;
-  const hn::RebindToUnsigned<Tag<float>> d32;
-  constexpr int64_t kBlocks = hn::MaxLanes(d) / 4;
-  const auto block = hn::ShiftRight<2>(hn::Iota(d32, 0));
-  auto v = hn::LoadDup128(d, x);
-  for (int64_t q = 1; q < kBlocks; ++q) {
-    const auto own = hn::RebindMask(d, hn::Eq(block, hn::Set(d32, static_cast<uint32_t>(q))));
-    v = hn::IfThenElse(own, hn::LoadDup128(d, x + q * stride), v);
-  }
-  return v;
-}
-
-/// The transpose of 16 x 16 floats or pairs.
-HWY_INLINE void transpose(const float* x, int64_t stride, float* out, int64_t out_stride) {
-  const Tag<float> d;
-  for (int64_t c = 0; c < kAmxLines; c += hn::MaxLanes(d)) {
-    for (int64_t p = 0; p < kAmxLines; p += 4) {
-      Vec<Tag<float>> v[4];
-      for (int64_t i = 0; i < 4; ++i) v[i] = gather_blocks(x + (c + i) * stride + p, 4 * stride);
-      store_transposed(d, v, out + p * out_stride + c, out_stride);
-    }
-  }
-}
-
-/// 16 lines x 32 values of K. `Values`: whether values of a line lie next to each other, or else lines;
-/// `Transposed`: whether the tile's rows are the others.
-template <bool Values, bool Transposed, class T, class V>
-HWY_INLINE void pack_tile(MatrixView<T> x, float* out, V& left) {
-  const Tag<float> d;
-  if constexpr (Transposed && kIsFloat<T>) {  // before there are three parts of it
-    alignas(64) float buffer[kAmxTileElements];
-    const int64_t stride = Values ? x.row_stride : x.column_stride;
-    for (int64_t p = 0; p < kAmxDepth; p += kAmxLines) {
-      if constexpr (Values)
-        transpose(x.data + p, stride, buffer + p * kAmxLines, kAmxLines);
-      else
-        transpose(x.data + p * stride, stride, buffer + p, kAmxDepth);
-    }
-    const MatrixView<T> turned =
-        Values ? MatrixView<T>{buffer, 1, kAmxLines} : MatrixView<T>{buffer, kAmxDepth, 1};
-    pack_tile<!Values, false>(turned, out, left);
-  } else if constexpr (Transposed) {
-    alignas(64) float buffer[kTilePairs];
-    pack_tile<Values, false>(x, buffer, left);
-    transpose(buffer, kAmxLines, out, kAmxLines);
-  } else {
-    for (int64_t i = 0; i < kAmxLines; ++i) {
-      if constexpr (Values) {
-        pack_values(d, x.data + i * x.row_stride, out + i * kAmxLines, left);
-      } else {
-        const T* const even = x.data + 2 * i * x.column_stride;
-        pack_lines(d, even, even + x.column_stride, out + i * kAmxLines, left);
-      }
-    }
-  }
-}
-
-/// The same for `lines` lines and k values of K, and zeros beyond.
-template <bool Values, bool Transposed, class T, class V>
-HWY_NOINLINE void pack_part_of_tile(MatrixView<T> x, int64_t lines, int64_t k, float* out, V& left) {
-  alignas(64) T copy[kAmxTileElements] = {};
-  const int64_t rows = Values ? lines : k, stride = Values ? x.row_stride : x.column_stride;
-  constexpr int64_t kWidth = Values ? kAmxDepth : kAmxLines;
-  for (int64_t i = 0; i < rows; ++i)
-    std::memcpy(copy + i * kWidth, x.data + i * stride, static_cast<size_t>(Values ? k : lines) * sizeof(T));
-  pack_tile<Values, Transposed>(Values ? MatrixView<T>{copy, kWidth, 1} : MatrixView<T>{copy, 1, kWidth}, out,
-                                left);
-}
 
 /// Lines in groups of 16, whose tiles follow each other. Marks blocks of lines that were not split.
 template <bool Values, bool Transposed, class T>
@@ -302,9 +160,11 @@ HWY_INLINE void amx_tile(const AmxTile<T>& tile, AmxBuffers& buffers) {
     const int64_t begin = tile.piece_begin(piece), steps = tile.piece_begin(piece + 1) - begin;
     const int64_t first = begin * kAmxDepth, k = HWY_MIN(steps * kAmxDepth, tile.k - first);
     AmxBlock block{};
-    block.parts = static_cast<int>(kParts<T>);
+    block.a_parts = block.b_parts = static_cast<int>(kParts<T>);
     block.steps = steps;
+    block.b_row = kAmxDepth;
     block.b_tile = buffers.group;
+    block.b_step = kParts<T> * kAmxTileElements;
     const bfloat16* a = buffers.a;
     pack_columns(tile.b.at(first, 0), tile.cols, k, buffers);
     if (buffers.a) {

@@ -171,7 +171,8 @@ TEST(AmxBlock, ThePlainLoopHasTheBitsOfTheProcessor) {
       values[i] = bfloat16(std::ldexp(uniform(engine), i % 61 == 0 ? -130 : i % 31 == 0 ? -70 : -int(i % 5)));
   }
   const cpu::AmxTiles tiles;
-  for (int parts : {1, int(cpu::kAmxParts)}) {
+  constexpr int kParts = int{cpu::kAmxParts};
+  for (const auto& [a_parts, b_parts] : {std::array<int, 2>{1, 1}, {kParts, 1}, {kParts, kParts}}) {
     for (int rows : {1, 2}) {
       for (int cols : {1, 2}) {
         alignas(64) float c[32 * 32], expected[32 * 32], added[32 * 32];
@@ -179,13 +180,15 @@ TEST(AmxBlock, ThePlainLoopHasTheBitsOfTheProcessor) {
         for (bool adds : {false, true}) {
           std::fill_n(c, 32 * 32, 7.0f);
           std::fill_n(expected, 32 * 32, 7.0f);
-          const int64_t tile = kSteps * parts * cpu::kAmxTileElements;
+          const int64_t a_step = a_parts * cpu::kAmxTileElements, b_step = b_parts * cpu::kAmxTileElements;
           cpu::AmxBlock block{a,
                               cpu::kAmxDepth,
-                              tile,
-                              parts * cpu::kAmxTileElements,
+                              kSteps * a_step,
+                              a_step,
                               b,
-                              tile,
+                              cpu::kAmxDepth,
+                              kSteps * b_step,
+                              b_step,
                               c,
                               32,
                               adds ? added : nullptr,
@@ -193,7 +196,8 @@ TEST(AmxBlock, ThePlainLoopHasTheBitsOfTheProcessor) {
                               kSteps,
                               rows,
                               cols,
-                              parts};
+                              a_parts,
+                              b_parts};
           cpu::amx_block(block);
           block.c = expected;
           cpu::plain_amx_block(block);
