@@ -105,6 +105,7 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
   const bool changed = changes_scores(args.bias, args.visibility);
   T* out = args.out.data + (p.query_first + query) * args.out.row_stride + p.head * args.out.head_stride;
   const RunningSoftmax<A> run{w.row[0], w.row[1], w.row[2]};
+  const bool tiles = pairs && fills_tiles<T>(args.width);
   bool first = true;
   for (int64_t key = visible.first / kKeyBlock * kKeyBlock; key < visible.last; key += kKeyBlock) {
     const ScoreBlock at{query, queries, key, std::min(kKeyBlock, visible.last - key),
@@ -130,15 +131,24 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
     else
       softmax_block<true, false>(d, at, visible, kept, w.scores, w.block, run, first);
     if (!first) shrink_rows(d, run.shrink, w.out, w.padded, queries);
-    const auto values = whole_rows(d, args.v.data + row * args.v.row_stride + p.key_head * args.v.head_stride,
-                                   args.v.row_stride, at.keys, args.width, w.padded, w.values);
+    const T* const v = args.v.data + row * args.v.row_stride + p.key_head * args.v.head_stride;
+    const bool guarded = changed || sight != Sight::all;
+    if constexpr (std::is_same_v<T, bfloat16>) {
+      if (tiles && !guarded) {
+        weigh_tiles(w.scores, w.block, at.vectors * lanes, v, args.v.row_stride, at.keys, args.width,
+                    w.values, w.out, w.padded, !first);
+        first = false;
+        continue;
+      }
+    }
+    const auto values = whole_rows(d, v, args.v.row_stride, at.keys, args.width, w.padded, w.values);
     if (first && at.keys == visible.last && sight == Sight::all && !changed && args.width == w.padded) {
       finish_sums(d, args, p, query, queries, run);
       return product<Operands::transposed>(d, w.scores, w.block, values.data, values.stride, out,
                                            args.out.row_stride, queries, w.padded / lanes, at.keys,
                                            static_cast<const A*>(run.shrink), false);
     }
-    weigh(d, w.scores, values, w, queries, at.keys, changed || sight != Sight::all, !first);
+    weigh(d, w.scores, values, w, queries, at.keys, guarded, !first);
     first = false;
   }
   if (first) zero_rows(d, run.sum, w.block);

@@ -22,6 +22,11 @@ bool pays_by_tiles(const BlockedGemm<T>& product) {
 
 void set_gemm_backend(GemmBackend backend) { chosen_backend = backend; }
 
+bool multiplies_by_tiles() {
+  const GemmBackend backend = chosen_backend.load(std::memory_order_relaxed);
+  return backend == GemmBackend::amx || (backend == GemmBackend::automatic && has_amx());
+}
+
 template <class T>
 GemmBackend gemm_backend(const BlockedGemm<T>& product) {
   if constexpr (std::is_same_v<T, double>) return GemmBackend::own;
