@@ -63,33 +63,39 @@ HWY_INLINE void score_tiles(const bfloat16* rows, int64_t row_stride, int64_t co
   }
 }
 
-/// Packs up to 32 keys of 16 lines, which lie next to each other.
-template <bool Transposed, class T>
-HWY_INLINE void pack_keys(const T* x, int64_t stride, int64_t keys, float* out) {
+/// Packs 16 lines of up to 32 values of K.
+template <bool Values, bool Transposed, class T>
+HWY_INLINE void pack_lines_of(MatrixView<T> x, int64_t k, float* out) {
   auto left = hn::Zero(Tag<float>());
-  const MatrixView<T> lines{x, 1, stride};
-  if (keys >= kAmxDepth)
-    pack_tile<false, Transposed>(lines, out, left);
+  if (k >= kAmxDepth)
+    pack_tile<Values, Transposed>(x, out, left);
   else
-    pack_part_of_tile<false, Transposed>(lines, kAmxLines, keys, out, left);
+    pack_part_of_tile<Values, Transposed>(x, kAmxLines, k, out, left);
 }
 
-/// out [cols, width] (+)= weightsᵀ rows, the weights [keys, stride] being a block of scores, at most 64 x 64.
-/// `room` is for rows: 64 of width.
-HWY_INLINE void weigh_tiles(const float* weights, int64_t stride, int64_t cols, const bfloat16* rows,
-                            int64_t row_stride, int64_t keys, int64_t width, float* room, float* out,
+/// out [lines, width] (+)= weights by rows, or their transpose by rows if `Transposed`: the weights, of
+/// `stride`, are a block of scores, at most 64 x 64, and rows are `depth` of it. Whole tiles of lines; `room`
+/// is for rows, 64 of width.
+template <bool Transposed>
+HWY_INLINE void weigh_tiles(const float* weights, int64_t stride, int64_t lines, const bfloat16* rows,
+                            int64_t row_stride, int64_t depth, int64_t width, float* room, float* out,
                             int64_t out_stride, bool accumulate) {
   constexpr int64_t kSteps = kKeyBlock / kAmxDepth, kWeights = kParts<float> * kTilePairs;
+  static_assert(kQueryBlock == kKeyBlock);
   alignas(64) float packed[kQueryBlock / kAmxLines * kSteps * kWeights];
-  const int64_t steps = ceil_divide(keys, kAmxDepth);
+  const int64_t steps = ceil_divide(depth, kAmxDepth);
   for (int64_t q = 0; q < steps; ++q) {
-    const int64_t key = q * kAmxDepth, count = keys - key;
-    for (int64_t c = 0; c < cols; c += kAmxLines)
-      pack_keys<true>(weights + key * stride + c, stride, count,
-                      packed + (c / kAmxLines * kSteps + q) * kWeights);
+    const int64_t first = q * kAmxDepth, k = depth - first;
+    for (int64_t i = 0; i < lines; i += kAmxLines) {
+      float* const to = packed + (i / kAmxLines * kSteps + q) * kWeights;
+      if constexpr (Transposed)
+        pack_lines_of<false, true>(MatrixView<float>{weights + first * stride + i, 1, stride}, k, to);
+      else
+        pack_lines_of<true, false>(MatrixView<float>{weights + i * stride + first, stride, 1}, k, to);
+    }
     for (int64_t c = 0; c < width; c += kAmxLines)
-      pack_keys<false>(rows + key * row_stride + c, row_stride, count,
-                       room + (c / kAmxLines * kSteps + q) * kTilePairs);
+      pack_lines_of<false, false>(MatrixView<bfloat16>{rows + first * row_stride + c, 1, row_stride}, k,
+                                  room + (c / kAmxLines * kSteps + q) * kTilePairs);
   }
   AmxBlock block{};
   block.a = reinterpret_cast<const bfloat16*>(packed);
@@ -101,7 +107,7 @@ HWY_INLINE void weigh_tiles(const float* weights, int64_t stride, int64_t cols, 
   block.added = accumulate ? out : nullptr;
   block.steps = steps;
   block.a_parts = kAmxParts, block.b_parts = 1;
-  amx_blocks(block, cols, width);
+  amx_blocks(block, lines, width);
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE

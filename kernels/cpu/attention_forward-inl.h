@@ -135,8 +135,8 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
     const bool guarded = changed || sight != Sight::all;
     if constexpr (std::is_same_v<T, bfloat16>) {
       if (tiles && !guarded) {
-        weigh_tiles(w.scores, w.block, at.vectors * lanes, v, args.v.row_stride, at.keys, args.width,
-                    w.values, w.out, w.padded, !first);
+        weigh_tiles<true>(w.scores, w.block, at.vectors * lanes, v, args.v.row_stride, at.keys, args.width,
+                          w.values, w.out, w.padded, !first);
         first = false;
         continue;
       }
