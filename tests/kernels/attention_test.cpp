@@ -3,6 +3,7 @@
 
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/attention.h>
+#include <heed/kernels/cpu/gemm_backend.h>
 
 #include "attention_problem.h"
 
@@ -423,6 +424,21 @@ TEST(Attention, ThreadCountDoesNotMatter) {
     }
   }
   set_thread_count(before);
+}
+
+/// Where the processor has no tiles they are plain loops, which need its products of bf16 pairs all the same.
+TEST(Attention, ByTilesWhereRowsFillThem) {
+  cpu::set_gemm_backend(cpu::GemmBackend::amx);
+  for (const int64_t width : {32, 64, 96}) {
+    for (const Causal causal : {Causal::none, Causal::bottom_right}) {
+      SCOPED_TRACE(width);
+      expect_exact<bfloat16>({.sequences = {{64, 64}, {16, 48}, {70, 130}, {33, 600}},
+                              .width = width,
+                              .visibility = {.causal = causal},
+                              .dropout = width == 64 ? 0.1 : 0});
+    }
+  }
+  cpu::set_gemm_backend(cpu::GemmBackend::automatic);
 }
 
 TEST(Attention, SmallWeightsMakeNoSubnormalNumbers) {
