@@ -16,13 +16,14 @@ TEST(PaperCopyToTheEnd, AsTheTutorialHasIt) {
   EXPECT_LT(run.sequence_accuracy, 0.01);
 }
 
+// Seeds 1 to 8, with AVX-512 and with AMX, whose last bits differ: 99.3 to 99.9 %, 99.7 in the middle.
 TEST(PaperCopyToTheEnd, WarmedUpClippedAndWithAnEndMark) {
   for (const char* seed : {"1", "2"}) {
     const TutorialRun run(std::string("--no-end-mark=false --lr 2e-3 --schedule cosine --warmup 60 --clip 1 "
                                       "--seed ") +
                               seed,
                           "paper-copy");
-    EXPECT_GE(run.sequence_accuracy, 0.995) << seed;
+    EXPECT_GE(run.sequence_accuracy, 0.99) << seed;
   }
 }
 
