@@ -84,7 +84,7 @@ void plain_block(const AmxBlock& x) {
 // ---- AMX
 // ---------------------------------------------------------------------------------------------------
 
-#if HEED_HAVE_AMX && defined(__x86_64__)
+#ifdef HEED_AMX
 
 /// What LDTILECFG reads.
 struct alignas(64) TileConfig {
@@ -170,19 +170,19 @@ void tile_block(const AmxBlock& x) {
 }  // namespace
 
 AmxTiles::AmxTiles() {
-#if HEED_HAVE_AMX && defined(__x86_64__)
+#ifdef HEED_AMX
   if (has_amx()) load_config();
 #endif
 }
 
 AmxTiles::~AmxTiles() {
-#if HEED_HAVE_AMX && defined(__x86_64__)
+#ifdef HEED_AMX
   if (has_amx()) release();
 #endif
 }
 
 void amx_block(const AmxBlock& block) {
-#if HEED_HAVE_AMX && defined(__x86_64__)
+#ifdef HEED_AMX
   if (has_amx()) {
     if (block.a_parts == 1) return tile_block<1, 1>(block);
     return block.b_parts == 1 ? tile_block<kAmxParts, 1>(block) : tile_block<kAmxParts, kAmxParts>(block);

@@ -169,6 +169,15 @@ HWY_NOINLINE void pack_part_of_tile(MatrixView<T> x, int64_t lines, int64_t k, f
                                 left);
 }
 
+/// A tile of what there is of `lines` lines and k values of K.
+template <bool Values, bool Transposed, class T, class V>
+HWY_INLINE void pack_up_to_tile(MatrixView<T> x, int64_t lines, int64_t k, float* out, V& left) {
+  if (lines >= kAmxLines && k >= kAmxDepth)
+    pack_tile<Values, Transposed>(x, out, left);
+  else
+    pack_part_of_tile<Values, Transposed>(x, HWY_MIN(kAmxLines, lines), HWY_MIN(kAmxDepth, k), out, left);
+}
+
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif

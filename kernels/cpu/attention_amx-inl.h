@@ -63,16 +63,6 @@ HWY_INLINE void score_tiles(const bfloat16* rows, int64_t row_stride, int64_t co
   }
 }
 
-/// Packs 16 lines of up to 32 values of K.
-template <bool Values, bool Transposed, class T>
-HWY_INLINE void pack_lines_of(MatrixView<T> x, int64_t k, float* out) {
-  auto left = hn::Zero(Tag<float>());
-  if (k >= kAmxDepth)
-    pack_tile<Values, Transposed>(x, out, left);
-  else
-    pack_part_of_tile<Values, Transposed>(x, kAmxLines, k, out, left);
-}
-
 /// out [lines, width] (+)= weights by rows, or their transpose by rows if `Transposed`: the weights, of
 /// `stride`, are a block of scores, at most 64 x 64, and rows are `depth` of it. Whole tiles of lines; `room`
 /// is for rows, 64 of width.
@@ -84,18 +74,21 @@ HWY_INLINE void weigh_tiles(const float* weights, int64_t stride, int64_t lines,
   static_assert(kQueryBlock == kKeyBlock);
   alignas(64) float packed[kQueryBlock / kAmxLines * kSteps * kWeights];
   const int64_t steps = ceil_divide(depth, kAmxDepth);
+  auto left = hn::Zero(Tag<float>());  // a NaN among the last parts is multiplied too
   for (int64_t q = 0; q < steps; ++q) {
     const int64_t first = q * kAmxDepth, k = depth - first;
     for (int64_t i = 0; i < lines; i += kAmxLines) {
       float* const to = packed + (i / kAmxLines * kSteps + q) * kWeights;
       if constexpr (Transposed)
-        pack_lines_of<false, true>(MatrixView<float>{weights + first * stride + i, 1, stride}, k, to);
+        pack_up_to_tile<false, true>(MatrixView<float>{weights + first * stride + i, 1, stride}, kAmxLines, k,
+                                     to, left);
       else
-        pack_lines_of<true, false>(MatrixView<float>{weights + i * stride + first, stride, 1}, k, to);
+        pack_up_to_tile<true, false>(MatrixView<float>{weights + i * stride + first, stride, 1}, kAmxLines, k,
+                                     to, left);
     }
     for (int64_t c = 0; c < width; c += kAmxLines)
-      pack_lines_of<false, false>(MatrixView<bfloat16>{rows + first * row_stride + c, 1, row_stride}, k,
-                                  room + (c / kAmxLines * kSteps + q) * kTilePairs);
+      pack_up_to_tile<false, false>(MatrixView<bfloat16>{rows + first * row_stride + c, 1, row_stride},
+                                    kAmxLines, k, room + (c / kAmxLines * kSteps + q) * kTilePairs, left);
   }
   AmxBlock block{};
   block.a = reinterpret_cast<const bfloat16*>(packed);

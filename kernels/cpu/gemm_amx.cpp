@@ -5,7 +5,6 @@
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/gemm_amx.cpp"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -28,12 +27,6 @@ namespace heed::cpu {
 template <class T>
 constexpr int64_t kMostAmxSteps = kIsFloat<T> ? 4 : 16;
 constexpr int64_t kBlockLines = 2 * kAmxLines;
-
-/// Whether rows begin with a line of memory, in whose tiles no row is parted between two.
-template <class T>
-bool is_aligned(const T* x, int64_t stride) {
-  return reinterpret_cast<uintptr_t>(x) % 64 == 0 && stride * int64_t{sizeof(T)} % 64 == 0;
-}
 
 /// One task: c = alpha a b + added.
 template <class T>
@@ -81,13 +74,8 @@ HWY_NOINLINE void pack_operand(MatrixView<T> x, int64_t lines, int64_t k, bfloat
   for (int64_t i = 0; i < lines; i += kAmxLines, out += group) {
     auto left = hn::Zero(d);
     auto* to = reinterpret_cast<float*>(out);
-    const int64_t count = HWY_MIN(kAmxLines, lines - i);
     for (int64_t p = 0; p < k; p += kAmxDepth, to += kParts<T> * kTilePairs) {
-      const int64_t depth = HWY_MIN(kAmxDepth, k - p);
-      if (count == kAmxLines && depth == kAmxDepth)
-        pack_tile<Values, Transposed>(x.at(i, p), to, left);
-      else
-        pack_part_of_tile<Values, Transposed>(x.at(i, p), count, depth, to, left);
+      pack_up_to_tile<Values, Transposed>(x.at(i, p), lines - i, k - p, to, left);
     }
     if (kIsFloat<T> && !hn::AllFalse(d, hn::IsNaN(left))) inexact[i / kBlockLines] = true;
   }
@@ -153,7 +141,7 @@ template <class T>
 HWY_INLINE void amx_tile(const AmxTile<T>& tile, AmxBuffers& buffers) {
   const AmxTiles tiles;
   alignas(64) float product[kBlockLines * kBlockLines];
-  const int64_t ld_sums = ceil_divide(tile.cols, kBlockLines) * kBlockLines, pieces = tile.pieces();
+  const int64_t ld_sums = round_up(tile.cols, kBlockLines), pieces = tile.pieces();
   // Sums are completed in place where nothing is left to do and rows begin with a line, else in a buffer.
   const bool plain = tile.alpha == 1 && !tile.streamed && is_aligned(tile.c, tile.ldc);
   for (int64_t piece = 0; piece < pieces; ++piece) {
@@ -252,8 +240,8 @@ bfloat16* own_memory(int64_t count) {
 
 template <class T>
 void multiply(const AmxTile<T>& tile) {
-  const int64_t pieces = tile.pieces(), rows = ceil_divide(tile.rows, kBlockLines) * kBlockLines,
-                cols = ceil_divide(tile.cols, kBlockLines) * kBlockLines,
+  const int64_t pieces = tile.pieces(), rows = round_up(tile.rows, kBlockLines),
+                cols = round_up(tile.cols, kBlockLines),
                 group = ceil_divide(tile.steps(), pieces) * kParts<T> * kAmxTileElements;
   // Rows of bf16 that are whole tiles are read where they lie.
   const bool packs_a = kIsFloat<T> || tile.a.column_stride != 1 || tile.rows % kAmxLines != 0 ||
@@ -285,31 +273,12 @@ void share_out(int64_t threads, Cut& rows, Cut& cols) {
   cut(cols);
 }
 
-/// Whether C goes around the caches: the gradient of a large weight, which is needed only when all others are
-/// there.
-template <class T>
-bool streams(const BlockedGemm<T>& args) {
-  constexpr int64_t kLeastBytes = 1 << 20;
-  return args.a.column_stride != 1 && args.output.c && !args.output.added.data && !args.output.finish &&
-         args.m * args.n * int64_t{sizeof(float)} >= kLeastBytes &&
-         is_aligned(args.output.c, args.output.ldc);
-}
-
-/// Whether each half of the tokens is summed apart, on the thread that has them (see Product in
-/// gemm_block.cpp).
-template <class T>
-bool sums_halves(const BlockedGemm<T>& args) {
-  constexpr int64_t kLeastTokens = 192;
-  return args.a.column_stride != 1 && args.k >= kLeastTokens && args.m * args.n <= kSmallWeight &&
-         args.output.c && !args.output.finish;
-}
-
 }  // namespace
 
 template <class T>
 AmxProduct<T>::AmxProduct(const BlockedGemm<T>& args)
     : args_(args),
-      halves_(sums_halves(args)),
+      halves_(args.m * args.n <= kSmallWeight && shares_tokens(args.a, args.output, args.k)),
       rows_(args.m, kBlockLines, kMostRows),
       cols_(args.n, kBlockLines, kMostCols),
       second_(halves_ ? args.m * args.n : 0) {
@@ -321,12 +290,20 @@ void AmxProduct<T>::run(int64_t task) const {
   const bool second = task >= tiles();
   const int64_t i = task % tiles() / cols_.parts, j = task % cols_.parts;
   const int64_t row = rows_.begin(i), col = cols_.begin(j), rows = rows_.size(i), cols = cols_.size(j);
-  const int64_t half = halves_ ? ceil_divide(args_.k, 2 * kAmxDepth) * kAmxDepth : args_.k;
+  const int64_t half = halves_ ? round_up(args_.k, 2 * kAmxDepth) / 2 : args_.k;
   const int64_t first = second ? half : 0, k = second ? args_.k - half : half;
   const GemmOutput<T>& output = args_.output;
   Workspace<float> buffer(output.c ? 0 : rows * cols);
-  AmxTile<T> tile{args_.a.at(row, first), args_.b.at(first, col),    buffer.data(), cols, rows, cols, k,
-                  output.alpha,           output.added.at(row, col), streams(args_)};
+  AmxTile<T> tile{args_.a.at(row, first),
+                  args_.b.at(first, col),
+                  buffer.data(),
+                  cols,
+                  rows,
+                  cols,
+                  k,
+                  output.alpha,
+                  output.added.at(row, col),
+                  exceeds_caches(args_.a, args_.output, args_.m, args_.n)};
   if (second)
     tile.c = second_.data() + row * args_.n + col, tile.ldc = args_.n, tile.added = {};
   else if (output.c)

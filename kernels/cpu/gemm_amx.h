@@ -3,8 +3,6 @@
 // and what it sums stays there too: the next level is ten times slower than the multiplication.
 #pragma once
 
-#include <algorithm>
-
 #include <heed/kernels/cpu/amx.h>
 #include <heed/kernels/cpu/gemm_block.h>
 #include <heed/kernels/cpu/gemm_tiling.h>

@@ -15,7 +15,6 @@ namespace heed::cpu {
 namespace {
 
 constexpr int64_t kStripRows = 3 * kMaxTileRows, kStripCols = 128, kLeastStrips = 12;
-constexpr int64_t kSharedRows = 192;          // tokens from which on threads are worth sums of their own
 constexpr int64_t kCopiedRows = 512;          // and from which on packed weights of their own
 constexpr int64_t kFewRows = 8;               // of A, too few to be worth packing B
 constexpr int64_t kDotElements = 1 << 15;     // of B a task
@@ -76,9 +75,7 @@ struct Product {
            std::max(a.row_stride, a.column_stride) < far;
   }
 
-  bool sums_halves() const {
-    return in_place() && a.column_stride != 1 && output.c && !output.finish && k >= kSharedRows;
-  }
+  bool sums_halves() const { return in_place() && shares_tokens(a, output, k); }
 
   /// Packs some columns at a time.
   void multiply_columns() const {
@@ -186,11 +183,8 @@ struct Product {
   /// Whether C goes around the caches: the gradient of a large weight, which is needed only when all others
   /// are there. A usual store would first read what it overwrites.
   bool streams_c() const {
-    constexpr int64_t kLeastBytes = 1 << 20, kLineBytes = 64;
-    return a.column_stride != 1 && output.c && !output.added.data && !output.finish &&
-           steps <= geometry.most_k && m * n * int64_t{sizeof(A)} >= kLeastBytes &&
-           n * int64_t{sizeof(A)} % kLineBytes == 0 && output.ldc * int64_t{sizeof(A)} % kLineBytes == 0 &&
-           reinterpret_cast<uintptr_t>(output.c) % kLineBytes == 0;
+    return steps <= geometry.most_k && n * int64_t{sizeof(A)} % kLineBytes == 0 &&
+           exceeds_caches(a, output, m, n);
   }
 
   int64_t a_buffer_size(const MatrixView<T>& part, int64_t rows, int64_t depth) const {
@@ -244,6 +238,24 @@ bool uses_amx(const BlockedGemm<T>& args) {
   return !std::is_same_v<T, double> && gemm_backend(args) == GemmBackend::amx;
 }
 
+/// A product whose tasks need nothing before them.
+template <class P>
+void run(P& product) {
+  const auto task = [&](int64_t i) { product.run(i); };
+  parallel_for_lists(TaskList{product.tasks(), task});
+  product.finish();
+}
+
+/// Two of them and other tasks, as one job.
+template <class P, class F>
+void run_beside(P& a, P& b, const TaskList<F>& others) {
+  const auto run_a = [&](int64_t i) { a.run(i); };
+  const auto run_b = [&](int64_t i) { b.run(i); };
+  parallel_for_lists(others, TaskList{a.tasks(), run_a}, TaskList{b.tasks(), run_b});
+  a.finish();
+  b.finish();
+}
+
 template <class T>
 Product<T> product_of(const BlockedGemm<T>& args) {
   return {args.m, args.n, args.k, args.a, args.b, args.output, gemm_backend(args) == GemmBackend::onednn};
@@ -258,18 +270,14 @@ void gemm_blocked(const BlockedGemm<T>& args) {
   if (m <= kFewRows && a.column_stride == 1 && b.row_stride == 1) return product.multiply_few();
   if constexpr (!std::is_same_v<T, double>) {
     if (uses_amx(args)) {
-      const AmxProduct<T> tiles(args);
-      const auto run = [&](int64_t i) { tiles.run(i); };
-      parallel_for_lists(TaskList{tiles.tasks(), run});
-      return tiles.finish();
+      AmxProduct<T> tiles(args);
+      return run(tiles);
     }
   }
   if (product.onednn) return product.multiply(0, n, nullptr);
   if (product.in_place()) {
     DirectProduct<T> direct(product);
-    const auto run = [&](int64_t i) { direct.run(i); };
-    parallel_for_lists(TaskList{direct.tasks(), run});
-    return direct.finish();
+    return run(direct);
   }
   if (m <= kStripRows && n >= kLeastStrips * kStripCols) return product.multiply_strips();
   if (a.column_stride == 1 && m >= kCopiedRows && n * k <= kSmallWeight) product.copies = 2;
@@ -283,23 +291,15 @@ bool gemm_blocked_beside(const BlockedGemm<T>& first, const BlockedGemm<T>& seco
   const auto beside = [&](int64_t i) { task(context, i); };
   if constexpr (!std::is_same_v<T, double>) {
     if (uses_amx(first) && uses_amx(second)) {
-      const AmxProduct<T> a(first), b(second);
-      const auto run_a = [&](int64_t i) { a.run(i); };
-      const auto run_b = [&](int64_t i) { b.run(i); };
-      parallel_for_lists(TaskList{tasks, beside}, TaskList{a.tasks(), run_a}, TaskList{b.tasks(), run_b});
-      a.finish();
-      b.finish();
+      AmxProduct<T> a(first), b(second);
+      run_beside(a, b, TaskList{tasks, beside});
       return true;
     }
   }
   const Product<T> one = product_of(first), other = product_of(second);
   if (!one.in_place() || !other.in_place()) return false;
   DirectProduct<T> a(one), b(other);
-  const auto run_a = [&](int64_t i) { a.run(i); };
-  const auto run_b = [&](int64_t i) { b.run(i); };
-  parallel_for_lists(TaskList{tasks, beside}, TaskList{a.tasks(), run_a}, TaskList{b.tasks(), run_b});
-  a.finish();
-  b.finish();
+  run_beside(a, b, TaskList{tasks, beside});
   return true;
 }
 

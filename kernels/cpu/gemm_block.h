@@ -11,6 +11,7 @@
 namespace heed::cpu {
 
 constexpr int64_t kMaxTileRows = 96;
+constexpr int64_t kLineBytes = 64;    // of memory
 constexpr int64_t kPackedPanels = 4;  // of B, packed together
 
 /// Elements of a weight that stays in a core's cache with the tokens of a step.

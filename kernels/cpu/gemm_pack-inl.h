@@ -20,7 +20,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-constexpr int64_t kLineBytes = 64;
 constexpr int64_t kPrefetchRows = 16;
 constexpr int64_t kPackRows = 16;
 

@@ -44,6 +44,28 @@ struct Cut {
   int64_t size(int64_t part) const { return begin(part + 1) - begin(part); }
 };
 
+/// Whether each row begins with a line.
+template <class T>
+bool is_aligned(const T* x, int64_t stride) {
+  return reinterpret_cast<uintptr_t>(x) % kLineBytes == 0 && stride * int64_t{sizeof(T)} % kLineBytes == 0;
+}
+
+/// Whether a product is the gradient of a weight, over so many tokens that threads are worth sums of their
+/// own.
+template <class T>
+bool shares_tokens(const MatrixView<T>& a, const GemmOutput<T>& output, int64_t tokens) {
+  constexpr int64_t kLeastTokens = 192;
+  return a.column_stride != 1 && output.c && !output.finish && tokens >= kLeastTokens;
+}
+
+/// Whether it is that of a large weight, of m x n, written anew and by whole lines.
+template <class T>
+bool exceeds_caches(const MatrixView<T>& a, const GemmOutput<T>& output, int64_t m, int64_t n) {
+  constexpr int64_t kLeastBytes = 1 << 20;
+  return a.column_stride != 1 && output.c && !output.added.data && !output.finish &&
+         m * n * int64_t{sizeof(accumulator_t<T>)} >= kLeastBytes && is_aligned(output.c, output.ldc);
+}
+
 /// c [rows, cols] += x, whose rows follow each other.
 template <class A>
 void add_rows(const A* x, int64_t rows, int64_t cols, A* c, int64_t ldc) {

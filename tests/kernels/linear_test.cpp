@@ -170,6 +170,13 @@ TYPED_TEST(LinearOf, ForwardSizes) {
   check_forward<TypeParam>({4, 4, 0, Activation::relu, 0.1, true, true});
 }
 
+/// y = x Wᵀ, the weight packed unless `copy` is null.
+void multiply(const std::vector<float>& x, const std::vector<float>& weight, const float* copy,
+              std::vector<float>& y, int64_t rows, int64_t in, int64_t out) {
+  cpu::linear_forward(LinearForward<float>{
+      x.data(), weight.data(), copy, nullptr, Activation::none, {}, y.data(), nullptr, rows, in, out});
+}
+
 TEST(Linear, ANanInOneRowStaysThereWithAPackedWeight) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::mt19937 engine(3);
@@ -178,17 +185,7 @@ TEST(Linear, ANanInOneRowStaysThereWithAPackedWeight) {
   for (int64_t rows : {1, 2, 13}) {
     std::vector<float> x(static_cast<size_t>(rows * in), 1.0f), y(static_cast<size_t>(rows * out));
     x[static_cast<size_t>((rows - 1) * in)] = nan;
-    cpu::linear_forward(LinearForward<float>{x.data(),
-                                             weight.data(),
-                                             copy.data(),
-                                             nullptr,
-                                             Activation::none,
-                                             {},
-                                             y.data(),
-                                             nullptr,
-                                             rows,
-                                             in,
-                                             out});
+    multiply(x, weight, copy.data(), y, rows, in, out);
     for (int64_t i = 0; i < rows * out; ++i)
       EXPECT_EQ(std::isnan(y[static_cast<size_t>(i)]), i >= (rows - 1) * out) << rows << " rows, " << i;
   }
@@ -208,17 +205,7 @@ TEST(Linear, APackedWeightGivesTheSameBitsWithAnyThreads) {
       for (bool pack : {true, false}) {
         if (!pack && rows <= 8) continue;  // where nothing is packed the sums have another order
         std::vector<float> y(static_cast<size_t>(rows * out));
-        cpu::linear_forward(LinearForward<float>{x.data(),
-                                                 weight.data(),
-                                                 pack ? copy.data() : nullptr,
-                                                 nullptr,
-                                                 Activation::none,
-                                                 {},
-                                                 y.data(),
-                                                 nullptr,
-                                                 rows,
-                                                 in,
-                                                 out});
+        multiply(x, weight, pack ? copy.data() : nullptr, y, rows, in, out);
         if (first.empty()) first = y;
         EXPECT_EQ(y, first) << rows << " rows, " << threads << " threads";
       }
