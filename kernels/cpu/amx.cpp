@@ -18,17 +18,20 @@ struct PartPair {
   int a, b;
 };
 constexpr std::array<PartPair, 1> kWhole{{{0, 0}}};
-constexpr std::array<PartPair, 3> kRowParts{{{2, 0}, {1, 0}, {0, 0}}};
+constexpr std::array<PartPair, 2> kRowParts{{{1, 0}, {0, 0}}};
+constexpr std::array<PartPair, 2> kColParts{{{0, 1}, {0, 0}}};
 constexpr std::array<PartPair, 6> kAllParts{{{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}, {0, 0}}};
 
 template <int AParts, int BParts>
 constexpr auto& pairs_of() {
-  if constexpr (AParts == 1)
-    return kWhole;
-  else if constexpr (BParts == 1)
-    return kRowParts;
-  else
+  if constexpr (AParts == kAmxParts)
     return kAllParts;
+  else if constexpr (AParts > 1)
+    return kRowParts;
+  else if constexpr (BParts > 1)
+    return kColParts;
+  else
+    return kWhole;
 }
 
 // ---- Plain
@@ -184,16 +187,18 @@ AmxTiles::~AmxTiles() {
 void amx_block(const AmxBlock& block) {
 #ifdef HEED_AMX
   if (has_amx()) {
-    if (block.a_parts == 1) return tile_block<1, 1>(block);
-    return block.b_parts == 1 ? tile_block<kAmxParts, 1>(block) : tile_block<kAmxParts, kAmxParts>(block);
+    if (block.a_parts == kAmxParts) return tile_block<kAmxParts, kAmxParts>(block);
+    if (block.a_parts > 1) return tile_block<kAmxFewParts, 1>(block);
+    return block.b_parts > 1 ? tile_block<1, kAmxFewParts>(block) : tile_block<1, 1>(block);
   }
 #endif
   plain_amx_block(block);
 }
 
 void plain_amx_block(const AmxBlock& block) {
-  if (block.a_parts == 1) return plain_block<1, 1>(block);
-  return block.b_parts == 1 ? plain_block<kAmxParts, 1>(block) : plain_block<kAmxParts, kAmxParts>(block);
+  if (block.a_parts == kAmxParts) return plain_block<kAmxParts, kAmxParts>(block);
+  if (block.a_parts > 1) return plain_block<kAmxFewParts, 1>(block);
+  return block.b_parts > 1 ? plain_block<1, kAmxFewParts>(block) : plain_block<1, 1>(block);
 }
 
 }  // namespace heed::cpu

@@ -11,6 +11,7 @@ constexpr int64_t kAmxLines = 16;                            // rows of A or col
 constexpr int64_t kAmxDepth = 32;                            // values of K in a tile
 constexpr int64_t kAmxTileElements = kAmxLines * kAmxDepth;  // bf16 of a packed tile
 constexpr int64_t kAmxParts = 3;                             // bf16 whose sum is a float
+constexpr int64_t kAmxFewParts = 2;                          // and to 16 bits of it
 
 /// Keeps the tiles of the calling thread ready for amx_block. Without AMX it does nothing.
 class AmxTiles {
@@ -36,8 +37,9 @@ struct AmxBlock {
   int64_t added_stride;
   int64_t steps;
   int row_tiles, col_tiles;
-  /// 1 and 1, kAmxParts and kAmxParts, or kAmxParts and 1: tiles of an operand in parts are that many packed
-  /// ones, one after the other, which add up to it. Products below the precision of a float are left out.
+  /// 1 and 1, kAmxParts and kAmxParts, or kAmxFewParts and 1 or 1 and kAmxFewParts: tiles of an operand in
+  /// parts are that many packed ones, one after the other, which add up to it. Products below the precision
+  /// of a float are left out.
   int a_parts, b_parts;
 };
 

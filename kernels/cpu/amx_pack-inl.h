@@ -32,55 +32,60 @@ constexpr int64_t kTilePairs = kAmxTileElements / 2;
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// The two bf16 that are nearest to v and to what is left of it, and what is left then, which is one too:
-/// each in the upper half of a lane, whose lower half is 0. What is left of any but finite numbers, and of
-/// those that round to infinity, is NaN.
-template <class D>
-HWY_INLINE void split(D d, Vec<D> v, Vec<D> (&parts)[3]) {
+/// The bf16 that is nearest to v, and then to what is left of it, each in the upper half of a lane. Of three
+/// parts the last is what is left then, which is one too, and lower halves are 0. What is left of any but
+/// finite numbers, and of those that round to infinity, is NaN.
+template <class D, int64_t Parts>
+HWY_INLINE void split(D d, Vec<D> v, Vec<D> (&parts)[Parts]) {
   const hn::RebindToUnsigned<D> d32;
   const auto half = hn::Set(d32, 0x8000), upper = hn::Set(d32, 0xffff0000);
   parts[0] = hn::BitCast(d, hn::And(hn::Add(hn::BitCast(d32, v), half), upper));
   const auto rest = hn::Sub(v, parts[0]);
-  parts[1] = hn::BitCast(d, hn::And(hn::Add(hn::BitCast(d32, rest), half), upper));
-  parts[2] = hn::Sub(rest, parts[1]);
+  const auto rounded = hn::Add(hn::BitCast(d32, rest), half);
+  if constexpr (Parts == kAmxParts) {
+    parts[1] = hn::BitCast(d, hn::And(rounded, upper));
+    parts[2] = hn::Sub(rest, parts[1]);
+  } else {
+    parts[1] = hn::BitCast(d, rounded);
+  }
 }
 
 // A packed tile has 16 rows of 16 pairs for each part; rows of A are lines, rows of B pairs of values of K.
 
 /// 32 values of K that lie next to each other, into a row for each part. Adds the last parts to `left`.
-template <class D>
+template <int64_t Parts, class D>
 HWY_INLINE void pack_values(D d, const float* x, float* out, Vec<D>& left) {
   const hn::Repartition<uint16_t, D> d16;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t p = 0; p < kAmxDepth; p += 2 * lanes) {
-    Vec<D> low[kAmxParts], high[kAmxParts];
+    Vec<D> low[Parts], high[Parts];
     split(d, hn::LoadU(d, x + p), low);
     split(d, hn::LoadU(d, x + p + lanes), high);
-    left = hn::Add(left, hn::Add(low[2], high[2]));
-    for (int64_t i = 0; i < kAmxParts; ++i) {
+    left = hn::Add(left, hn::Add(low[Parts - 1], high[Parts - 1]));
+    for (int64_t i = 0; i < Parts; ++i) {
       const auto pairs = hn::ConcatOdd(d16, hn::BitCast(d16, high[i]), hn::BitCast(d16, low[i]));
       hn::StoreU(hn::BitCast(d, pairs), d, out + i * kTilePairs + p / 2);
     }
   }
 }
 
-template <class D>
+template <int64_t, class D>
 HWY_INLINE void pack_values(D, const bfloat16* x, float* out, Vec<D>&) {
   std::memcpy(out, x, kAmxDepth * sizeof *x);
 }
 
 /// Two values of K of 16 lines that lie next to each other, into a row for each part.
-template <class D>
+template <int64_t Parts, class D>
 HWY_INLINE void pack_lines(D d, const float* even, const float* odd, float* out, Vec<D>& left) {
   const hn::RebindToUnsigned<D> d32;
   const auto upper = hn::Set(d32, 0xffff0000);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t c = 0; c < kAmxLines; c += lanes) {
-    Vec<D> first[kAmxParts], second[kAmxParts];
+    Vec<D> first[Parts], second[Parts];
     split(d, hn::LoadU(d, even + c), first);
     split(d, hn::LoadU(d, odd + c), second);
-    left = hn::Add(left, hn::Add(first[2], second[2]));
-    for (int64_t i = 0; i < kAmxParts; ++i) {
+    left = hn::Add(left, hn::Add(first[Parts - 1], second[Parts - 1]));
+    for (int64_t i = 0; i < Parts; ++i) {
       const auto pairs =
           hn::OrAnd(hn::ShiftRight<16>(hn::BitCast(d32, first[i])), upper, hn::BitCast(d32, second[i]));
       hn::StoreU(hn::BitCast(d, pairs), d, out + i * kTilePairs + c);
@@ -88,7 +93,7 @@ HWY_INLINE void pack_lines(D d, const float* even, const float* odd, float* out,
   }
 }
 
-template <class D>
+template <int64_t, class D>
 HWY_INLINE void pack_lines(D d, const bfloat16* even, const bfloat16* odd, float* out, Vec<D>&) {
   const hn::RebindToUnsigned<D> d32;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -126,7 +131,7 @@ HWY_INLINE void transpose(const float* x, int64_t stride, float* out, int64_t ou
 
 /// 16 lines x 32 values of K. `Values`: whether values of a line lie next to each other, or else lines;
 /// `Transposed`: whether the tile's rows are the others.
-template <bool Values, bool Transposed, class T, class V>
+template <bool Values, bool Transposed, int64_t Parts, class T, class V>
 HWY_INLINE void pack_tile(MatrixView<T> x, float* out, V& left) {
   const Tag<float> d;
   if constexpr (Transposed && kIsFloat<T>) {  // before there are three parts of it
@@ -140,42 +145,43 @@ HWY_INLINE void pack_tile(MatrixView<T> x, float* out, V& left) {
     }
     const MatrixView<T> turned =
         Values ? MatrixView<T>{buffer, 1, kAmxLines} : MatrixView<T>{buffer, kAmxDepth, 1};
-    pack_tile<!Values, false>(turned, out, left);
+    pack_tile<!Values, false, Parts>(turned, out, left);
   } else if constexpr (Transposed) {
     alignas(64) float buffer[kTilePairs];
-    pack_tile<Values, false>(x, buffer, left);
+    pack_tile<Values, false, Parts>(x, buffer, left);
     transpose(buffer, kAmxLines, out, kAmxLines);
   } else {
     for (int64_t i = 0; i < kAmxLines; ++i) {
       if constexpr (Values) {
-        pack_values(d, x.data + i * x.row_stride, out + i * kAmxLines, left);
+        pack_values<Parts>(d, x.data + i * x.row_stride, out + i * kAmxLines, left);
       } else {
         const T* const even = x.data + 2 * i * x.column_stride;
-        pack_lines(d, even, even + x.column_stride, out + i * kAmxLines, left);
+        pack_lines<Parts>(d, even, even + x.column_stride, out + i * kAmxLines, left);
       }
     }
   }
 }
 
 /// The same for `lines` lines and k values of K, and zeros beyond.
-template <bool Values, bool Transposed, class T, class V>
+template <bool Values, bool Transposed, int64_t Parts, class T, class V>
 HWY_NOINLINE void pack_part_of_tile(MatrixView<T> x, int64_t lines, int64_t k, float* out, V& left) {
   alignas(64) T copy[kAmxTileElements] = {};
   const int64_t rows = Values ? lines : k, stride = Values ? x.row_stride : x.column_stride;
   constexpr int64_t kWidth = Values ? kAmxDepth : kAmxLines;
   for (int64_t i = 0; i < rows; ++i)
     std::memcpy(copy + i * kWidth, x.data + i * stride, static_cast<size_t>(Values ? k : lines) * sizeof(T));
-  pack_tile<Values, Transposed>(Values ? MatrixView<T>{copy, kWidth, 1} : MatrixView<T>{copy, 1, kWidth}, out,
-                                left);
+  pack_tile<Values, Transposed, Parts>(
+      Values ? MatrixView<T>{copy, kWidth, 1} : MatrixView<T>{copy, 1, kWidth}, out, left);
 }
 
-/// A tile of what there is of `lines` lines and k values of K.
-template <bool Values, bool Transposed, class T, class V>
+/// A tile of what there is of `lines` lines and k values of K, in `Parts` parts.
+template <bool Values, bool Transposed, int64_t Parts, class T, class V>
 HWY_INLINE void pack_up_to_tile(MatrixView<T> x, int64_t lines, int64_t k, float* out, V& left) {
   if (lines >= kAmxLines && k >= kAmxDepth)
-    pack_tile<Values, Transposed>(x, out, left);
+    pack_tile<Values, Transposed, Parts>(x, out, left);
   else
-    pack_part_of_tile<Values, Transposed>(x, HWY_MIN(kAmxLines, lines), HWY_MIN(kAmxDepth, k), out, left);
+    pack_part_of_tile<Values, Transposed, Parts>(x, HWY_MIN(kAmxLines, lines), HWY_MIN(kAmxDepth, k), out,
+                                                 left);
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE

@@ -4,6 +4,7 @@
 #include <heed/core/base/divide.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/attention.h>
+#include <heed/kernels/cpu/amx.h>
 #include <heed/kernels/cpu/attention_plane.h>
 #include <heed/kernels/cpu/typed_export.h>
 #include <heed/kernels/cpu/workspace.h>
@@ -13,6 +14,7 @@
 #include <heed/kernels/cpu/simd.h>
 // The -inl headers follow simd.h, which includes this file once per instruction set.
 #include <heed/kernels/cpu/attention_forward-inl.h>
+#include <heed/kernels/cpu/attention_forward_amx-inl.h>
 #include <heed/kernels/cpu/attention_one-inl.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -46,6 +48,39 @@ void attend_tasks(const kernels::AttentionForward<T>& args, int64_t begin, int64
   }
 }
 HEED_TYPED(attend_tasks, kernels::AttentionForward)
+
+/// The same for groups of `together` blocks, group i % groups of sequence and head i / groups.
+template <class T>
+void attend_groups(const kernels::AttentionForward<T>& args, int64_t together, int64_t begin, int64_t end) {
+  const int64_t groups = ceil_divide(query_blocks(args.segments), together);
+  AttentionScratch<float> w[kMostBlocksTogether];
+  ForwardTiles<T> buffers;
+  const int64_t size = w[0].place(nullptr, args.width, args.segments.max_query, kAmxLines, false);
+  Workspace<float> memory(together * size + buffers.place(nullptr, args.width));
+  for (int64_t g = 0; g < together; ++g) {
+    w[g].place(memory.data() + g * size, args.width, args.segments.max_query, kAmxLines, false);
+    w[g].scores = w[0].scores, w[g].kept = w[0].kept;
+  }
+  buffers.place(memory.data() + together * size, args.width);
+  const AmxTiles tiles;
+  VisibleKeys visible[kMostBlocksTogether];
+  for (int64_t i = begin; i < end; ++i) {
+    const Plane p = plane_of(args, i / groups);
+    const int64_t query = i % groups * together * kQueryBlock;
+    if (query >= p.queries) continue;
+    const int64_t blocks = std::min(together, ceil_divide(p.queries - query, kQueryBlock));
+    if (attend_by_tiles(args, p, query, blocks, visible, buffers, w)) continue;
+    for (int64_t g = 0; g < blocks; ++g) attend_block(args, p, query + g * kQueryBlock, visible[g], w[g]);
+  }
+}
+void attend_groups_f32(const kernels::AttentionForward<float>& args, int64_t together, int64_t begin,
+                       int64_t end) {
+  attend_groups(args, together, begin, end);
+}
+void attend_groups_bf16(const kernels::AttentionForward<bfloat16>& args, int64_t together, int64_t begin,
+                        int64_t end) {
+  attend_groups(args, together, begin, end);
+}
 
 /// The weights of queries begin … end - 1 of the plane, at most a block of them.
 template <class T>
@@ -94,6 +129,8 @@ namespace heed::cpu {
 namespace {
 
 HEED_EXPORT_TYPED(attend_tasks)
+HWY_EXPORT(attend_groups_f32);
+HWY_EXPORT(attend_groups_bf16);
 HEED_EXPORT_TYPED(rebuild_weights)
 
 }  // namespace
@@ -109,9 +146,18 @@ void attention_forward(const kernels::AttentionForward<T>& args) {
       if (args.lse) args.lse[head * args.query_rows + row] = -std::numeric_limits<A>::infinity();
     }
   });
+  const int64_t planes = s.count * args.heads, blocks = query_blocks(s);
+  if constexpr (!std::is_same_v<T, double>) {
+    if (attends_by_tiles<T>(s, args.width)) {
+      const auto groups = choose_by_type<T>(HEED_SIMD(attend_groups_f32), HEED_SIMD(attend_groups_bf16), 0);
+      const int64_t together = blocks_together(planes, blocks);
+      return parallel_for(planes * ceil_divide(blocks, together), 1,
+                          [&](int64_t begin, int64_t end) { groups(args, together, begin, end); });
+    }
+  }
   const auto tasks = HEED_SIMD_OF(T, attend_tasks);
   const int64_t work = std::min<int64_t>(s.max_query, kQueryBlock) * s.max_key * args.width;
-  parallel_for(s.count * args.heads * query_blocks(s), attention_grain(work),
+  parallel_for(planes * blocks, attention_grain(work),
                [&](int64_t begin, int64_t end) { tasks(args, begin, end); });
 }
 

@@ -1,4 +1,4 @@
-// Products of attention's blocks in bf16 by AMX.
+// Products of attention's blocks by AMX: of packed tokens with each other, and with weights.
 #if defined(HEED_KERNELS_CPU_ATTENTION_AMX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_KERNELS_CPU_ATTENTION_AMX_INL_H_
 #undef HEED_KERNELS_CPU_ATTENTION_AMX_INL_H_
@@ -9,30 +9,97 @@
 #include <heed/core/base/divide.h>
 #include <heed/kernels/cpu/amx_pack-inl.h>
 #include <heed/kernels/cpu/attention_plane.h>
-#include <heed/kernels/cpu/gemm_backend.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// Whether rows of `width` are whole steps of tiles, and there are tiles.
+/// bf16 that a weight becomes: those of bf16 are multiplied to 16 bits.
 template <class T>
-HWY_INLINE bool fills_tiles(int64_t width) {
-  return std::is_same_v<T, bfloat16> && width % kAmxDepth == 0 && multiplies_by_tiles();
+constexpr int64_t kWeightParts = kIsFloat<T> ? kAmxParts : kAmxFewParts;
+
+/// Floats that a block of tokens takes when packed, and a block of weights.
+template <class T>
+constexpr int64_t packed_tokens(int64_t width) {
+  return kParts<T> * kKeyBlock * width / 2;
+}
+template <class T>
+constexpr int64_t kPackedWeights = kWeightParts<T>* kKeyBlock* kQueryBlock / 2;
+
+/// A block of tokens in tiles of 16, which are lines of A or else columns of B, of `width` values each; zeros
+/// after the last. False where a number is not finite and has no parts.
+template <bool Lines, class T>
+HWY_INLINE bool pack_tokens(const T* rows, int64_t stride, int64_t count, int64_t width, float* to) {
+  const Tag<float> d;
+  auto left = hn::Zero(d);
+  for (int64_t i = 0; i < count; i += kAmxLines) {
+    for (int64_t c = 0; c < width; c += kAmxDepth, to += kParts<T> * kTilePairs) {
+      pack_up_to_tile<true, !Lines, kParts<T>>(MatrixView<T>{rows + i * stride + c, stride, 1}, count - i,
+                                               kAmxDepth, to, left);
+    }
+  }
+  return !kIsFloat<T> || hn::AllFalse(d, hn::IsNaN(left));
 }
 
-/// Calls amx_block for all of c [rows, cols], tiles of rows and columns; block.a, b, c and added are the
-/// first's.
-HWY_INLINE void amx_blocks(AmxBlock block, int64_t rows, int64_t cols) {
-  const AmxTiles tiles;
-  const AmxBlock first = block;
-  const int64_t row_tiles = rows / kAmxLines, col_tiles = cols / kAmxLines;
+/// The columns of a block of tokens in tiles of 16, of `count` values each and zeros up to whole tiles. False
+/// where a number is not finite: weights have parts too, of which one may be 0.
+template <bool Lines, class T>
+HWY_INLINE bool pack_columns(const T* rows, int64_t stride, int64_t count, int64_t width, float* to) {
+  const Tag<float> d;
+  auto left = hn::Zero(d);
+  for (int64_t c = 0; c < width; c += kAmxLines) {
+    for (int64_t k = 0; k < count; k += kAmxDepth, to += kParts<T> * kTilePairs) {
+      pack_up_to_tile<false, Lines, kParts<T>>(MatrixView<T>{rows + k * stride + c, 1, stride}, kAmxLines,
+                                               count - k, to, left);
+    }
+  }
+  if constexpr (!kIsFloat<T>) {
+    for (int64_t k = 0; k < count; ++k)
+      for (int64_t c = 0; c < width; c += static_cast<int64_t>(hn::Lanes(d)))
+        left = hn::MulAdd(load(d, rows + k * stride + c), hn::Zero(d), left);
+  }
+  return hn::AllFalse(d, hn::IsNaN(left));
+}
+
+/// A block of scores, of a row a key: its rows as lines of A, with zeros after the last, or else its columns
+/// as columns of B, in whole tiles; of `depth` values each.
+template <bool Lines, class T>
+HWY_INLINE void pack_weights(const float* scores, int64_t stride, int64_t lines, int64_t depth, float* to) {
+  auto left = hn::Zero(Tag<float>());  // a NaN among the last parts is multiplied too
+  for (int64_t i = 0; i < lines; i += kAmxLines) {
+    for (int64_t k = 0; k < depth; k += kAmxDepth, to += kWeightParts<T> * kTilePairs) {
+      const auto view = Lines ? MatrixView<float>{scores + i * stride + k, stride, 1}
+                              : MatrixView<float>{scores + k * stride + i, 1, stride};
+      pack_up_to_tile<Lines, false, kWeightParts<T>>(view, Lines ? lines - i : kAmxLines, depth - k, to,
+                                                     left);
+    }
+  }
+}
+
+/// Packed tiles, of `steps` steps of K each.
+struct TileOperand {
+  const float* data;
+  int64_t parts, steps;
+};
+
+/// On a thread with AmxTiles: c [rows, cols] = a b, or c += a b, in whole tiles, with `depth` values of K.
+HWY_INLINE void multiply_tiles(TileOperand a, TileOperand b, int64_t rows, int64_t cols, int64_t depth,
+                               float* c, int64_t ldc, bool accumulate) {
+  const auto* const of_a = reinterpret_cast<const bfloat16*>(a.data);
+  const auto* const of_b = reinterpret_cast<const bfloat16*>(b.data);
+  AmxBlock block{};
+  block.a_parts = static_cast<int>(a.parts), block.b_parts = static_cast<int>(b.parts);
+  block.a_row = block.b_row = kAmxDepth;
+  block.a_step = a.parts * kAmxTileElements, block.a_tile = a.steps * block.a_step;
+  block.b_step = b.parts * kAmxTileElements, block.b_tile = b.steps * block.b_step;
+  block.ldc = block.added_stride = ldc;
+  block.steps = ceil_divide(depth, kAmxDepth);
+  const int64_t row_tiles = ceil_divide(rows, kAmxLines), col_tiles = ceil_divide(cols, kAmxLines);
   for (int64_t j = 0; j < col_tiles; j += 2) {
     for (int64_t i = 0; i < row_tiles; i += 2) {
-      const int64_t row = i * kAmxLines, col = j * kAmxLines;
-      block.a = first.a + i * block.a_tile;
-      block.b = first.b + j * block.b_tile;
-      block.c = first.c + row * block.ldc + col;
-      block.added = first.added ? first.added + row * block.added_stride + col : nullptr;
+      block.a = of_a + i * block.a_tile;
+      block.b = of_b + j * block.b_tile;
+      block.c = c + i * kAmxLines * ldc + j * kAmxLines;
+      block.added = accumulate ? block.c : nullptr;
       block.row_tiles = static_cast<int>(HWY_MIN(row_tiles - i, int64_t{2}));
       block.col_tiles = static_cast<int>(HWY_MIN(col_tiles - j, int64_t{2}));
       amx_block(block);
@@ -40,67 +107,28 @@ HWY_INLINE void amx_blocks(AmxBlock block, int64_t rows, int64_t cols) {
   }
 }
 
-/// to [rows, cols] = scale times rows by columns, which are pairs [width / 2, stride]. Whole tiles of both.
-HWY_INLINE void score_tiles(const bfloat16* rows, int64_t row_stride, int64_t count, const float* columns,
-                            int64_t cols, int64_t width, float scale, int64_t stride, float* to) {
-  AmxBlock block{};
-  block.a = rows;
-  block.a_row = row_stride, block.a_tile = kAmxLines * row_stride, block.a_step = kAmxDepth;
-  block.b = reinterpret_cast<const bfloat16*>(columns);
-  block.b_row = 2 * stride, block.b_tile = kAmxDepth, block.b_step = kAmxLines * block.b_row;
-  block.c = to;
-  block.ldc = stride;
-  block.steps = width / kAmxDepth;
-  block.a_parts = block.b_parts = 1;
-  amx_blocks(block, count, cols);
+/// A block of scores = scale times keys by queries, both packed. What it writes beyond them is finite if
+/// they are.
+template <class T>
+HWY_INLINE void score_tiles(const float* keys, const float* queries, const ScoreBlock& at, int64_t width,
+                            float scale, float* scores, int64_t stride) {
   const Tag<float> d;
+  const int64_t steps = width / kAmxDepth;
+  multiply_tiles({keys, kParts<T>, steps}, {queries, kParts<T>, steps}, at.keys, at.queries, width, scores,
+                 stride, false);
+  if (scale == 1) return;
   const auto factor = hn::Set(d, scale);
-  for (int64_t i = 0; i < count; ++i) {
-    for (int64_t j = 0; j < cols; j += static_cast<int64_t>(hn::Lanes(d))) {
-      float* const s = to + i * stride + j;
-      hn::StoreU(hn::Mul(hn::LoadU(d, s), factor), d, s);
-    }
-  }
+  for (float* row = scores; row < scores + at.keys * stride; row += stride)
+    for (int64_t i = 0; i < at.queries; i += static_cast<int64_t>(hn::Lanes(d)))
+      hn::StoreU(hn::Mul(hn::LoadU(d, row + i), factor), d, row + i);
 }
 
-/// out [lines, width] (+)= weights by rows, or their transpose by rows if `Transposed`: the weights, of
-/// `stride`, are a block of scores, at most 64 x 64, and rows are `depth` of it. Whole tiles of lines; `room`
-/// is for rows, 64 of width.
-template <bool Transposed>
-HWY_INLINE void weigh_tiles(const float* weights, int64_t stride, int64_t lines, const bfloat16* rows,
-                            int64_t row_stride, int64_t depth, int64_t width, float* room, float* out,
-                            int64_t out_stride, bool accumulate) {
-  constexpr int64_t kSteps = kKeyBlock / kAmxDepth, kWeights = kParts<float> * kTilePairs;
-  static_assert(kQueryBlock == kKeyBlock);
-  alignas(64) float packed[kQueryBlock / kAmxLines * kSteps * kWeights];
-  const int64_t steps = ceil_divide(depth, kAmxDepth);
-  auto left = hn::Zero(Tag<float>());  // a NaN among the last parts is multiplied too
-  for (int64_t q = 0; q < steps; ++q) {
-    const int64_t first = q * kAmxDepth, k = depth - first;
-    for (int64_t i = 0; i < lines; i += kAmxLines) {
-      float* const to = packed + (i / kAmxLines * kSteps + q) * kWeights;
-      if constexpr (Transposed)
-        pack_up_to_tile<false, true>(MatrixView<float>{weights + first * stride + i, 1, stride}, kAmxLines, k,
-                                     to, left);
-      else
-        pack_up_to_tile<true, false>(MatrixView<float>{weights + i * stride + first, stride, 1}, kAmxLines, k,
-                                     to, left);
-    }
-    for (int64_t c = 0; c < width; c += kAmxLines)
-      pack_up_to_tile<false, false>(MatrixView<bfloat16>{rows + first * row_stride + c, 1, row_stride},
-                                    kAmxLines, k, room + (c / kAmxLines * kSteps + q) * kTilePairs, left);
-  }
-  AmxBlock block{};
-  block.a = reinterpret_cast<const bfloat16*>(packed);
-  block.a_row = kAmxDepth, block.a_step = 2 * kWeights, block.a_tile = kSteps * block.a_step;
-  block.b = reinterpret_cast<const bfloat16*>(room);
-  block.b_row = kAmxDepth, block.b_step = kAmxTileElements, block.b_tile = kSteps * block.b_step;
-  block.c = out;
-  block.ldc = block.added_stride = out_stride;
-  block.added = accumulate ? out : nullptr;
-  block.steps = steps;
-  block.a_parts = kAmxParts, block.b_parts = 1;
-  amx_blocks(block, lines, width);
+/// to [rows, to_stride] = the transpose of x [cols, stride], in whole tiles.
+HWY_INLINE void transpose_tiles(const float* x, int64_t stride, int64_t rows, int64_t cols, float* to,
+                                int64_t to_stride) {
+  for (int64_t i = 0; i < rows; i += kAmxLines)
+    for (int64_t c = 0; c < cols; c += kAmxLines)
+      transpose(x + c * stride + i, stride, to + i * to_stride + c, to_stride);
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE

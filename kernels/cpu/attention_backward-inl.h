@@ -132,6 +132,21 @@ HWY_INLINE void find_deltas(D d, const T* out, int64_t row_stride, Rows<Lane<D>>
   }
 }
 
+/// Scores and the gradients of their weights, in w.scores and w.gscores, become weights and score gradients.
+template <class T>
+HWY_INLINE void gradients_of_scores(const kernels::AttentionBackward<T>& args, const Plane& p,
+                                    const ScoreBlock& at, const VisibleKeys& visible, bool hidden,
+                                    const AttentionScratch<accumulator_t<T>>& w) {
+  const Tag<T> d;
+  if (changes_scores(args.bias, args.visibility))
+    change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
+  const auto kept = find_block(d, args, p, at, w);
+  if (has_all_keys(p))
+    gradient_block<true>(d, at, visible, hidden, kept, w);
+  else
+    gradient_block<false>(d, at, visible, hidden, kept, w);
+}
+
 /// One block of queries against one of keys: fills w.scores and w.gscores with weights and score gradients.
 template <class T>
 HWY_INLINE void score_gradients(const kernels::AttentionBackward<T>& args, const Plane& p,
@@ -144,32 +159,18 @@ HWY_INLINE void score_gradients(const kernels::AttentionBackward<T>& args, const
       score_rows(d, keys.pairs, v, args.v.row_stride, at.keys, args.width, w.padded, w.values);
   score_product(d, keys, w.queries_t, at, args.width, static_cast<A>(args.scale), w, w.scores);
   score_product(d, values, w.gout_t, at, args.width, A(1), w, w.gscores);
-  if (changes_scores(args.bias, args.visibility))
-    change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
-  const auto kept = find_block(d, args, p, at, w);
-  if (has_all_keys(p))
-    gradient_block<true>(d, at, visible, hidden, kept, w);
-  else
-    gradient_block<false>(d, at, visible, hidden, kept, w);
+  gradients_of_scores(args, p, at, visible, hidden, w);
 }
 
-/// What a block of queries adds to the gradient of its keys or values. `tiles`: null, or the rows as they
-/// lie, for products by AMX.
+/// What a block of queries adds to the gradient of its keys or values.
 template <class T>
-HWY_INLINE void key_gradients(const accumulator_t<T>* weights, Rows<accumulator_t<T>> rows, const T* tiles,
-                              int64_t tiles_stride, const Plane& p, const ScoreBlock& at,
-                              const ChunkGradients<accumulator_t<T>>& chunk, accumulator_t<T>* sum,
-                              const kernels::HeadsView<T>& to, accumulator_t<T> scale,
+HWY_INLINE void key_gradients(const accumulator_t<T>* weights, Rows<accumulator_t<T>> rows, const Plane& p,
+                              const ScoreBlock& at, const ChunkGradients<accumulator_t<T>>& chunk,
+                              accumulator_t<T>* sum, const kernels::HeadsView<T>& to, accumulator_t<T> scale,
                               const AttentionScratch<accumulator_t<T>>& w) {
   const Tag<T> d;
   const int64_t vectors = w.padded / static_cast<int64_t>(hn::Lanes(d));
   if (to.data == nullptr) return;
-  if constexpr (std::is_same_v<T, bfloat16>) {
-    if (tiles && !chunk.straight && at.keys % kAmxLines == 0) {
-      return weigh_tiles<false>(weights, w.block, at.keys, tiles, tiles_stride, at.queries, w.padded,
-                                w.values, sum + (at.key - chunk.key) * w.padded, w.padded, true);
-    }
-  }
   if (chunk.straight)
     product<Operands::rows>(d, weights, w.block, rows.data, rows.stride,
                             to.data + p.key_first * to.row_stride + p.key_head * to.head_stride,
@@ -178,6 +179,25 @@ HWY_INLINE void key_gradients(const accumulator_t<T>* weights, Rows<accumulator_
     product<Operands::rows>(d, weights, w.block, rows.data, rows.stride,
                             sum + (at.key - chunk.key) * w.padded, w.padded, at.keys, vectors, at.queries,
                             accumulator_t<T>(1), true);
+}
+
+/// Brings what a chunk gives to a block of queries to where it belongs.
+template <class T>
+HWY_INLINE void write_query_gradients(const kernels::AttentionBackward<T>& args, const Plane& p,
+                                      int64_t query, int64_t queries,
+                                      const ChunkGradients<accumulator_t<T>>& chunk,
+                                      const accumulator_t<T>* sums, int64_t padded) {
+  using A = accumulator_t<T>;
+  const Tag<T> d;
+  T* const gq = args.gq.data + (p.query_first + query) * args.gq.row_stride + p.head * args.gq.head_stride;
+  for (int64_t i = 0; i < queries; ++i) {
+    const A* from = sums + i * padded;
+    if (chunk.gq)
+      write_row(d, from, chunk.gq + (query + i) * chunk.gq_stride, args.width, A(1), !chunk.first);
+    else
+      write_row(d, from, gq + i * args.gq.row_stride, args.width, static_cast<A>(args.scale),
+                args.accumulate_q);
+  }
 }
 
 /// Gradients that a block of queries from `query` on gives to a chunk of keys and receives from it.
@@ -195,12 +215,8 @@ HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const 
   const bool as_they_lie = all_seen && has_all_keys(p);  // many blocks of keys read packed rows faster
   const bool pairs = all_seen && multiplies_pairs(args.q, args.k, args.width) &&
                      multiplies_pairs(args.gout, args.v, args.width);
-  const bool tiles = pairs && fills_tiles<T>(args.width);
-  const auto row_of = [&](const kernels::HeadsView<const T>& x) {
-    return x.data + row * x.row_stride + p.head * x.head_stride;
-  };
   const auto rows = [&](const kernels::HeadsView<const T>& x, A* buffer, A* transpose) {
-    const T* from = row_of(x);
+    const T* from = x.data + row * x.row_stride + p.head * x.head_stride;
     const Rows<A> r = seen_rows(d, from, x.row_stride, queries, args.width, as_they_lie, w, buffer);
     transpose_rows(d, pairs ? pair_rows(from, x.row_stride) : r, queries, args.width, w, transpose);
     return r;
@@ -224,33 +240,19 @@ HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const 
     score_gradients(args, p, at, visible, sight != Sight::all, pairs ? pair_rows(k, args.k.row_stride) : keys,
                     w);
     if (args.gbias || args.grelative) add_bias_gradients(args, p, at, w);
-    key_gradients(w.scores, gout, tiles ? row_of(args.gout) : nullptr, args.gout.row_stride, p, at, chunk,
-                  chunk.gv, args.gv, A(1), w);
-    key_gradients(w.gscores, q, tiles ? row_of(args.q) : nullptr, args.q.row_stride, p, at, chunk, chunk.gk,
-                  args.gk, scale, w);
+    key_gradients(w.scores, gout, p, at, chunk, chunk.gv, args.gv, A(1), w);
+    key_gradients(w.gscores, q, p, at, chunk, chunk.gk, args.gk, scale, w);
     const bool guarded = sight != Sight::all || changes_scores(args.bias, args.visibility);
     if (gq && chunk.straight && !guarded && !chunk.gq && !args.accumulate_q)
       return product<Operands::transposed>(d, w.gscores, w.block, keys.data, keys.stride, gq,
                                            args.gq.row_stride, queries, w.padded / lanes, at.keys, scale,
                                            false);
-    if (gq && tiles && !guarded) {
-      if constexpr (std::is_same_v<T, bfloat16>)
-        weigh_tiles<true>(w.gscores, w.block, at.vectors * lanes, k, args.k.row_stride, at.keys, w.padded,
-                          w.values, w.out, w.padded, !first);
-    } else if (gq) {
-      weigh(d, w.gscores, keys, w, queries, at.keys, guarded, !first);
-    }
+    if (gq) weigh(d, w.gscores, keys, w, queries, at.keys, guarded, !first);
     first = false;
   }
   if (gq == nullptr) return;
   if (first) zero_rows(d, w.out, queries * w.padded);
-  for (int64_t i = 0; i < queries; ++i) {
-    const A* from = w.out + i * w.padded;
-    if (chunk.gq)
-      write_row(d, from, chunk.gq + (query + i) * chunk.gq_stride, args.width, A(1), !chunk.first);
-    else
-      write_row(d, from, gq + i * args.gq.row_stride, args.width, scale, args.accumulate_q);
-  }
+  write_query_gradients(args, p, query, queries, chunk, w.out, w.padded);
 }
 
 /// Writes the gradients of a chunk of keys, times scale, of rows `padded` apart.

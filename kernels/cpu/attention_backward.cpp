@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include <heed/core/base/divide.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/attention.h>
+#include <heed/kernels/cpu/amx.h>
 #include <heed/kernels/cpu/attention_plane.h>
 #include <heed/kernels/cpu/typed_export.h>
 #include <heed/kernels/cpu/workspace.h>
@@ -13,6 +15,7 @@
 #include <heed/kernels/cpu/simd.h>
 // The -inl headers follow simd.h, which includes this file once per instruction set.
 #include <heed/kernels/cpu/attention_backward-inl.h>
+#include <heed/kernels/cpu/attention_backward_amx-inl.h>
 
 #ifndef HEED_KERNELS_CPU_ATTENTION_BACKWARD_ONCE_
 #define HEED_KERNELS_CPU_ATTENTION_BACKWARD_ONCE_
@@ -22,6 +25,7 @@ template <class T>
 struct BackwardWork {
   const kernels::AttentionBackward<T>& args;
   BackwardPlan plan;
+  bool by_tiles;
   int64_t stride;
   accumulator_t<T>* gq_parts;  // [heads, splits, query_rows, stride] if plan.sums_queries
 
@@ -47,11 +51,25 @@ HWY_INLINE bool stands_alone(const kernels::AttentionBackward<T>& args, const Pl
   return visible.last == p.keys && visible.sight(0, p.keys) != Sight::none;
 }
 
+/// All blocks of queries of a plane against a chunk of keys.
+template <class T>
+HWY_INLINE void backward_plane(const BackwardWork<T>& work, const Plane& p,
+                               const ChunkGradients<accumulator_t<T>>& chunk, bool packed,
+                               const BackwardTiles<T>& tiles, VisibleKeys& visible,
+                               const AttentionScratch<accumulator_t<T>>& w) {
+  for (int64_t query = 0; query < p.queries; query += kQueryBlock) {
+    if constexpr (!std::is_same_v<T, double>) {
+      if (packed && backward_by_tiles(work.args, p, query, chunk, tiles, visible, w)) continue;
+    }
+    backward_block(work.args, p, query, chunk, visible, w);
+  }
+}
+
 /// The chunks that belong to one split of the keys of a sequence, for one key head and all its query heads.
 template <class T>
 void backward_unit(const BackwardWork<T>& work, int64_t sequence, int64_t key_head, int64_t split,
-                   VisibleKeys& visible, const AttentionScratch<accumulator_t<T>>& w, accumulator_t<T>* gk,
-                   accumulator_t<T>* gv) {
+                   VisibleKeys& visible, const BackwardTiles<T>& tiles,
+                   const AttentionScratch<accumulator_t<T>>& w, accumulator_t<T>* gk, accumulator_t<T>* gv) {
   using A = accumulator_t<T>;
   const auto& args = work.args;
   const Tag<T> d;
@@ -65,13 +83,15 @@ void backward_unit(const BackwardWork<T>& work, int64_t sequence, int64_t key_he
     ChunkGradients<A> chunk{
         c * kKeyChunk, std::min(kKeyChunk, first.keys - c * kKeyChunk), gk, gv, nullptr, work.stride,
         c == begin,    stands_alone(args, first, visible, w.padded)};
+    bool packed = false;
+    if constexpr (!std::is_same_v<T, double>)
+      packed = work.by_tiles && !chunk.straight && pack_chunk(args, first, chunk.key, chunk.keys, tiles);
     if (gk && !chunk.straight) zero_rows(d, gk, chunk.keys * w.padded);
     if (gv && !chunk.straight) zero_rows(d, gv, chunk.keys * w.padded);
     for (int64_t head = first.head; head < first.head + group; ++head) {
       const Plane p = make_plane(args, sequence, head);
       if (work.plan.sums_queries) chunk.gq = work.gq_part(head, split, p.query_first);
-      for (int64_t query = 0; query < p.queries; query += kQueryBlock)
-        backward_block(args, p, query, chunk, visible, w);
+      backward_plane(work, p, chunk, packed, tiles, visible, w);
     }
     if (chunk.straight) continue;
     if (gk)
@@ -105,14 +125,20 @@ void backward_tasks(const BackwardWork<T>& work, int64_t begin, int64_t end) {
   using A = accumulator_t<T>;
   const auto& args = work.args;
   const BackwardPlan& plan = work.plan;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
+  const int64_t unit = work.by_tiles ? kAmxLines : static_cast<int64_t>(hn::Lanes(Tag<T>()));
   AttentionScratch<A> w;
-  const int64_t size = w.place(nullptr, args.width, args.segments.max_query, lanes, true);
-  const int64_t chunk = std::min<int64_t>(kKeyChunk, args.segments.max_key) * w.padded;
+  BackwardTiles<T> tiles{};
+  const int64_t max_query = args.segments.max_query, max_key = args.segments.max_key;
+  const int64_t size = w.place(nullptr, args.width, max_query, unit, true);
+  const int64_t chunk = round_up(std::min(kKeyChunk, max_key), unit) * w.padded;
   Workspace<A> memory(size + 2 * chunk);
-  w.place(memory.data(), args.width, args.segments.max_query, lanes, true);
+  Workspace<float> packed(work.by_tiles ? tiles.place(nullptr, args.width, max_key) : 0);
+  w.place(memory.data(), args.width, max_query, unit, true);
+  if (work.by_tiles) tiles.place(packed.data(), args.width, max_key);
   A* const gk = args.gk.data ? memory.data() + size : nullptr;
   A* const gv = args.gv.data ? memory.data() + size + chunk : nullptr;
+  std::optional<AmxTiles> ready;
+  if (work.by_tiles) ready.emplace();
   const int64_t head_groups = plan.head_groups(args.key_heads);
   VisibleKeys visible;
   for (int64_t i = begin; i < end; ++i) {
@@ -121,7 +147,7 @@ void backward_tasks(const BackwardWork<T>& work, int64_t begin, int64_t end) {
     const int64_t sequence = i / plan.splits / head_groups;
     for (int64_t s = sequence; s < (plan.serial_sequences ? args.segments.count : sequence + 1); ++s) {
       for (int64_t h = head; h < (plan.serial_heads ? args.key_heads : head + 1); ++h)
-        backward_unit(work, s, h, split, visible, w, gk, gv);
+        backward_unit(work, s, h, split, visible, tiles, w, gk, gv);
     }
   }
 }
@@ -198,7 +224,8 @@ void attention_backward(const kernels::AttentionBackward<T>& args) {
     zero_gap_rows(args.gv, args.key_heads, args.width, s.count, s.key_first, s.key_length, s.total_key,
                   args.key_rows);
 
-  BackwardWork<T> work{args, make_plan(args), padded_width(args.width, sizeof(A)), nullptr};
+  BackwardWork<T> work{args, make_plan(args), attends_by_tiles<T>(s, args.width),
+                       padded_width(args.width, sizeof(A)), nullptr};
   const BackwardPlan& plan = work.plan;
   Workspace<A> parts(plan.sums_queries ? args.heads * plan.splits * args.query_rows * work.stride : 0);
   work.gq_parts = parts.data();

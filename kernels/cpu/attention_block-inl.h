@@ -12,7 +12,6 @@
 #include <hwy/cache_control.h>
 
 #include <heed/kernels/attention.h>
-#include <heed/kernels/cpu/attention_amx-inl.h>
 #include <heed/kernels/cpu/attention_plane.h>
 #include <heed/kernels/cpu/attention_product-inl.h>
 #include <heed/kernels/cpu/math-inl.h>
@@ -159,11 +158,6 @@ template <class D>
 HWY_INLINE void score_product(D d, Rows<Lane<D>> rows, const Lane<D>* columns, const ScoreBlock& at,
                               int64_t width, Lane<D> scale, const AttentionScratch<Lane<D>>& w, Lane<D>* to) {
   if constexpr (kHasPairs && std::is_same_v<Lane<D>, float>) {
-    const int64_t queries = at.vectors * static_cast<int64_t>(hn::Lanes(d));
-    if (rows.pairs && at.keys % kAmxLines == 0 && fills_tiles<bfloat16>(width)) {
-      return score_tiles(reinterpret_cast<const bfloat16*>(rows.data), 2 * rows.stride, at.keys, columns,
-                         queries, width, scale, w.block, to);
-    }
     if (rows.pairs)
       return product<Operands::pairs>(d, rows.data, rows.stride, columns, w.block, to, w.block, at.keys,
                                       at.vectors, width / 2, scale, false);

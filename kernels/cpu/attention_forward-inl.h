@@ -34,22 +34,35 @@ HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visi
     Lane<D>* const s = scores + column;
     const auto most_before = first ? lowest : hn::LoadU(d, run.most + column);
     auto most = most_before;
-    for (int64_t k = 0; k < at.keys; ++k) {
+    const auto score_of = [&](int64_t k) HWY_ATTR {
       auto score = hn::LoadU(d, s + k * stride);
       if constexpr (kHidden) {
         score = hn::IfThenElse(sees(d, visible, column, at.key + k, globals), score, lowest);
         hn::StoreU(score, d, s + k * stride);
       }
-      most = hn::Max(most, score);
+      return score;
+    };
+    int64_t k = 0;
+    for (; k + 4 <= at.keys; k += 4) {  // one after the other they would wait for each other
+      const auto a = hn::Max(score_of(k), score_of(k + 1)), b = hn::Max(score_of(k + 2), score_of(k + 3));
+      most = hn::Max(most, hn::Max(a, b));
     }
+    for (; k < at.keys; ++k) most = hn::Max(most, score_of(k));
     // While a query has seen no key, most is -inf: subtract 0 then, so that exp gives 0.
     const auto shift = hn::IfThenZeroElse(hn::Eq(most, lowest), most);
     auto sum = hn::Zero(d);
-    for (int64_t k = 0; k < at.keys; ++k) {
-      const auto e = exp_fast(d, hn::Sub(hn::LoadU(d, s + k * stride), shift), kLeastWeight);
-      hn::StoreU(kDrops ? kept.apply(d, e, k, column) : e, d, s + k * stride);
-      sum = hn::Add(sum, e);
-    }
+    const auto weigh = [&]<int K>(std::integral_constant<int, K>, int64_t key) HWY_ATTR {
+      Vec<D> e[K];
+      for (int i = 0; i < K; ++i) e[i] = hn::Sub(hn::LoadU(d, s + (key + i) * stride), shift);
+      exp_fast(d, e, kLeastWeight);
+      for (int i = 0; i < K; ++i) {
+        hn::StoreU(kDrops ? kept.apply(d, e[i], key + i, column) : e[i], d, s + (key + i) * stride);
+        sum = hn::Add(sum, e[i]);
+      }
+    };
+    constexpr int kTogether = kVectorRegisters > 16 ? 4 : 1;
+    for (k = 0; k + kTogether <= at.keys; k += kTogether) weigh(std::integral_constant<int, kTogether>(), k);
+    for (; k < at.keys; ++k) weigh(std::integral_constant<int, 1>(), k);
     if (!first) {
       const auto shrink = exp_fast(d, hn::Sub(most_before, shift), kLeastWeight);
       hn::StoreU(shrink, d, run.shrink + column);
@@ -58,6 +71,20 @@ HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visi
     hn::StoreU(most, d, run.most + column);
     hn::StoreU(sum, d, run.sum + column);
   }
+}
+
+template <class D>
+HWY_INLINE void softmax_block(D d, const ScoreBlock& at, Sight sight, const VisibleKeys& visible,
+                              const KeptBlock& kept, Lane<D>* scores, int64_t stride,
+                              const RunningSoftmax<Lane<D>>& run, bool first) {
+  if (sight == Sight::all && kept.bits)
+    softmax_block<false, true>(d, at, visible, kept, scores, stride, run, first);
+  else if (sight == Sight::all)
+    softmax_block<false, false>(d, at, visible, kept, scores, stride, run, first);
+  else if (kept.bits)
+    softmax_block<true, true>(d, at, visible, kept, scores, stride, run, first);
+  else
+    softmax_block<true, false>(d, at, visible, kept, scores, stride, run, first);
 }
 
 /// out[i] *= shrink[i].
@@ -89,6 +116,18 @@ HWY_INLINE void finish_sums(D d, const kernels::AttentionForward<T>& args, const
   }
 }
 
+/// Summed values times what finish_sums() left, zeros for queries that saw no key.
+template <class D, class T>
+HWY_INLINE void write_sums(D d, const RunningSoftmax<Lane<D>>& run, const Lane<D>* sums, int64_t padded,
+                           T* out, int64_t row_stride, int64_t queries, int64_t width) {
+  for (int64_t i = 0; i < queries; ++i, out += row_stride) {
+    if (run.sum[i] == 0)
+      std::fill_n(out, width, T(Lane<D>(0)));
+    else
+      write_row(d, sums + i * padded, out, width, run.shrink[i], false);
+  }
+}
+
 template <class T>
 HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Plane& p, int64_t query,
                              VisibleKeys& visible, const AttentionScratch<accumulator_t<T>>& w) {
@@ -105,7 +144,6 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
   const bool changed = changes_scores(args.bias, args.visibility);
   T* out = args.out.data + (p.query_first + query) * args.out.row_stride + p.head * args.out.head_stride;
   const RunningSoftmax<A> run{w.row[0], w.row[1], w.row[2]};
-  const bool tiles = pairs && fills_tiles<T>(args.width);
   bool first = true;
   for (int64_t key = visible.first / kKeyBlock * kKeyBlock; key < visible.last; key += kKeyBlock) {
     const ScoreBlock at{query, queries, key, std::min(kKeyBlock, visible.last - key),
@@ -121,26 +159,10 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
     score_product(d, keys, w.queries_t, at, args.width, static_cast<A>(args.scale), w, w.scores);
     if (changed) change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
     const auto kept = draw_block(d, args, args.dropout, p, at, args.kept, w);
-    const bool drops = args.dropout.active();
-    if (sight == Sight::all && drops)
-      softmax_block<false, true>(d, at, visible, kept, w.scores, w.block, run, first);
-    else if (sight == Sight::all)
-      softmax_block<false, false>(d, at, visible, kept, w.scores, w.block, run, first);
-    else if (drops)
-      softmax_block<true, true>(d, at, visible, kept, w.scores, w.block, run, first);
-    else
-      softmax_block<true, false>(d, at, visible, kept, w.scores, w.block, run, first);
+    softmax_block(d, at, sight, visible, kept, w.scores, w.block, run, first);
     if (!first) shrink_rows(d, run.shrink, w.out, w.padded, queries);
     const T* const v = args.v.data + row * args.v.row_stride + p.key_head * args.v.head_stride;
     const bool guarded = changed || sight != Sight::all;
-    if constexpr (std::is_same_v<T, bfloat16>) {
-      if (tiles && !guarded) {
-        weigh_tiles<true>(w.scores, w.block, at.vectors * lanes, v, args.v.row_stride, at.keys, args.width,
-                          w.values, w.out, w.padded, !first);
-        first = false;
-        continue;
-      }
-    }
     const auto values = whole_rows(d, v, args.v.row_stride, at.keys, args.width, w.padded, w.values);
     if (first && at.keys == visible.last && sight == Sight::all && !changed && args.width == w.padded) {
       finish_sums(d, args, p, query, queries, run);
@@ -153,12 +175,7 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
   }
   if (first) zero_rows(d, run.sum, w.block);
   finish_sums(d, args, p, query, queries, run);
-  for (int64_t i = 0; i < queries; ++i, out += args.out.row_stride) {
-    if (run.sum[i] == 0)
-      std::fill_n(out, args.width, T(A(0)));
-    else
-      write_row(d, w.out + i * w.padded, out, args.width, run.shrink[i], false);
-  }
+  write_sums(d, run, w.out, w.padded, out, args.out.row_stride, queries, args.width);
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE

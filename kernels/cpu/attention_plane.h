@@ -3,10 +3,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include <heed/core/base/divide.h>
+#include <heed/core/base/parallel_for.h>
 #include <heed/core/base/segments.h>
 #include <heed/core/base/visibility.h>
+#include <heed/kernels/cpu/amx.h>
+#include <heed/kernels/cpu/gemm_backend.h>
 #include <heed/kernels/cpu/workspace.h>
 
 namespace heed::cpu {
@@ -14,6 +18,8 @@ namespace heed::cpu {
 constexpr int64_t kQueryBlock = 64;
 constexpr int64_t kKeyChunk = 512;  // keys whose gradients the backward keeps in the cache
 constexpr int64_t kKeyBlock = 64;   // a multiple of 8: dropout is drawn for groups of 8 keys
+
+constexpr int64_t kMostBlocksTogether = 4;  // of queries, for which keys are packed once
 
 constexpr int64_t kVectorBytes = 64;  // of the widest instruction set
 
@@ -45,6 +51,21 @@ Plane plane_of(const Args& args, int64_t i) {
 /// Blocks of queries in the longest sequence.
 inline int64_t query_blocks(const SegmentsView& segments) {
   return ceil_divide(segments.max_query, kQueryBlock);
+}
+
+/// Whether attention of such a width is multiplied by tiles, and its sequences are worth packing.
+template <class T>
+bool attends_by_tiles(const SegmentsView& segments, int64_t width) {
+  constexpr int64_t kLeastTokens = 48;
+  return !std::is_same_v<T, double> && width % kAmxDepth == 0 && multiplies_by_tiles() &&
+         std::min(segments.max_query, segments.max_key) >= kLeastTokens;
+}
+
+/// How many blocks of queries of a plane are a task where keys are packed: enough remain for all threads.
+inline int64_t blocks_together(int64_t planes, int64_t blocks) {
+  constexpr int64_t kTasksPerThread = 4;
+  return std::clamp<int64_t>(planes * blocks / (kTasksPerThread * thread_count()), 1,
+                             std::min(kMostBlocksTogether, std::max<int64_t>(1, blocks)));
 }
 
 /// Planes or blocks a range of parallel_for should hold, for `work` multiply-adds in each product. Short ones

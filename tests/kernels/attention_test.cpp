@@ -432,12 +432,36 @@ TEST(Attention, ByTilesWhereRowsFillThem) {
   for (const int64_t width : {32, 64, 96}) {
     for (const Causal causal : {Causal::none, Causal::bottom_right}) {
       SCOPED_TRACE(width);
-      expect_exact<bfloat16>({.sequences = {{64, 64}, {16, 48}, {70, 130}, {33, 600}},
-                              .width = width,
-                              .visibility = {.causal = causal},
-                              .dropout = width == 64 ? 0.1 : 0});
+      const AttentionCase shape{.sequences = {{64, 64}, {16, 48}, {70, 130}, {300, 50}, {33, 600}},
+                                .width = width,
+                                .visibility = {.causal = causal},
+                                .dropout = width == 64 ? 0.1 : 0};
+      expect_exact<bfloat16>(shape);
+      expect_exact<float>(shape);
     }
   }
+  cpu::set_gemm_backend(cpu::GemmBackend::automatic);
+}
+
+template <class T>
+void expect_infinite_values_to_count() {
+  AttentionProblem<T> p({.sequences = {{130, 100}}, .width = 64});
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  p.kv[size_t(p.kv_stride * 70 + p.c.key_heads * p.c.width)] = T(kInfinity);  // a value of key 70
+  AttentionResult<T, float> got;
+  p.forward(got.out, got.lse);
+  int64_t infinite = 0;
+  for (const auto x : p.inner(got.out, p.q_stride, 0, p.c.heads * p.c.width)) {
+    EXPECT_FALSE(std::isnan(static_cast<float>(x)));
+    infinite += static_cast<float>(x) == kInfinity;
+  }
+  EXPECT_GT(infinite, 0);
+}
+
+TEST(Attention, InfiniteValuesAreWeighedByVectors) {
+  cpu::set_gemm_backend(cpu::GemmBackend::amx);
+  expect_infinite_values_to_count<float>();
+  expect_infinite_values_to_count<bfloat16>();
   cpu::set_gemm_backend(cpu::GemmBackend::automatic);
 }
 

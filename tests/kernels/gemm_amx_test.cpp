@@ -171,8 +171,8 @@ TEST(AmxBlock, ThePlainLoopHasTheBitsOfTheProcessor) {
       values[i] = bfloat16(std::ldexp(uniform(engine), i % 61 == 0 ? -130 : i % 31 == 0 ? -70 : -int(i % 5)));
   }
   const cpu::AmxTiles tiles;
-  constexpr int kParts = int{cpu::kAmxParts};
-  for (const auto& [a_parts, b_parts] : {std::array<int, 2>{1, 1}, {kParts, 1}, {kParts, kParts}}) {
+  constexpr int kParts = int{cpu::kAmxParts}, kFew = int{cpu::kAmxFewParts};
+  for (const auto& [a_parts, b_parts] : {std::array<int, 2>{1, 1}, {kFew, 1}, {1, kFew}, {kParts, kParts}}) {
     for (int rows : {1, 2}) {
       for (int cols : {1, 2}) {
         alignas(64) float c[32 * 32], expected[32 * 32], added[32 * 32];
