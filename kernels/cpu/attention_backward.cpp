@@ -80,12 +80,17 @@ void backward_unit(const BackwardWork<T>& work, int64_t sequence, int64_t key_he
   for (int64_t head = first.head; head < first.head + group && begin == end && args.gq.data; ++head)
     zero_rows(d, work.gq_part(head, split, first.query_first), first.queries * work.stride);
   for (int64_t c = begin; c < end; ++c) {
-    ChunkGradients<A> chunk{
-        c * kKeyChunk, std::min(kKeyChunk, first.keys - c * kKeyChunk), gk, gv, nullptr, work.stride,
-        c == begin,    stands_alone(args, first, visible, w.padded)};
+    ChunkGradients<A> chunk{c * kKeyChunk,
+                            std::min(kKeyChunk, first.keys - c * kKeyChunk),
+                            gk,
+                            gv,
+                            nullptr,
+                            work.stride,
+                            c == begin,
+                            !work.by_tiles && stands_alone(args, first, visible, w.padded)};
     bool packed = false;
     if constexpr (!std::is_same_v<T, double>)
-      packed = work.by_tiles && !chunk.straight && pack_chunk(args, first, chunk.key, chunk.keys, tiles);
+      packed = work.by_tiles && pack_chunk(args, first, chunk.key, chunk.keys, tiles);
     if (gk && !chunk.straight) zero_rows(d, gk, chunk.keys * w.padded);
     if (gv && !chunk.straight) zero_rows(d, gv, chunk.keys * w.padded);
     for (int64_t head = first.head; head < first.head + group; ++head) {

@@ -56,7 +56,7 @@ inline int64_t query_blocks(const SegmentsView& segments) {
 /// Whether attention of such a width is multiplied by tiles, and its sequences are worth packing.
 template <class T>
 bool attends_by_tiles(const SegmentsView& segments, int64_t width) {
-  constexpr int64_t kLeastTokens = 48;
+  constexpr int64_t kLeastTokens = std::is_same_v<T, bfloat16> ? 48 : kKeyBlock + 1;
   return !std::is_same_v<T, double> && width % kAmxDepth == 0 && multiplies_by_tiles() &&
          std::min(segments.max_query, segments.max_key) >= kLeastTokens;
 }
