@@ -134,7 +134,7 @@ HWY_INLINE void transpose(const float* x, int64_t stride, float* out, int64_t ou
 template <bool Values, bool Transposed, int64_t Parts, class T, class V>
 HWY_INLINE void pack_tile(MatrixView<T> x, float* out, V& left) {
   const Tag<float> d;
-  if constexpr (Transposed && kIsFloat<T>) {  // before there are three parts of it
+  if constexpr (Transposed && kIsFloat<T>) {  // before it has parts
     alignas(64) float buffer[kAmxTileElements];
     const int64_t stride = Values ? x.row_stride : x.column_stride;
     for (int64_t p = 0; p < kAmxDepth; p += kAmxLines) {
