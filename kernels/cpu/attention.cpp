@@ -56,7 +56,7 @@ void attend_groups(const kernels::AttentionForward<T>& args, int64_t together, i
   AttentionScratch<float> w[kMostBlocksTogether];
   ForwardTiles<T> buffers;
   const int64_t size = w[0].place(nullptr, args.width, args.segments.max_query, kAmxLines, false);
-  Workspace<float> memory(together * size + buffers.place(nullptr, args.width));
+  Workspace<float> memory(together * size + ForwardTiles<T>::size(args.width));
   for (int64_t g = 0; g < together; ++g) {
     w[g].place(memory.data() + g * size, args.width, args.segments.max_query, kAmxLines, false);
     w[g].scores = w[0].scores, w[g].kept = w[0].kept;

@@ -137,7 +137,7 @@ void backward_tasks(const BackwardWork<T>& work, int64_t begin, int64_t end) {
   const int64_t size = w.place(nullptr, args.width, max_query, unit, true);
   const int64_t chunk = round_up(std::min(kKeyChunk, max_key), unit) * w.padded;
   Workspace<A> memory(size + 2 * chunk);
-  Workspace<float> packed(work.by_tiles ? tiles.place(nullptr, args.width, max_key) : 0);
+  Workspace<float> packed(work.by_tiles ? BackwardTiles<T>::size(args.width, max_key) : 0);
   w.place(memory.data(), args.width, max_query, unit, true);
   if (work.by_tiles) tiles.place(packed.data(), args.width, max_key);
   A* const gk = args.gk.data ? memory.data() + size : nullptr;

@@ -24,10 +24,16 @@ struct BackwardTiles {
   float* weights;
   int64_t block;  // from one of the chunk to the next
 
-  /// Sets the members, for chunks of at most max_key keys; returns how many floats `memory` must have.
-  int64_t place(float* memory, int64_t width, int64_t max_key) {
+  /// Floats of a chunk, of at most max_key keys.
+  static int64_t chunk_size(int64_t width, int64_t max_key) {
+    return ceil_divide(std::min(kKeyChunk, max_key), kKeyBlock) * packed_tokens<T>(width);
+  }
+  static int64_t size(int64_t width, int64_t max_key) {  // in floats
+    return 3 * chunk_size(width, max_key) + 4 * packed_tokens<T>(width) + kPackedWeights<T>;
+  }
+  void place(float* memory, int64_t width, int64_t max_key) {
     block = packed_tokens<T>(width);
-    const int64_t chunk = ceil_divide(std::min(kKeyChunk, max_key), kKeyBlock) * block;
+    const int64_t chunk = chunk_size(width, max_key);
     keys = memory;
     key_columns = keys + chunk;
     values = key_columns + chunk;
@@ -36,7 +42,6 @@ struct BackwardTiles {
     query_columns = gout + block;
     gout_columns = query_columns + block;
     weights = gout_columns + block;
-    return 3 * chunk + 4 * block + kPackedWeights<T>;
   }
 };
 

@@ -23,14 +23,15 @@ struct ForwardTiles {
   float *keys, *values, *weights;
   float* queries[kMostBlocksTogether];
 
-  /// Sets the members; returns how many floats `memory` must have.
-  int64_t place(float* memory, int64_t width) {
+  static int64_t size(int64_t width) {  // in floats
+    return (kMostBlocksTogether + 2) * packed_tokens<T>(width) + kPackedWeights<T>;
+  }
+  void place(float* memory, int64_t width) {
     const int64_t block = packed_tokens<T>(width);
     for (int64_t g = 0; g < kMostBlocksTogether; ++g) queries[g] = memory + g * block;
     keys = memory + kMostBlocksTogether * block;
     values = keys + block;
     weights = values + block;
-    return (kMostBlocksTogether + 2) * block + kPackedWeights<T>;
   }
 };
 
