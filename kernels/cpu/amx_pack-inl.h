@@ -2,6 +2,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include <heed/core/base/divide.h>
 #include <heed/core/base/dtype.h>
 #include <heed/kernels/cpu/amx.h>
 #include <heed/kernels/cpu/gemm_block.h>
@@ -182,6 +183,21 @@ HWY_INLINE void pack_up_to_tile(MatrixView<T> x, int64_t lines, int64_t k, float
   else
     pack_part_of_tile<Values, Transposed, Parts>(x, HWY_MIN(kAmxLines, lines), HWY_MIN(kAmxDepth, k), out,
                                                  left);
+}
+
+/// The tiles of the first 16 of `lines` lines, one after the other.
+template <bool Values, bool Transposed, int64_t Parts, class T, class V>
+HWY_INLINE void pack_group(MatrixView<T> x, int64_t lines, int64_t k, float* out, V& left) {
+  for (int64_t p = 0; p < k; p += kAmxDepth, out += Parts * kTilePairs)
+    pack_up_to_tile<Values, Transposed, Parts>(x.at(0, p), lines, k - p, out, left);
+}
+
+/// All groups of 16 lines, one after the other.
+template <bool Values, bool Transposed, int64_t Parts, class T, class V>
+HWY_INLINE void pack_groups(MatrixView<T> x, int64_t lines, int64_t k, float* out, V& left) {
+  const int64_t group = ceil_divide(k, kAmxDepth) * Parts * kTilePairs;
+  for (int64_t i = 0; i < lines; i += kAmxLines, out += group)
+    pack_group<Values, Transposed, Parts>(x.at(i, 0), lines - i, k, out, left);
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE

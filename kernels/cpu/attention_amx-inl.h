@@ -8,7 +8,7 @@
 
 #include <heed/core/base/divide.h>
 #include <heed/kernels/cpu/amx_pack-inl.h>
-#include <heed/kernels/cpu/attention_plane.h>
+#include <heed/kernels/cpu/attention_block-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -31,12 +31,7 @@ template <bool Lines, class T>
 HWY_INLINE bool pack_tokens(const T* rows, int64_t stride, int64_t count, int64_t width, float* to) {
   const Tag<float> d;
   auto left = hn::Zero(d);
-  for (int64_t i = 0; i < count; i += kAmxLines) {
-    for (int64_t c = 0; c < width; c += kAmxDepth, to += kParts<T> * kTilePairs) {
-      pack_up_to_tile<true, !Lines, kParts<T>>(MatrixView<T>{rows + i * stride + c, stride, 1}, count - i,
-                                               kAmxDepth, to, left);
-    }
-  }
+  pack_groups<true, !Lines, kParts<T>>(MatrixView<T>{rows, stride, 1}, count, width, to, left);
   return !kIsFloat<T> || hn::AllFalse(d, hn::IsNaN(left));
 }
 
@@ -46,18 +41,8 @@ template <bool Lines, class T>
 HWY_INLINE bool pack_columns(const T* rows, int64_t stride, int64_t count, int64_t width, float* to) {
   const Tag<float> d;
   auto left = hn::Zero(d);
-  for (int64_t c = 0; c < width; c += kAmxLines) {
-    for (int64_t k = 0; k < count; k += kAmxDepth, to += kParts<T> * kTilePairs) {
-      pack_up_to_tile<false, Lines, kParts<T>>(MatrixView<T>{rows + k * stride + c, 1, stride}, kAmxLines,
-                                               count - k, to, left);
-    }
-  }
-  if constexpr (!kIsFloat<T>) {
-    for (int64_t k = 0; k < count; ++k)
-      for (int64_t c = 0; c < width; c += static_cast<int64_t>(hn::Lanes(d)))
-        left = hn::MulAdd(load(d, rows + k * stride + c), hn::Zero(d), left);
-  }
-  return hn::AllFalse(d, hn::IsNaN(left));
+  pack_groups<false, Lines, kParts<T>>(MatrixView<T>{rows, 1, stride}, width, count, to, left);
+  return kIsFloat<T> ? hn::AllFalse(d, hn::IsNaN(left)) : all_finite(d, rows, stride, count, width);
 }
 
 /// A block of scores, of a row a key: its rows as lines of A, with zeros after the last, or else its columns
@@ -65,14 +50,9 @@ HWY_INLINE bool pack_columns(const T* rows, int64_t stride, int64_t count, int64
 template <bool Lines, class T>
 HWY_INLINE void pack_weights(const float* scores, int64_t stride, int64_t lines, int64_t depth, float* to) {
   auto left = hn::Zero(Tag<float>());  // a NaN among the last parts is multiplied too
-  for (int64_t i = 0; i < lines; i += kAmxLines) {
-    for (int64_t k = 0; k < depth; k += kAmxDepth, to += kWeightParts<T> * kTilePairs) {
-      const auto view = Lines ? MatrixView<float>{scores + i * stride + k, stride, 1}
-                              : MatrixView<float>{scores + k * stride + i, 1, stride};
-      pack_up_to_tile<Lines, false, kWeightParts<T>>(view, Lines ? lines - i : kAmxLines, depth - k, to,
-                                                     left);
-    }
-  }
+  const auto view = Lines ? MatrixView<float>{scores, stride, 1} : MatrixView<float>{scores, 1, stride};
+  pack_groups<Lines, false, kWeightParts<T>>(view, Lines ? lines : round_up(lines, kAmxLines), depth, to,
+                                             left);
 }
 
 /// Packed tiles, of `steps` steps of K each.

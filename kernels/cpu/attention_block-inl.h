@@ -199,13 +199,13 @@ HWY_INLINE void prefetch_block(const Args& args, const Plane& p, int64_t query) 
 }
 
 /// Whether `count` rows are free of NaN and infinity.
-template <class D>
-HWY_INLINE bool all_finite(D d, Rows<Lane<D>> rows, int64_t count, int64_t padded) {
+template <class D, class T>
+HWY_INLINE bool all_finite(D d, const T* rows, int64_t stride, int64_t count, int64_t padded) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   auto sum = hn::Zero(d);  // 0 * x is 0 or NaN
   for (int64_t i = 0; i < count; ++i) {
     for (int64_t c = 0; c < padded; c += lanes)
-      sum = hn::MulAdd(hn::LoadU(d, rows.data + i * rows.stride + c), hn::Zero(d), sum);
+      sum = hn::MulAdd(load(d, rows + i * stride + c), hn::Zero(d), sum);
   }
   return reduce_sum(d, sum) == 0;
 }
@@ -230,7 +230,7 @@ HWY_NOINLINE void weigh_guarded(const A* weights, int64_t stride, Rows<A> rows, 
 template <class D>
 HWY_INLINE void weigh(D d, const Lane<D>* weights, Rows<Lane<D>> rows, const AttentionScratch<Lane<D>>& w,
                       int64_t queries, int64_t keys, bool guarded, bool accumulate) {
-  if (guarded && !all_finite(d, rows, keys, w.padded)) {
+  if (guarded && !all_finite(d, rows.data, rows.stride, keys, w.padded)) {
     weigh_guarded(weights, w.block, rows, w.out, w.padded, queries, w.padded, keys, accumulate);
   } else {
     const int64_t vectors = w.padded / static_cast<int64_t>(hn::Lanes(d));

@@ -118,7 +118,7 @@ HWY_INLINE void attend_one(const kernels::AttentionForward<T>& args, const Plane
     if (sight != Sight::all) hide_unseen(visible, at, w.scores);
     const A shrink = softmax_row(d, at.keys, first, w.scores, most, sum);
     const Rows<A> values = rows(args.v, w.values);
-    if ((changed || sight != Sight::all) && !all_finite(d, values, at.keys, w.padded)) {
+    if ((changed || sight != Sight::all) && !all_finite(d, values.data, values.stride, at.keys, w.padded)) {
       if (!first) shrink_rows(d, &shrink, w.out, w.padded, 1);
       weigh_guarded(w.scores, 1, values, w.out, w.padded, 1, w.padded, at.keys, !first);
     } else {

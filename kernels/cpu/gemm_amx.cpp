@@ -73,10 +73,7 @@ HWY_NOINLINE void pack_operand(MatrixView<T> x, int64_t lines, int64_t k, bfloat
   const Tag<float> d;
   for (int64_t i = 0; i < lines; i += kAmxLines, out += group) {
     auto left = hn::Zero(d);
-    auto* to = reinterpret_cast<float*>(out);
-    for (int64_t p = 0; p < k; p += kAmxDepth, to += kParts<T> * kTilePairs) {
-      pack_up_to_tile<Values, Transposed, kParts<T>>(x.at(i, p), lines - i, k - p, to, left);
-    }
+    pack_group<Values, Transposed, kParts<T>>(x.at(i, 0), lines - i, k, reinterpret_cast<float*>(out), left);
     if (kIsFloat<T> && !hn::AllFalse(d, hn::IsNaN(left))) inexact[i / kBlockLines] = true;
   }
 }
