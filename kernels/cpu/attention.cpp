@@ -109,8 +109,9 @@ void rebuild_weights(const kernels::AttentionWeights<T>& args, int64_t begin, in
     for (int64_t j = 0; j < at.keys; ++j) {
       for (int64_t c = 0; c < at.vectors * lanes; c += lanes) {
         A* const s = w.scores + j * w.block + c;
-        hn::StoreU(weight_of(d, hn::LoadU(d, s), hn::LoadU(d, w.row[0] + c), visible, c, key + j, true), d,
-                   s);
+        Vec<decltype(d)> weights[] = {hn::LoadU(d, s)};
+        weights_of(d, weights, A(1), hn::LoadU(d, w.row[0] + c), visible, c, key + j, true);
+        hn::StoreU(weights[0], d, s);
       }
     }
     for (int64_t i = 0; i < queries; ++i) {

@@ -87,16 +87,18 @@ HWY_INLINE void multiply_tiles(TileOperand a, TileOperand b, int64_t rows, int64
   }
 }
 
-/// A block of scores = scale times keys by queries, both packed. What it writes beyond them is finite if
-/// they are.
+/// A block of scores, before their scale: keys by queries, both packed. What it writes beyond them is finite
+/// if they are.
 template <class T>
 HWY_INLINE void score_tiles(const float* keys, const float* queries, const ScoreBlock& at, int64_t width,
-                            float scale, float* scores, int64_t stride) {
-  const Tag<float> d;
+                            float* scores, int64_t stride) {
   const int64_t steps = width / kAmxDepth;
   multiply_tiles({keys, kParts<T>, steps}, {queries, kParts<T>, steps}, at.keys, at.queries, width, scores,
                  stride, false);
-  if (scale == 1) return;
+}
+
+HWY_INLINE void scale_scores(const ScoreBlock& at, float scale, float* scores, int64_t stride) {
+  const Tag<float> d;
   const auto factor = hn::Set(d, scale);
   for (float* row = scores; row < scores + at.keys * stride; row += stride)
     for (int64_t i = 0; i < at.queries; i += static_cast<int64_t>(hn::Lanes(d)))

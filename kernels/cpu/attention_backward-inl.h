@@ -33,30 +33,38 @@ HWY_INLINE Vec<D> score_gradient(D d, Vec<D> weight, Vec<D> g, Vec<D> delta) {
   return hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), hn::Mul(weight, hn::Sub(g, delta)));
 }
 
-/// Turns scores into weights after dropout, and gscores (their gradient) into the gradient of the scores.
-/// What the softmax takes off the latter, the sum of weights times their gradients, is found here if the
-/// block has all keys, else it is in w.row[1].
+/// Turns scores, scale times what is there, into weights after dropout, and gscores (their gradient) into the
+/// gradient of the scores. What the softmax takes off the latter, the sum of weights times their gradients,
+/// is found here if the block has all keys, else it is in w.row[1].
 template <bool kAllKeys, class D>
 HWY_INLINE void gradient_block(D d, const ScoreBlock& at, const VisibleKeys& visible, bool hidden,
-                               const KeptBlock& kept, const AttentionScratch<Lane<D>>& w) {
+                               const KeptBlock& kept, Lane<D> scale, const AttentionScratch<Lane<D>>& w) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t column = 0; column < at.vectors * lanes; column += lanes) {
     const auto lse = hn::LoadU(d, w.row[0] + column);
     auto delta = kAllKeys ? hn::Zero(d) : hn::LoadU(d, w.row[1] + column), total = hn::Zero(d);
-    for (int64_t k = 0; k < at.keys; ++k) {
-      const int64_t i = k * w.block + column;
-      const auto weight = weight_of(d, hn::LoadU(d, w.scores + i), lse, visible, column, at.key + k, hidden);
-      const auto g = kept.apply(d, hn::LoadU(d, w.gscores + i), k, column);
-      if constexpr (kAllKeys) {
-        delta = hn::Add(delta, score_gradient(d, weight, g, hn::Zero(d)));
-        total = hn::Add(total, weight);
-        hn::StoreU(weight, d, w.scores + i);
-        hn::StoreU(g, d, w.gscores + i);
-      } else {
-        hn::StoreU(kept.apply(d, weight, k, column), d, w.scores + i);
-        hn::StoreU(score_gradient(d, weight, g, delta), d, w.gscores + i);
+    const auto weigh = [&]<int K>(std::integral_constant<int, K>, int64_t first) HWY_ATTR {
+      Vec<D> weights[K];
+      for (int j = 0; j < K; ++j) weights[j] = hn::LoadU(d, w.scores + (first + j) * w.block + column);
+      weights_of(d, weights, scale, lse, visible, column, at.key + first, hidden);
+      for (int j = 0; j < K; ++j) {
+        const int64_t k = first + j, i = k * w.block + column;
+        const auto g = kept.apply(d, hn::LoadU(d, w.gscores + i), k, column);
+        if constexpr (kAllKeys) {
+          delta = hn::Add(delta, score_gradient(d, weights[j], g, hn::Zero(d)));
+          total = hn::Add(total, weights[j]);
+          hn::StoreU(weights[j], d, w.scores + i);
+          hn::StoreU(g, d, w.gscores + i);
+        } else {
+          hn::StoreU(kept.apply(d, weights[j], k, column), d, w.scores + i);
+          hn::StoreU(score_gradient(d, weights[j], g, delta), d, w.gscores + i);
+        }
       }
-    }
+    };
+    int64_t k = 0;
+    for (; k + kKeysTogether <= at.keys; k += kKeysTogether)
+      weigh(std::integral_constant<int, kKeysTogether>(), k);
+    for (; k < at.keys; ++k) weigh(std::integral_constant<int, 1>(), k);
     if constexpr (kAllKeys) {
       // Weights add up to 1 but for the rounding of lse, which the quotient takes out.
       delta = hn::Div(delta, total);
@@ -132,19 +140,20 @@ HWY_INLINE void find_deltas(D d, const T* out, int64_t row_stride, Rows<Lane<D>>
   }
 }
 
-/// Scores and the gradients of their weights, in w.scores and w.gscores, become weights and score gradients.
+/// Scores before their scale and the gradients of their weights, in w.scores and w.gscores, become weights
+/// and score gradients.
 template <class T>
 HWY_INLINE void gradients_of_scores(const kernels::AttentionBackward<T>& args, const Plane& p,
                                     const ScoreBlock& at, const VisibleKeys& visible, bool hidden,
-                                    const AttentionScratch<accumulator_t<T>>& w) {
+                                    accumulator_t<T> scale, const AttentionScratch<accumulator_t<T>>& w) {
   const Tag<T> d;
   if (changes_scores(args.bias, args.visibility))
     change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
   const auto kept = find_block(d, args, p, at, w);
   if (has_all_keys(p))
-    gradient_block<true>(d, at, visible, hidden, kept, w);
+    gradient_block<true>(d, at, visible, hidden, kept, scale, w);
   else
-    gradient_block<false>(d, at, visible, hidden, kept, w);
+    gradient_block<false>(d, at, visible, hidden, kept, scale, w);
 }
 
 /// One block of queries against one of keys: fills w.scores and w.gscores with weights and score gradients.
@@ -159,7 +168,7 @@ HWY_INLINE void score_gradients(const kernels::AttentionBackward<T>& args, const
       score_rows(d, keys.pairs, v, args.v.row_stride, at.keys, args.width, w.padded, w.values);
   score_product(d, keys, w.queries_t, at, args.width, static_cast<A>(args.scale), w, w.scores);
   score_product(d, values, w.gout_t, at, args.width, A(1), w, w.gscores);
-  gradients_of_scores(args, p, at, visible, hidden, w);
+  gradients_of_scores(args, p, at, visible, hidden, A(1), w);
 }
 
 /// What a block of queries adds to the gradient of its keys or values.

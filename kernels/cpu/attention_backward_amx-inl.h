@@ -7,6 +7,7 @@
 #endif
 
 #include <algorithm>
+#include <utility>
 
 #include <heed/core/base/divide.h>
 #include <heed/kernels/cpu/attention_amx-inl.h>
@@ -95,10 +96,12 @@ HWY_INLINE bool backward_by_tiles(const kernels::AttentionBackward<T>& args, con
     const Sight sight = visible.sight(key, key + at.keys);
     if (sight == Sight::none) continue;
     const int64_t block = (key - chunk.key) / kKeyBlock * tiles.block;
-    score_tiles<T>(tiles.keys + block, tiles.queries, at, args.width, static_cast<float>(args.scale),
-                   w.scores, w.block);
-    score_tiles<T>(tiles.values + block, tiles.gout, at, args.width, 1, w.gscores, w.block);
-    gradients_of_scores(args, p, at, visible, sight != Sight::all, w);
+    score_tiles<T>(tiles.keys + block, tiles.queries, at, args.width, w.scores, w.block);
+    score_tiles<T>(tiles.values + block, tiles.gout, at, args.width, w.gscores, w.block);
+    float scale = static_cast<float>(args.scale);
+    if (changes_scores(args.bias, args.visibility))
+      scale_scores(at, std::exchange(scale, 1.0f), w.scores, w.block);
+    gradients_of_scores(args, p, at, visible, sight != Sight::all, scale, w);
     if (args.gbias || args.grelative) add_bias_gradients(args, p, at, w);
     const auto add_to_keys = [&](const float* weights, const float* columns, float* sum) HWY_ATTR {
       if (sum == nullptr) return;

@@ -280,12 +280,19 @@ HWY_INLINE bool load_lse(const A* lse, int64_t queries, int64_t block, A* to) {
   return all_seen;
 }
 
-/// exp(score - lse) of a vector of queries for one key, 0 where the key is hidden.
-template <class D>
-HWY_INLINE Vec<D> weight_of(D d, Vec<D> score, Vec<D> lse, const VisibleKeys& visible, int64_t column,
-                            int64_t key, bool hidden) {
-  const auto weight = exp_fast(d, hn::Sub(score, lse), kLeastWeight);
-  return hidden ? hn::IfThenElseZero(sees(d, visible, column, key, visible.global_last > 0), weight) : weight;
+/// Keys whose exponentials are computed at a time: one after the other they would wait for each other.
+constexpr int kKeysTogether = kVectorRegisters > 16 ? 4 : 1;
+
+/// Scores of a vector of queries for K keys from `key` on become exp(scale * score - lse), 0 where a key is
+/// hidden.
+template <class D, int K>
+HWY_INLINE void weights_of(D d, Vec<D> (&scores)[K], Lane<D> scale, Vec<D> lse, const VisibleKeys& visible,
+                           int64_t column, int64_t key, bool hidden) {
+  for (int i = 0; i < K; ++i) scores[i] = hn::MulSub(scores[i], hn::Set(d, scale), lse);
+  exp_fast(d, scores, kLeastWeight);
+  if (!hidden) return;
+  for (int i = 0; i < K; ++i)
+    scores[i] = hn::IfThenElseZero(sees(d, visible, column, key + i, visible.global_last > 0), scores[i]);
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE

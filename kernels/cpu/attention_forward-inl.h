@@ -22,18 +22,24 @@ struct RunningSoftmax {
   A *most, *sum, *shrink;  // shrink: what the last block multiplied the earlier sums by
 };
 
-/// Turns scores into exponentials, after dropout, and updates the running softmax.
+/// By how much the largest score may be left behind by later ones, to spare what is summed a multiplication
+/// for most blocks: exponentials up to e^8 are as exact and far from overflow.
+constexpr float kMostBehind = 8.0f;
+
+/// Turns scores, scale > 0 times what is there, into exponentials, after dropout, and updates the running
+/// softmax.
 template <bool kHidden, bool kDrops, class D>
 HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visible, const KeptBlock& kept,
-                              Lane<D>* scores, int64_t stride, const RunningSoftmax<Lane<D>>& run,
-                              bool first) {
+                              Lane<D>* scores, int64_t stride, Lane<D> scale,
+                              const RunningSoftmax<Lane<D>>& run, bool first) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto lowest = hn::Set(d, -std::numeric_limits<Lane<D>>::infinity());
+  const auto factor = hn::Set(d, scale);
   const bool globals = visible.global_last > 0;
   for (int64_t column = 0; column < at.vectors * lanes; column += lanes) {
     Lane<D>* const s = scores + column;
     const auto most_before = first ? lowest : hn::LoadU(d, run.most + column);
-    auto most = most_before;
+    auto most = lowest;  // of the block, before the scale
     const auto score_of = [&](int64_t k) HWY_ATTR {
       auto score = hn::LoadU(d, s + k * stride);
       if constexpr (kHidden) {
@@ -48,20 +54,25 @@ HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visi
       most = hn::Max(most, hn::Max(a, b));
     }
     for (; k < at.keys; ++k) most = hn::Max(most, score_of(k));
+    if (scale != 1) most = hn::Mul(most, factor);
+    if (!first) {
+      const auto behind = hn::Add(most_before, hn::Set(d, Lane<D>(kMostBehind)));
+      most = hn::IfThenElse(hn::Gt(most, behind), most, most_before);
+    }
     // While a query has seen no key, most is -inf: subtract 0 then, so that exp gives 0.
     const auto shift = hn::IfThenZeroElse(hn::Eq(most, lowest), most);
     auto sum = hn::Zero(d);
     const auto weigh = [&]<int K>(std::integral_constant<int, K>, int64_t key) HWY_ATTR {
       Vec<D> e[K];
-      for (int i = 0; i < K; ++i) e[i] = hn::Sub(hn::LoadU(d, s + (key + i) * stride), shift);
+      for (int i = 0; i < K; ++i) e[i] = hn::MulSub(hn::LoadU(d, s + (key + i) * stride), factor, shift);
       exp_fast(d, e, kLeastWeight);
       for (int i = 0; i < K; ++i) {
         hn::StoreU(kDrops ? kept.apply(d, e[i], key + i, column) : e[i], d, s + (key + i) * stride);
         sum = hn::Add(sum, e[i]);
       }
     };
-    constexpr int kTogether = kVectorRegisters > 16 ? 4 : 1;
-    for (k = 0; k + kTogether <= at.keys; k += kTogether) weigh(std::integral_constant<int, kTogether>(), k);
+    for (k = 0; k + kKeysTogether <= at.keys; k += kKeysTogether)
+      weigh(std::integral_constant<int, kKeysTogether>(), k);
     for (; k < at.keys; ++k) weigh(std::integral_constant<int, 1>(), k);
     if (!first) {
       const auto shrink = exp_fast(d, hn::Sub(most_before, shift), kLeastWeight);
@@ -75,16 +86,16 @@ HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visi
 
 template <class D>
 HWY_INLINE void softmax_block(D d, const ScoreBlock& at, Sight sight, const VisibleKeys& visible,
-                              const KeptBlock& kept, Lane<D>* scores, int64_t stride,
+                              const KeptBlock& kept, Lane<D>* scores, int64_t stride, Lane<D> scale,
                               const RunningSoftmax<Lane<D>>& run, bool first) {
   if (sight == Sight::all && kept.bits)
-    softmax_block<false, true>(d, at, visible, kept, scores, stride, run, first);
+    softmax_block<false, true>(d, at, visible, kept, scores, stride, scale, run, first);
   else if (sight == Sight::all)
-    softmax_block<false, false>(d, at, visible, kept, scores, stride, run, first);
+    softmax_block<false, false>(d, at, visible, kept, scores, stride, scale, run, first);
   else if (kept.bits)
-    softmax_block<true, true>(d, at, visible, kept, scores, stride, run, first);
+    softmax_block<true, true>(d, at, visible, kept, scores, stride, scale, run, first);
   else
-    softmax_block<true, false>(d, at, visible, kept, scores, stride, run, first);
+    softmax_block<true, false>(d, at, visible, kept, scores, stride, scale, run, first);
 }
 
 /// out[i] *= shrink[i].
@@ -159,7 +170,7 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
     score_product(d, keys, w.queries_t, at, args.width, static_cast<A>(args.scale), w, w.scores);
     if (changed) change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
     const auto kept = draw_block(d, args, args.dropout, p, at, args.kept, w);
-    softmax_block(d, at, sight, visible, kept, w.scores, w.block, run, first);
+    softmax_block(d, at, sight, visible, kept, w.scores, w.block, A(1), run, first);
     if (!first) shrink_rows(d, run.shrink, w.out, w.padded, queries);
     const T* const v = args.v.data + row * args.v.row_stride + p.key_head * args.v.head_stride;
     const bool guarded = changed || sight != Sight::all;

@@ -9,6 +9,7 @@
 #endif
 
 #include <algorithm>
+#include <utility>
 
 #include <heed/core/base/divide.h>
 #include <heed/kernels/cpu/attention_amx-inl.h>
@@ -64,11 +65,13 @@ HWY_INLINE void attend_keys(const kernels::AttentionForward<T>& args, const Plan
                       ceil_divide(block.queries, static_cast<int64_t>(hn::Lanes(d)))};
   const Sight sight = at.keys > 0 ? visible.sight(key, key + at.keys) : Sight::none;
   if (sight == Sight::none) return;
-  score_tiles<T>(tiles.keys, queries, at, args.width, static_cast<float>(args.scale), w.scores, w.block);
-  if (changes_scores(args.bias, args.visibility))
-    change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
+  score_tiles<T>(tiles.keys, queries, at, args.width, w.scores, w.block);
+  float scale = static_cast<float>(args.scale);
+  const bool changed = changes_scores(args.bias, args.visibility);
+  if (changed || scale <= 0) scale_scores(at, std::exchange(scale, 1.0f), w.scores, w.block);
+  if (changed) change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
   const auto kept = draw_block(d, args, args.dropout, p, at, args.kept, w);
-  softmax_block(d, at, sight, visible, kept, w.scores, w.block, block.run, block.first);
+  softmax_block(d, at, sight, visible, kept, w.scores, w.block, scale, block.run, block.first);
   if (!block.first) shrink_columns(d, block.run.shrink, w.out, w.block, args.width);
   pack_weights<false, T>(w.scores, w.block, at.queries, at.keys, tiles.weights);
   multiply_tiles({tiles.values, kParts<T>, ceil_divide(packed, kAmxDepth)},

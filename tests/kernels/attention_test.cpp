@@ -156,6 +156,38 @@ TYPED_TEST(Attention, SeveralChunksOfKeys) {
                            .visibility = {.causal = Causal::top_left, .window_left = 40}});
 }
 
+/// Scores that grow from block to block of keys, by little and by much, with scales of either sign.
+template <class T>
+void expect_exact_with_growing_scores(int64_t width) {
+  for (const double scale : {1 / std::sqrt(double(width)), 0.3, -0.2}) {
+    for (const float growth : {0.5f, 1.0f}) {
+      SCOPED_TRACE(concat("scale ", scale, ", growth ", growth));
+      AttentionProblem<T> p({.sequences = {{70, 330}}, .width = width, .hidden_nan = false});
+      p.scale = scale;
+      for (int64_t key = 0; key < p.key_rows; ++key) {
+        const float by = 1 + growth * static_cast<float>(key / 64);
+        for (int64_t i = 0; i < p.c.key_heads * width; ++i) {
+          T& x = p.kv[size_t(key * p.kv_stride + i)];
+          x = T(by * static_cast<float>(x));
+        }
+      }
+      AttentionResult<T, accumulator_t<T>> got;
+      p.forward(got.out, got.lse);
+      p.backward(got.out, got.lse, {}, got);
+      expect_exact(p, got);
+    }
+  }
+}
+
+TYPED_TEST(Attention, GrowingScores) { expect_exact_with_growing_scores<TypeParam>(16); }
+
+TEST(Attention, GrowingScoresByTiles) {
+  cpu::set_gemm_backend(cpu::GemmBackend::amx);
+  expect_exact_with_growing_scores<float>(32);
+  expect_exact_with_growing_scores<bfloat16>(32);
+  cpu::set_gemm_backend(cpu::GemmBackend::automatic);
+}
+
 TYPED_TEST(Attention, EverySubsetOfGradientsAndAccumulation) {
   using T = TypeParam;
   using A = accumulator_t<T>;
