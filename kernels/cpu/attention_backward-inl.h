@@ -43,7 +43,7 @@ HWY_INLINE void gradient_block(D d, const ScoreBlock& at, const VisibleKeys& vis
   for (int64_t column = 0; column < at.vectors * lanes; column += lanes) {
     const auto lse = hn::LoadU(d, w.row[0] + column);
     auto delta = kAllKeys ? hn::Zero(d) : hn::LoadU(d, w.row[1] + column), total = hn::Zero(d);
-    const auto weigh = [&]<int K>(std::integral_constant<int, K>, int64_t first) HWY_ATTR {
+    visit_keys(at.keys, [&]<int K>(std::integral_constant<int, K>, int64_t first) HWY_ATTR {
       Vec<D> weights[K];
       for (int j = 0; j < K; ++j) weights[j] = hn::LoadU(d, w.scores + (first + j) * w.block + column);
       weights_of(d, weights, scale, lse, visible, column, at.key + first, hidden);
@@ -60,11 +60,7 @@ HWY_INLINE void gradient_block(D d, const ScoreBlock& at, const VisibleKeys& vis
           hn::StoreU(score_gradient(d, weights[j], g, delta), d, w.gscores + i);
         }
       }
-    };
-    int64_t k = 0;
-    for (; k + kKeysTogether <= at.keys; k += kKeysTogether)
-      weigh(std::integral_constant<int, kKeysTogether>(), k);
-    for (; k < at.keys; ++k) weigh(std::integral_constant<int, 1>(), k);
+    });
     if constexpr (kAllKeys) {
       // Weights add up to 1 but for the rounding of lse, which the quotient takes out.
       delta = hn::Div(delta, total);

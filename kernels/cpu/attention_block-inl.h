@@ -8,6 +8,7 @@
 #endif
 
 #include <limits>
+#include <type_traits>
 
 #include <hwy/cache_control.h>
 
@@ -280,8 +281,15 @@ HWY_INLINE bool load_lse(const A* lse, int64_t queries, int64_t block, A* to) {
   return all_seen;
 }
 
-/// Keys whose exponentials are computed at a time: one after the other they would wait for each other.
-constexpr int kKeysTogether = kVectorRegisters > 16 ? 4 : 1;
+/// Calls visit(K, key) for all keys of a block, K of them from `key` on, a constant: exponentials of one key
+/// after the other would wait for each other.
+template <class F>
+HWY_INLINE void visit_keys(int64_t keys, const F& visit) {
+  constexpr int kTogether = kVectorRegisters > 16 ? 4 : 1;
+  int64_t key = 0;
+  for (; key + kTogether <= keys; key += kTogether) visit(std::integral_constant<int, kTogether>(), key);
+  for (; key < keys; ++key) visit(std::integral_constant<int, 1>(), key);
+}
 
 /// Scores of a vector of queries for K keys from `key` on become exp(scale * score - lse), 0 where a key is
 /// hidden.

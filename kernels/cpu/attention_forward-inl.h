@@ -62,7 +62,7 @@ HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visi
     // While a query has seen no key, most is -inf: subtract 0 then, so that exp gives 0.
     const auto shift = hn::IfThenZeroElse(hn::Eq(most, lowest), most);
     auto sum = hn::Zero(d);
-    const auto weigh = [&]<int K>(std::integral_constant<int, K>, int64_t key) HWY_ATTR {
+    visit_keys(at.keys, [&]<int K>(std::integral_constant<int, K>, int64_t key) HWY_ATTR {
       Vec<D> e[K];
       for (int i = 0; i < K; ++i) e[i] = hn::MulSub(hn::LoadU(d, s + (key + i) * stride), factor, shift);
       exp_fast(d, e, kLeastWeight);
@@ -70,10 +70,7 @@ HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visi
         hn::StoreU(kDrops ? kept.apply(d, e[i], key + i, column) : e[i], d, s + (key + i) * stride);
         sum = hn::Add(sum, e[i]);
       }
-    };
-    for (k = 0; k + kKeysTogether <= at.keys; k += kKeysTogether)
-      weigh(std::integral_constant<int, kKeysTogether>(), k);
-    for (; k < at.keys; ++k) weigh(std::integral_constant<int, 1>(), k);
+    });
     if (!first) {
       const auto shrink = exp_fast(d, hn::Sub(most_before, shift), kLeastWeight);
       hn::StoreU(shrink, d, run.shrink + column);

@@ -39,6 +39,12 @@ template <class T>
 class Attention : public ::testing::Test {};
 TYPED_TEST_SUITE(Attention, FloatingTypes);
 
+class AttentionByTiles : public ::testing::Test {
+ protected:
+  AttentionByTiles() { cpu::set_gemm_backend(cpu::GemmBackend::amx); }
+  ~AttentionByTiles() override { cpu::set_gemm_backend(cpu::GemmBackend::automatic); }
+};
+
 TYPED_TEST(Attention, Lengths) {
   for (const int32_t n : {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129}) {
     SCOPED_TRACE(n);
@@ -181,11 +187,9 @@ void expect_exact_with_growing_scores(int64_t width) {
 
 TYPED_TEST(Attention, GrowingScores) { expect_exact_with_growing_scores<TypeParam>(16); }
 
-TEST(Attention, GrowingScoresByTiles) {
-  cpu::set_gemm_backend(cpu::GemmBackend::amx);
+TEST_F(AttentionByTiles, GrowingScores) {
   expect_exact_with_growing_scores<float>(32);
   expect_exact_with_growing_scores<bfloat16>(32);
-  cpu::set_gemm_backend(cpu::GemmBackend::automatic);
 }
 
 TYPED_TEST(Attention, EverySubsetOfGradientsAndAccumulation) {
@@ -462,18 +466,15 @@ TEST(Attention, ThreadCountDoesNotMatter) {
   }
 }
 
-TEST(Attention, ThreadCountDoesNotMatterToTiles) {
-  cpu::set_gemm_backend(cpu::GemmBackend::amx);
+TEST_F(AttentionByTiles, ThreadCountDoesNotMatter) {
   expect_same_bits_with_any_threads({.sequences = {{600, 70}, {70, 70}, {1, 5}},
                                      .width = 32,
                                      .visibility = {.causal = Causal::bottom_right},
                                      .relative_limit = 9});
-  cpu::set_gemm_backend(cpu::GemmBackend::automatic);
 }
 
 /// Where the processor has no tiles they are plain loops.
-TEST(Attention, ByTilesWhereRowsFillThem) {
-  cpu::set_gemm_backend(cpu::GemmBackend::amx);
+TEST_F(AttentionByTiles, RowsThatFillThem) {
   for (const int64_t width : {32, 64, 96}) {
     for (const Causal causal : {Causal::none, Causal::bottom_right}) {
       SCOPED_TRACE(width);
@@ -485,7 +486,6 @@ TEST(Attention, ByTilesWhereRowsFillThem) {
       if (width == 32) expect_exact<float>(shape);
     }
   }
-  cpu::set_gemm_backend(cpu::GemmBackend::automatic);
 }
 
 template <class T>
@@ -503,11 +503,9 @@ void expect_infinite_values_to_count() {
   EXPECT_GT(infinite, 0);
 }
 
-TEST(Attention, InfiniteValuesAreWeighedByVectors) {
-  cpu::set_gemm_backend(cpu::GemmBackend::amx);
+TEST_F(AttentionByTiles, InfiniteValuesAreWeighedByVectors) {
   expect_infinite_values_to_count<float>();
   expect_infinite_values_to_count<bfloat16>();
-  cpu::set_gemm_backend(cpu::GemmBackend::automatic);
 }
 
 TEST(Attention, SmallWeightsMakeNoSubnormalNumbers) {
