@@ -108,11 +108,57 @@ HEED_AMX void load_config() {
 
 HEED_AMX void release() { _tile_release(); }
 
-/// Tile 2 r + s has the sums of rows r and columns s; 4 and 5 have A's rows, 6 and 7 B's columns.
+// Tile 2 r + s has the sums of rows r and columns s; 4 and 5 have A's rows, 6 and 7 B's columns.
+
+/// Where tiles are: bytes between rows, and between tiles of rows or columns.
+struct TileStrides {
+  int64_t row, tile;
+};
+
+template <bool Two>
+HEED_AMX [[gnu::always_inline]] inline void load_rows(const bfloat16* part, TileStrides at) {
+  _tile_loadd(4, part, at.row);
+  if (Two) _tile_loadd(5, reinterpret_cast<const char*>(part) + at.tile, at.row);
+}
+
+template <bool Two>
+HEED_AMX [[gnu::always_inline]] inline void load_columns(const bfloat16* part, TileStrides at) {
+  _tile_loadd(6, part, at.row);
+  if (Two) _tile_loadd(7, reinterpret_cast<const char*>(part) + at.tile, at.row);
+}
+
+/// A step of K, from pair I of parts on.
+template <int AParts, int BParts, bool TwoRows, bool TwoCols, class Beside, size_t I = 0>
+HEED_AMX [[gnu::always_inline]] inline void multiply_step(const bfloat16* a, TileStrides a_at,
+                                                          const bfloat16* b, TileStrides b_at,
+                                                          Beside beside) {
+  constexpr auto& pairs = pairs_of<AParts, BParts>();
+  if constexpr (I < pairs.size()) {
+    constexpr PartPair pair = pairs[I], before = I == 0 ? PartPair{-1, -1} : pairs[I - (I > 0)];
+    if constexpr (pair.a != before.a) load_rows<TwoRows>(a + pair.a * kAmxTileElements, a_at);
+    if constexpr (pair.b != before.b) load_columns<TwoCols>(b + pair.b * kAmxTileElements, b_at);
+    _tile_dpbf16ps(0, 4, 6);
+    if (TwoCols) _tile_dpbf16ps(1, 4, 7);
+    if (TwoRows) _tile_dpbf16ps(2, 5, 6);
+    if (TwoRows && TwoCols) _tile_dpbf16ps(3, 5, 7);
+    beside();
+    multiply_step<AParts, BParts, TwoRows, TwoCols, Beside, I + 1>(a, a_at, b, b_at, beside);
+  }
+}
+
+template <int AParts, int BParts, bool TwoRows, bool TwoCols, class Beside>
+HEED_AMX [[gnu::always_inline]] inline void multiply_steps(const AmxBlock& x, Beside beside) {
+  constexpr int64_t kValue = sizeof(bfloat16);
+  const TileStrides a_at{x.a_row * kValue, x.a_tile * kValue}, b_at{x.b_row * kValue, x.b_tile * kValue};
+  const int64_t a_step = x.a_step, b_step = x.b_step;
+  const bfloat16 *a = x.a, *b = x.b;
+  for (int64_t q = x.steps; q > 0; --q, a += a_step, b += b_step)
+    multiply_step<AParts, BParts, TwoRows, TwoCols>(a, a_at, b, b_at, beside);
+}
+
 template <int AParts, int BParts, bool TwoRows, bool TwoCols>
 HEED_AMX void tile_block(const AmxBlock& x) {
-  constexpr int64_t kFloat = sizeof(float), kValue = sizeof(bfloat16);
-  const int64_t a_row = x.a_row * kValue, b_row = x.b_row * kValue;
+  constexpr int64_t kFloat = sizeof(float);
   // The tile instructions do not tell the compiler what they read.
   asm volatile("" ::: "memory");
   if (x.added) {
@@ -128,27 +174,11 @@ HEED_AMX void tile_block(const AmxBlock& x) {
     _tile_zero(2);
     _tile_zero(3);
   }
-  const bfloat16 *a = x.a, *b = x.b;
-  for (int64_t q = x.steps; q > 0; --q, a += x.a_step, b += x.b_step) {
-    int loaded_a = -1, loaded_b = -1;
-    for (const PartPair pair : pairs_of<AParts, BParts>()) {
-      if (pair.a != loaded_a) {
-        const bfloat16* const part = a + pair.a * kAmxTileElements;
-        _tile_loadd(4, part, a_row);
-        if (TwoRows) _tile_loadd(5, part + x.a_tile, a_row);
-      }
-      if (pair.b != loaded_b) {
-        const bfloat16* const part = b + pair.b * kAmxTileElements;
-        _tile_loadd(6, part, b_row);
-        if (TwoCols) _tile_loadd(7, part + x.b_tile, b_row);
-      }
-      loaded_a = pair.a, loaded_b = pair.b;
-      _tile_dpbf16ps(0, 4, 6);
-      if (TwoCols) _tile_dpbf16ps(1, 4, 7);
-      if (TwoRows) _tile_dpbf16ps(2, 5, 6);
-      if (TwoRows && TwoCols) _tile_dpbf16ps(3, 5, 7);
-    }
-  }
+  if (x.beside)
+    multiply_steps<AParts, BParts, TwoRows, TwoCols>(
+        x, [turn = x.beside, context = x.context] { turn(context); });
+  else
+    multiply_steps<AParts, BParts, TwoRows, TwoCols>(x, [] {});
   const int64_t row = x.ldc * kFloat;
   float* const second = x.c + kAmxLines * x.ldc;
   _tile_stored(0, x.c, row);

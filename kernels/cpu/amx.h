@@ -41,6 +41,11 @@ struct AmxBlock {
   /// parts are that many packed ones, one after the other, which add up to it. Products below the precision
   /// of a float are left out.
   int a_parts, b_parts;
+  /// What the core does while tiles are multiplied, in turns() short turns at most; null for nothing.
+  void (*beside)(void* context) = nullptr;
+  void* context = nullptr;
+
+  int64_t turns() const { return a_parts == kAmxParts ? 6 * steps : steps; }
 };
 
 /// On a thread with AmxTiles. Subnormal numbers are zero to it.

@@ -19,6 +19,8 @@ constexpr bool kIsFloat = std::is_same_v<T, float>;
 template <class T>
 constexpr int64_t kParts = kIsFloat<T> ? kAmxParts : 1;
 constexpr int64_t kTilePairs = kAmxTileElements / 2;
+/// A tile is packed in quarters.
+constexpr int64_t kQuarters = 4, kQuarterRows = kAmxLines / kQuarters;
 
 }  // namespace heed::cpu
 #endif
@@ -105,62 +107,76 @@ HWY_INLINE void pack_lines(D d, const bfloat16* even, const bfloat16* odd, float
 }
 
 /// Blocks of 16 bytes, block q from x + q * stride. A masked load costs no shuffle.
-HWY_INLINE Vec<Tag<float>> gather_blocks(const float* x, int64_t stride) {
+template <class T>
+HWY_INLINE Vec<Tag<float>> gather_blocks(const T* x, int64_t stride) {
   const Tag<float> d;
   const hn::RebindToUnsigned<Tag<float>> d32;
   constexpr int64_t kBlocks = hn::MaxLanes(d) / 4;
   const auto block = hn::ShiftRight<2>(hn::Iota(d32, 0));
-  auto v = hn::LoadDup128(d, x);
+  auto v = hn::LoadDup128(d, reinterpret_cast<const float*>(x));
   for (int64_t q = 1; q < kBlocks; ++q) {
     const auto own = hn::RebindMask(d, hn::Eq(block, hn::Set(d32, static_cast<uint32_t>(q))));
-    v = hn::IfThenElse(own, hn::LoadDup128(d, x + q * stride), v);
+    v = hn::IfThenElse(own, hn::LoadDup128(d, reinterpret_cast<const float*>(x + q * stride)), v);
   }
   return v;
 }
 
-/// The transpose of 16 x 16 floats or pairs.
-HWY_INLINE void transpose(const float* x, int64_t stride, float* out, int64_t out_stride) {
+/// The transpose of 16 rows of 16 bytes, which are floats or pairs: four rows of 16.
+template <class T>
+HWY_INLINE void transpose_four(const T* x, int64_t stride, float* out, int64_t out_stride) {
   const Tag<float> d;
   for (int64_t c = 0; c < kAmxLines; c += hn::MaxLanes(d)) {
-    for (int64_t p = 0; p < kAmxLines; p += 4) {
-      Vec<Tag<float>> v[4];
-      for (int64_t i = 0; i < 4; ++i) v[i] = gather_blocks(x + (c + i) * stride + p, 4 * stride);
-      store_transposed(d, v, out + p * out_stride + c, out_stride);
-    }
+    Vec<Tag<float>> v[4];
+    for (int64_t i = 0; i < 4; ++i) v[i] = gather_blocks(x + (c + i) * stride, 4 * stride);
+    store_transposed(d, v, out + c, out_stride);
   }
 }
 
-/// 16 lines x 32 values of K. `Values`: whether values of a line lie next to each other, or else lines;
-/// `Transposed`: whether the tile's rows are the others.
+/// The transpose of 16 x 16 floats or pairs.
+HWY_INLINE void transpose(const float* x, int64_t stride, float* out, int64_t out_stride) {
+  for (int64_t p = 0; p < kAmxLines; p += 4) transpose_four(x + p, stride, out + p * out_stride, out_stride);
+}
+
+/// Four of the 16 rows of a tile of 16 lines x 32 values of K, which `out` begins with. `Values`: whether
+/// values of a line lie next to each other, or else lines; `Transposed`: whether the tile's rows are the
+/// others.
+template <bool Values, bool Transposed, int64_t Parts, class T, class V>
+HWY_INLINE void pack_quarter(MatrixView<T> x, int64_t quarter, float* out, V& left) {
+  const Tag<float> d;
+  const int64_t row = kQuarterRows * quarter;
+  if constexpr (!Transposed && Values) {
+    const T* const from = x.data + row * x.row_stride;
+    for (int64_t i = 0; i < kQuarterRows; ++i)
+      pack_values<Parts>(d, from + i * x.row_stride, out + (row + i) * kAmxLines, left);
+  } else if constexpr (!Transposed) {
+    const T* const from = x.data + 2 * row * x.column_stride;
+    for (int64_t i = 0; i < kQuarterRows; ++i) {
+      const T* const even = from + 2 * i * x.column_stride;
+      pack_lines<Parts>(d, even, even + x.column_stride, out + (row + i) * kAmxLines, left);
+    }
+  } else if constexpr (kIsFloat<T> && Values) {  // transposed before it has parts
+    alignas(64) float buffer[2 * kQuarterRows * kAmxLines];
+    for (int64_t p = 0; p < 2 * kQuarterRows; p += 4)
+      transpose_four(x.data + 2 * row + p, x.row_stride, buffer + p * kAmxLines, kAmxLines);
+    pack_quarter<false, false, Parts>(MatrixView<T>{buffer, 1, kAmxLines}, 0, out + row * kAmxLines, left);
+  } else if constexpr (kIsFloat<T>) {
+    alignas(64) float buffer[kQuarterRows * kAmxDepth];
+    for (int64_t p = 0; p < kAmxDepth; p += kAmxLines)
+      transpose_four(x.data + p * x.column_stride + row, x.column_stride, buffer + p, kAmxDepth);
+    pack_quarter<true, false, Parts>(MatrixView<T>{buffer, kAmxDepth, 1}, 0, out + row * kAmxLines, left);
+  } else if constexpr (Values) {
+    transpose_four(x.data + 2 * row, x.row_stride, out + row * kAmxLines, kAmxLines);
+  } else if (quarter == 0) {  // the whole tile, since pairs are made of all lines
+    alignas(64) float buffer[kTilePairs];
+    for (int64_t i = 0; i < kQuarters; ++i) pack_quarter<false, false, Parts>(x, i, buffer, left);
+    transpose(buffer, kAmxLines, out, kAmxLines);
+  }
+}
+
+/// All of them.
 template <bool Values, bool Transposed, int64_t Parts, class T, class V>
 HWY_INLINE void pack_tile(MatrixView<T> x, float* out, V& left) {
-  const Tag<float> d;
-  if constexpr (Transposed && kIsFloat<T>) {  // before it has parts
-    alignas(64) float buffer[kAmxTileElements];
-    const int64_t stride = Values ? x.row_stride : x.column_stride;
-    for (int64_t p = 0; p < kAmxDepth; p += kAmxLines) {
-      if constexpr (Values)
-        transpose(x.data + p, stride, buffer + p * kAmxLines, kAmxLines);
-      else
-        transpose(x.data + p * stride, stride, buffer + p, kAmxDepth);
-    }
-    const MatrixView<T> turned =
-        Values ? MatrixView<T>{buffer, 1, kAmxLines} : MatrixView<T>{buffer, kAmxDepth, 1};
-    pack_tile<!Values, false, Parts>(turned, out, left);
-  } else if constexpr (Transposed) {
-    alignas(64) float buffer[kTilePairs];
-    pack_tile<Values, false, Parts>(x, buffer, left);
-    transpose(buffer, kAmxLines, out, kAmxLines);
-  } else {
-    for (int64_t i = 0; i < kAmxLines; ++i) {
-      if constexpr (Values) {
-        pack_values<Parts>(d, x.data + i * x.row_stride, out + i * kAmxLines, left);
-      } else {
-        const T* const even = x.data + 2 * i * x.column_stride;
-        pack_lines<Parts>(d, even, even + x.column_stride, out + i * kAmxLines, left);
-      }
-    }
-  }
+  for (int64_t i = 0; i < kQuarters; ++i) pack_quarter<Values, Transposed, Parts>(x, i, out, left);
 }
 
 /// The same for `lines` lines and k values of K, and zeros beyond.
@@ -175,21 +191,16 @@ HWY_NOINLINE void pack_part_of_tile(MatrixView<T> x, int64_t lines, int64_t k, f
       Values ? MatrixView<T>{copy, kWidth, 1} : MatrixView<T>{copy, 1, kWidth}, out, left);
 }
 
-/// A tile of what there is of `lines` lines and k values of K, in `Parts` parts.
-template <bool Values, bool Transposed, int64_t Parts, class T, class V>
-HWY_INLINE void pack_up_to_tile(MatrixView<T> x, int64_t lines, int64_t k, float* out, V& left) {
-  if (lines >= kAmxLines && k >= kAmxDepth)
-    pack_tile<Values, Transposed, Parts>(x, out, left);
-  else
-    pack_part_of_tile<Values, Transposed, Parts>(x, HWY_MIN(kAmxLines, lines), HWY_MIN(kAmxDepth, k), out,
-                                                 left);
-}
-
 /// The tiles of the first 16 of `lines` lines, one after the other.
 template <bool Values, bool Transposed, int64_t Parts, class T, class V>
 HWY_INLINE void pack_group(MatrixView<T> x, int64_t lines, int64_t k, float* out, V& left) {
-  for (int64_t p = 0; p < k; p += kAmxDepth, out += Parts * kTilePairs)
-    pack_up_to_tile<Values, Transposed, Parts>(x.at(0, p), lines, k - p, out, left);
+  for (int64_t p = 0; p < k; p += kAmxDepth, out += Parts * kTilePairs) {
+    if (lines >= kAmxLines && k - p >= kAmxDepth)
+      pack_tile<Values, Transposed, Parts>(x.at(0, p), out, left);
+    else
+      pack_part_of_tile<Values, Transposed, Parts>(x.at(0, p), HWY_MIN(kAmxLines, lines),
+                                                   HWY_MIN(kAmxDepth, k - p), out, left);
+  }
 }
 
 /// All groups of 16 lines, one after the other.

@@ -74,7 +74,8 @@ struct Product {
 TEST_F(AmxGemm, IsAsExactAsProductsOfFloats) {
   for (bool ta : {false, true}) {
     for (bool tb : {false, true}) {
-      for (const auto& [m, n, k] : {std::array<int64_t, 3>{64, 64, 32}, {65, 50, 200}}) {
+      for (const auto& [m, n, k] :
+           {std::array<int64_t, 3>{64, 64, 32}, {65, 50, 200}, {130, 20, 128}, {20, 130, 300}}) {
         Product p{m, n, k, ta, tb};
         p.fill(-3, 0);
         p.run();
@@ -86,6 +87,37 @@ TEST_F(AmxGemm, IsAsExactAsProductsOfFloats) {
   wide.fill(-40, 40);
   wide.run();
   wide.check(4);
+}
+
+/// Operands of bf16 that do not fit into the caches are packed while others are multiplied. Sums of small
+/// integers are exact.
+TEST_F(AmxGemm, LargeProductsOfHalfFloatsAreExact) {
+  constexpr int64_t kM = 70, kN = 1000, kK = 520;
+  std::mt19937 engine(7);
+  std::uniform_int_distribution<int> digit(-3, 3);
+  std::vector<int> a(kM * kK), b(kK * kN);
+  for (auto* values : {&a, &b})
+    for (int& x : *values) x = digit(engine);
+  std::vector<float> expected(kM * kN, 0.0f);
+  for (int64_t i = 0; i < kM; ++i)
+    for (int64_t p = 0; p < kK; ++p)
+      for (int64_t j = 0; j < kN; ++j)
+        expected[size_t(i * kN + j)] += float(a[size_t(i * kK + p)] * b[size_t(p * kN + j)]);
+  for (bool ta : {false, true}) {
+    for (bool tb : {false, true}) {
+      std::vector<bfloat16> x(a.size()), y(b.size());
+      for (int64_t p = 0; p < kK; ++p) {
+        for (int64_t i = 0; i < kM; ++i)
+          x[size_t(ta ? p * kM + i : i * kK + p)] = bfloat16(float(a[size_t(i * kK + p)]));
+        for (int64_t j = 0; j < kN; ++j)
+          y[size_t(tb ? j * kK + p : p * kN + j)] = bfloat16(float(b[size_t(p * kN + j)]));
+      }
+      std::vector<float> c(expected.size());
+      cpu::gemm(kernels::Gemm<bfloat16, float>{x.data(), y.data(), c.data(), kM, kN, kK, ta ? kM : kK,
+                                               tb ? kK : kN, kN, ta, tb, 1, 0, 0, 0, 1.0f, false});
+      EXPECT_EQ(c, expected) << ta << tb;
+    }
+  }
 }
 
 /// A float below 2^-110 loses its last part, one below 2^-126 is zero; what stands beside it in a pair is
