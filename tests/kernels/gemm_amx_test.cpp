@@ -92,7 +92,7 @@ TEST_F(AmxGemm, IsAsExactAsProductsOfFloats) {
 /// Operands of bf16 that do not fit into the caches are packed while others are multiplied. Sums of small
 /// integers are exact.
 TEST_F(AmxGemm, LargeProductsOfHalfFloatsAreExact) {
-  constexpr int64_t kM = 70, kN = 1000, kK = 520;
+  constexpr int64_t kM = 40, kN = 1100, kK = 470;
   std::mt19937 engine(7);
   std::uniform_int_distribution<int> digit(-3, 3);
   std::vector<int> a(kM * kK), b(kK * kN);
