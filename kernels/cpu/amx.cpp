@@ -20,7 +20,7 @@ struct PartPair {
 constexpr std::array<PartPair, 1> kWhole{{{0, 0}}};
 constexpr std::array<PartPair, 2> kRowParts{{{1, 0}, {0, 0}}};
 constexpr std::array<PartPair, 2> kColParts{{{0, 1}, {0, 0}}};
-constexpr std::array<PartPair, 6> kAllParts{{{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}, {0, 0}}};
+constexpr std::array<PartPair, kAmxPartPairs> kAllParts{{{2, 0}, {1, 0}, {1, 1}, {0, 1}, {0, 2}, {0, 0}}};
 
 template <int AParts, int BParts>
 constexpr auto& pairs_of() {

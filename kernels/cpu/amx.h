@@ -11,6 +11,7 @@ constexpr int64_t kAmxLines = 16;                            // rows of A or col
 constexpr int64_t kAmxDepth = 32;                            // values of K in a tile
 constexpr int64_t kAmxTileElements = kAmxLines * kAmxDepth;  // bf16 of a packed tile
 constexpr int64_t kAmxParts = 3;                             // bf16 whose sum is a float
+constexpr int64_t kAmxPartPairs = 6;                         // products of parts for one of floats
 constexpr int64_t kAmxFewParts = 2;                          // and to 16 bits of it
 
 /// Keeps the tiles of the calling thread ready for amx_block. Without AMX it does nothing.
@@ -45,7 +46,7 @@ struct AmxBlock {
   void (*beside)(void* context) = nullptr;
   void* context = nullptr;
 
-  int64_t turns() const { return a_parts == kAmxParts ? 6 * steps : steps; }
+  int64_t turns() const { return a_parts == kAmxParts ? kAmxPartPairs * steps : steps; }
 };
 
 /// On a thread with AmxTiles. Subnormal numbers are zero to it.
