@@ -191,6 +191,21 @@ HWY_NOINLINE void pack_part_of_tile(MatrixView<T> x, int64_t lines, int64_t k, f
       Values ? MatrixView<T>{copy, kWidth, 1} : MatrixView<T>{copy, 1, kWidth}, out, left);
 }
 
+/// A quarter of the tile that x begins with, or, as the first, all of one that is not whole: of `lines` lines
+/// and k values of K or more.
+template <bool Values, bool Transposed, int64_t Parts, class T, class V>
+HWY_INLINE void pack_quarter_within(MatrixView<T> x, int64_t lines, int64_t k, int64_t quarter, float* out,
+                                    V& left) {
+  if (lines >= kAmxLines && k >= kAmxDepth) {
+    pack_quarter<Values, Transposed, Parts>(x, quarter, out, left);
+  } else if (quarter == 0) {
+    V more = hn::Zero(Tag<float>());  // whose address is taken
+    pack_part_of_tile<Values, Transposed, Parts>(x, HWY_MIN(kAmxLines, lines), HWY_MIN(kAmxDepth, k), out,
+                                                 more);
+    left = hn::Add(left, more);
+  }
+}
+
 /// The tiles of the first 16 of `lines` lines, one after the other.
 template <bool Values, bool Transposed, int64_t Parts, class T, class V>
 HWY_INLINE void pack_group(MatrixView<T> x, int64_t lines, int64_t k, float* out, V& left) {
