@@ -225,6 +225,17 @@ def rounded(value):
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
+def share_of_busy_cores(seconds=2):
+    """Of the cores' time, also what a hypervisor gave to others. The load average would remember the run before this one."""
+    def ticks():
+        times = [int(x) for x in pathlib.Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]  # user … steal
+        return times[3] + times[4], sum(times)  # idle and waiting for a disk, all
+    idle, total = ticks()
+    time.sleep(seconds)
+    idle_later, total_later = ticks()
+    return 1 - (idle_later - idle) / max(total_later - total, 1)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("program")
@@ -239,9 +250,8 @@ def main():
     parser.add_argument("--out")
     parser.add_argument("--force", action="store_true", help="time even on a busy machine")
     arguments, options = parser.parse_known_args()
-    load = os.getloadavg()[0]
-    if load > 0.5 * os.cpu_count() and not arguments.force:
-        sys.exit(f"compare: the machine is busy (load {load:.1f} on {os.cpu_count()} cores); wait, or add --force")
+    if not arguments.force and (busy := share_of_busy_cores()) > 0.25:
+        sys.exit(f"compare: the machine is busy ({busy:.0%} of its {os.cpu_count()} cores' time); wait, or add --force")
     work = pathlib.Path(arguments.program).name
     if work == "learn":
         peers = peer_commands(PEERS[work], arguments, [])
