@@ -7,7 +7,7 @@
 #endif
 
 #include <heed/core/base/divide.h>
-#include <heed/kernels/cpu/amx_pack-inl.h>
+#include <heed/kernels/cpu/amx_stream-inl.h>
 #include <heed/kernels/cpu/attention_block-inl.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -61,25 +61,43 @@ struct TileOperand {
   int64_t parts, steps;
 };
 
-/// On a thread with AmxTiles: c [rows, cols] = a b, or c += a b, in whole tiles, with `depth` values of K.
-HWY_INLINE void multiply_tiles(TileOperand a, TileOperand b, int64_t rows, int64_t cols, int64_t depth,
-                               float* c, int64_t ldc, bool accumulate) {
-  const auto* const of_a = reinterpret_cast<const bfloat16*>(a.data);
-  const auto* const of_b = reinterpret_cast<const bfloat16*>(b.data);
+/// c [rows, cols] = a b, or c += a b, in whole tiles, with `depth` values of K.
+struct TileProduct {
+  TileOperand a, b;
+  int64_t rows, cols, depth;
+  float* c;
+  int64_t ldc;
+  bool accumulate;
+
+  int64_t steps() const { return ceil_divide(depth, kAmxDepth); }
+  int64_t row_tiles() const { return ceil_divide(rows, kAmxLines); }
+  int64_t col_tiles() const { return ceil_divide(cols, kAmxLines); }
+  int64_t turns() const {
+    return ceil_divide(row_tiles(), int64_t{2}) * ceil_divide(col_tiles(), int64_t{2}) * steps() *
+           (a.parts == kAmxParts ? kAmxPartPairs : 1);
+  }
+};
+
+/// On a thread with AmxTiles, and beside it what was shared out.
+template <size_t Streams>
+HWY_INLINE void multiply_tiles(const TileProduct& x, BesideTiles<Streams>& beside) {
+  const auto* const of_a = reinterpret_cast<const bfloat16*>(x.a.data);
+  const auto* const of_b = reinterpret_cast<const bfloat16*>(x.b.data);
   AmxBlock block{};
-  block.a_parts = static_cast<int>(a.parts), block.b_parts = static_cast<int>(b.parts);
+  block.a_parts = static_cast<int>(x.a.parts), block.b_parts = static_cast<int>(x.b.parts);
   block.a_row = block.b_row = kAmxDepth;
-  block.a_step = a.parts * kAmxTileElements, block.a_tile = a.steps * block.a_step;
-  block.b_step = b.parts * kAmxTileElements, block.b_tile = b.steps * block.b_step;
-  block.ldc = block.added_stride = ldc;
-  block.steps = ceil_divide(depth, kAmxDepth);
-  const int64_t row_tiles = ceil_divide(rows, kAmxLines), col_tiles = ceil_divide(cols, kAmxLines);
+  block.a_step = x.a.parts * kAmxTileElements, block.a_tile = x.a.steps * block.a_step;
+  block.b_step = x.b.parts * kAmxTileElements, block.b_tile = x.b.steps * block.b_step;
+  block.ldc = block.added_stride = x.ldc;
+  block.steps = x.steps();
+  beside.attach(block);
+  const int64_t row_tiles = x.row_tiles(), col_tiles = x.col_tiles();
   for (int64_t j = 0; j < col_tiles; j += 2) {
     for (int64_t i = 0; i < row_tiles; i += 2) {
       block.a = of_a + i * block.a_tile;
       block.b = of_b + j * block.b_tile;
-      block.c = c + i * kAmxLines * ldc + j * kAmxLines;
-      block.added = accumulate ? block.c : nullptr;
+      block.c = x.c + i * kAmxLines * x.ldc + j * kAmxLines;
+      block.added = x.accumulate ? block.c : nullptr;
       block.row_tiles = static_cast<int>(HWY_MIN(row_tiles - i, int64_t{2}));
       block.col_tiles = static_cast<int>(HWY_MIN(col_tiles - j, int64_t{2}));
       amx_block(block);
@@ -87,14 +105,25 @@ HWY_INLINE void multiply_tiles(TileOperand a, TileOperand b, int64_t rows, int64
   }
 }
 
+HWY_INLINE void multiply_tiles(const TileProduct& x) {
+  BesideTiles<0> nothing({});
+  multiply_tiles(x, nothing);
+}
+
 /// A block of scores, before their scale: keys by queries, both packed. What it writes beyond them is finite
 /// if they are.
 template <class T>
-HWY_INLINE void score_tiles(const float* keys, const float* queries, const ScoreBlock& at, int64_t width,
-                            float* scores, int64_t stride) {
+HWY_INLINE TileProduct score_tiles(const float* keys, const float* queries, const ScoreBlock& at,
+                                   int64_t width, float* scores, int64_t stride) {
   const int64_t steps = width / kAmxDepth;
-  multiply_tiles({keys, kParts<T>, steps}, {queries, kParts<T>, steps}, at.keys, at.queries, width, scores,
-                 stride, false);
+  return {{keys, kParts<T>, steps},
+          {queries, kParts<T>, steps},
+          at.keys,
+          at.queries,
+          width,
+          scores,
+          stride,
+          false};
 }
 
 HWY_INLINE void scale_scores(const ScoreBlock& at, float scale, float* scores, int64_t stride) {

@@ -96,8 +96,8 @@ HWY_INLINE bool backward_by_tiles(const kernels::AttentionBackward<T>& args, con
     const Sight sight = visible.sight(key, key + at.keys);
     if (sight == Sight::none) continue;
     const int64_t block = (key - chunk.key) / kKeyBlock * tiles.block;
-    score_tiles<T>(tiles.keys + block, tiles.queries, at, args.width, w.scores, w.block);
-    score_tiles<T>(tiles.values + block, tiles.gout, at, args.width, w.gscores, w.block);
+    multiply_tiles(score_tiles<T>(tiles.keys + block, tiles.queries, at, args.width, w.scores, w.block));
+    multiply_tiles(score_tiles<T>(tiles.values + block, tiles.gout, at, args.width, w.gscores, w.block));
     float scale = static_cast<float>(args.scale);
     if (changes_scores(args.bias, args.visibility))
       scale_scores(at, std::exchange(scale, 1.0f), w.scores, w.block);
@@ -106,17 +106,28 @@ HWY_INLINE bool backward_by_tiles(const kernels::AttentionBackward<T>& args, con
     const auto add_to_keys = [&](const float* weights, const float* columns, float* sum) HWY_ATTR {
       if (sum == nullptr) return;
       pack_weights<true, T>(weights, w.block, at.keys, queries, tiles.weights);
-      multiply_tiles({tiles.weights, kWeightParts<T>, query_steps}, {columns, kParts<T>, query_steps},
-                     at.keys, args.width, queries, sum + (key - chunk.key) * w.padded, w.padded, true);
+      multiply_tiles({{tiles.weights, kWeightParts<T>, query_steps},
+                      {columns, kParts<T>, query_steps},
+                      at.keys,
+                      args.width,
+                      queries,
+                      sum + (key - chunk.key) * w.padded,
+                      w.padded,
+                      true});
     };
     add_to_keys(w.scores, tiles.gout_columns, chunk.gv);
     add_to_keys(w.gscores, tiles.query_columns, chunk.gk);
     if (args.gq.data) {
       const int64_t packed = std::min(kKeyBlock, chunk.key + chunk.keys - key);
       pack_weights<false, T>(w.gscores, w.block, queries, at.keys, tiles.weights);
-      multiply_tiles({tiles.key_columns + block, kParts<T>, ceil_divide(packed, kAmxDepth)},
-                     {tiles.weights, kWeightParts<T>, ceil_divide(at.keys, kAmxDepth)}, args.width, queries,
-                     at.keys, w.out, w.block, !first);
+      multiply_tiles({{tiles.key_columns + block, kParts<T>, ceil_divide(packed, kAmxDepth)},
+                      {tiles.weights, kWeightParts<T>, ceil_divide(at.keys, kAmxDepth)},
+                      args.width,
+                      queries,
+                      at.keys,
+                      w.out,
+                      w.block,
+                      !first});
     }
     first = false;
   }

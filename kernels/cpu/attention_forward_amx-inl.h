@@ -1,6 +1,6 @@
 // The forward of neighbouring blocks of queries by AMX: each block of keys and values is packed once for all
-// of them. Sums have a row for each column of the values and a column for each query, as scores have, so that
-// weights need no transposing.
+// of them, while the one before is multiplied. Sums have a row for each column of the values and a column for
+// each query, as scores have, so that weights need no transposing.
 #if defined(HEED_KERNELS_CPU_ATTENTION_FORWARD_AMX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_KERNELS_CPU_ATTENTION_FORWARD_AMX_INL_H_
 #undef HEED_KERNELS_CPU_ATTENTION_FORWARD_AMX_INL_H_
@@ -21,19 +21,81 @@ namespace heed::cpu::HWY_NAMESPACE {
 /// What a task packs.
 template <class T>
 struct ForwardTiles {
-  float *keys, *values, *weights;
   float* queries[kMostBlocksTogether];
+  float *keys[2], *values[2];  // of a block, and of the next
+  float* weights;
 
   static int64_t size(int64_t width) {  // in floats
-    return (kMostBlocksTogether + 2) * packed_tokens<T>(width) + kPackedWeights<T>;
+    return (kMostBlocksTogether + 4) * packed_tokens<T>(width) + kPackedWeights<T>;
   }
   void place(float* memory, int64_t width) {
-    const int64_t block = packed_tokens<T>(width);
-    for (int64_t g = 0; g < kMostBlocksTogether; ++g) queries[g] = memory + g * block;
-    keys = memory + kMostBlocksTogether * block;
-    values = keys + block;
-    weights = values + block;
+    const auto take = [&](float*& part) {
+      part = memory;
+      memory += packed_tokens<T>(width);
+    };
+    for (float*& part : queries) take(part);
+    for (float*& part : keys) take(part);
+    for (float*& part : values) take(part);
+    weights = memory;
   }
+};
+
+/// Blocks of keys and values, each packed beside products of the one before.
+template <class T>
+class NextKeys {
+ public:
+  NextKeys(const kernels::AttentionForward<T>& args, const Plane& p, int64_t end)
+      : args_(args), plane_(p), end_(end) {}
+
+  /// The block from `key` on, from now on.
+  void begin(int64_t key, float* keys, float* values) {
+    const int64_t row = plane_.key_first + key, count = std::min(kKeyBlock, end_ - key), width = args_.width;
+    const bool more = key + count < end_;
+    const kernels::HeadsView<const T>&k = args_.k, &v = args_.v;
+    keys_ = {{pack_stream<true, false, T>},
+             {k.data + row * k.row_stride + plane_.key_head * k.head_stride, k.row_stride, 1},
+             count,
+             width,
+             reinterpret_cast<bfloat16*>(keys),
+             group(width),
+             more ? kKeyBlock * k.row_stride : 0,
+             &inexact_};
+    values_ = {{pack_stream<false, true, T>},
+               {v.data + row * v.row_stride + plane_.key_head * v.head_stride, 1, v.row_stride},
+               width,
+               count,
+               reinterpret_cast<bfloat16*>(values),
+               group(count),
+               more ? kKeyBlock * v.row_stride : 0,
+               &inexact_};
+  }
+
+  /// Makes `part` of `parts` due, and shares it out.
+  void share_out(int64_t part, int64_t parts, int64_t turns) {
+    for (PackStream<T>* stream : {&keys_, &values_}) stream->due = stream->quarters() * (part + 1) / parts;
+    beside_.share_out(turns);
+  }
+
+  BesideTiles<2>& beside() { return beside_; }
+
+  /// Packs what is left. False where a number is not finite: weights have parts too, of which one may be 0.
+  bool finish() {
+    share_out(0, 1, 1);
+    beside_.finish();
+    return kIsFloat<T>
+               ? !inexact_
+               : all_finite(Tag<T>(), values_.x.data, values_.x.column_stride, values_.k, args_.width);
+  }
+
+ private:
+  static int64_t group(int64_t k) { return ceil_divide(k, kAmxDepth) * kParts<T> * kAmxTileElements; }
+
+  const kernels::AttentionForward<T>& args_;
+  const Plane& plane_;
+  const int64_t end_;
+  bool inexact_ = false;
+  PackStream<T> keys_{}, values_{};
+  BesideTiles<2> beside_{{&keys_, &values_}};
 };
 
 /// out [width, stride] *= shrink, a number for each column.
@@ -54,18 +116,33 @@ struct QueriesByTiles {
   bool first = true;  // no keys yet
 };
 
-/// It against a block of keys, of which `packed` are.
+/// A block of keys, packed, with its values.
+struct KeysByTiles {
+  int64_t key, count;
+  const float *keys, *values;
+};
+
+/// A block of queries against it. What `next` packs is shared out over the sums, `part` of `parts`.
 template <class T>
-HWY_INLINE void attend_keys(const kernels::AttentionForward<T>& args, const Plane& p, int64_t key,
-                            int64_t packed, const VisibleKeys& visible, const float* queries,
-                            const ForwardTiles<T>& tiles, const AttentionScratch<float>& w,
-                            QueriesByTiles& block) {
+HWY_INLINE void attend_keys(const kernels::AttentionForward<T>& args, const Plane& p,
+                            const KeysByTiles& tiles, const VisibleKeys& visible, const float* queries,
+                            float* packed_weights, const AttentionScratch<float>& w, QueriesByTiles& block,
+                            NextKeys<T>& next, int64_t part, int64_t parts) {
   const Tag<float> d;
-  const ScoreBlock at{block.query, block.queries, key, std::min(packed, visible.last - key),
+  const ScoreBlock at{block.query, block.queries, tiles.key, std::min(tiles.count, visible.last - tiles.key),
                       ceil_divide(block.queries, static_cast<int64_t>(hn::Lanes(d)))};
-  const Sight sight = at.keys > 0 ? visible.sight(key, key + at.keys) : Sight::none;
+  const Sight sight = at.keys > 0 ? visible.sight(at.key, at.key + at.keys) : Sight::none;
   if (sight == Sight::none) return;
-  score_tiles<T>(tiles.keys, queries, at, args.width, w.scores, w.block);
+  const TileProduct scores = score_tiles<T>(tiles.keys, queries, at, args.width, w.scores, w.block),
+                    sums{{tiles.values, kParts<T>, ceil_divide(tiles.count, kAmxDepth)},
+                         {packed_weights, kWeightParts<T>, ceil_divide(at.keys, kAmxDepth)},
+                         args.width,
+                         at.queries,
+                         at.keys,
+                         w.out,
+                         w.block,
+                         !block.first};
+  multiply_tiles(scores);
   float scale = static_cast<float>(args.scale);
   const bool changed = changes_scores(args.bias, args.visibility);
   if (changed || scale <= 0) scale_scores(at, std::exchange(scale, 1.0f), w.scores, w.block);
@@ -73,10 +150,9 @@ HWY_INLINE void attend_keys(const kernels::AttentionForward<T>& args, const Plan
   const auto kept = draw_block(d, args, args.dropout, p, at, args.kept, w);
   softmax_block(d, at, sight, visible, kept, w.scores, w.block, scale, block.run, block.first);
   if (!block.first) shrink_columns(d, block.run.shrink, w.out, w.block, args.width);
-  pack_weights<false, T>(w.scores, w.block, at.queries, at.keys, tiles.weights);
-  multiply_tiles({tiles.values, kParts<T>, ceil_divide(packed, kAmxDepth)},
-                 {tiles.weights, kWeightParts<T>, ceil_divide(at.keys, kAmxDepth)}, args.width, at.queries,
-                 at.keys, w.out, w.block, !block.first);
+  pack_weights<false, T>(w.scores, w.block, at.queries, at.keys, packed_weights);
+  next.share_out(part, parts, sums.turns());  // scores, beside which they were packed too, took longer
+  multiply_tiles(sums, next.beside());
   block.first = false;
 }
 
@@ -102,18 +178,16 @@ HWY_INLINE bool attend_by_tiles(const kernels::AttentionForward<T>& args, const 
                             args.width, tiles.queries[g]))
       return false;
   }
-  for (int64_t key = begin / kKeyBlock * kKeyBlock; key < end; key += kKeyBlock) {
-    const int64_t keys = std::min(kKeyBlock, end - key), row = p.key_first + key;
-    if (!pack_tokens<true>(row_of(args.k, row, p.key_head), args.k.row_stride, keys, args.width,
-                           tiles.keys) ||
-        !pack_columns<true>(row_of(args.v, row, p.key_head), args.v.row_stride, keys, args.width,
-                            tiles.values))
-      return false;
-    const int64_t next = std::min(kKeyBlock, end - key - keys);
-    prefetch_rows(args.k, row + keys, p.key_head, next, args.width);
-    prefetch_rows(args.v, row + keys, p.key_head, next, args.width);
+  NextKeys<T> next(args, p, end);
+  int64_t slot = 0;
+  for (int64_t key = begin / kKeyBlock * kKeyBlock; key < end; key += kKeyBlock, slot ^= 1) {
+    if (key <= begin) next.begin(key, tiles.keys[slot], tiles.values[slot]);
+    if (!next.finish()) return false;
+    const int64_t keys = std::min(kKeyBlock, end - key);
+    if (key + keys < end) next.begin(key + keys, tiles.keys[slot ^ 1], tiles.values[slot ^ 1]);
     for (int64_t g = 0; g < count; ++g)
-      attend_keys(args, p, key, keys, visible[g], tiles.queries[g], tiles, scratch[g], blocks[g]);
+      attend_keys(args, p, {key, keys, tiles.keys[slot], tiles.values[slot]}, visible[g], tiles.queries[g],
+                  tiles.weights, scratch[g], blocks[g], next, g, count);
   }
   for (int64_t g = 0; g < count; ++g) {
     const AttentionScratch<float>& w = scratch[g];
