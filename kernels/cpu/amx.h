@@ -14,6 +14,11 @@ constexpr int64_t kAmxParts = 3;                             // bf16 whose sum i
 constexpr int64_t kAmxPartPairs = 6;                         // products of parts for one of floats
 constexpr int64_t kAmxFewParts = 2;                          // and to 16 bits of it
 
+/// Short turns of what is beside a block of as many steps of K.
+constexpr int64_t amx_turns(int64_t a_parts, int64_t steps) {
+  return a_parts == kAmxParts ? kAmxPartPairs * steps : steps;
+}
+
 /// Keeps the tiles of the calling thread ready for amx_block. Without AMX it does nothing.
 class AmxTiles {
  public:
@@ -46,7 +51,7 @@ struct AmxBlock {
   void (*beside)(void* context) = nullptr;
   void* context = nullptr;
 
-  int64_t turns() const { return a_parts == kAmxParts ? kAmxPartPairs * steps : steps; }
+  int64_t turns() const { return amx_turns(a_parts, steps); }
 };
 
 /// On a thread with AmxTiles. Subnormal numbers are zero to it.

@@ -72,6 +72,16 @@ void pack_stream(UnitStream& stream, int64_t count) {
   if (kIsFloat<T> && !hn::AllFalse(Tag<float>(), hn::IsNaN(left))) *self.inexact = true;
 }
 
+/// A stream of lines of A or, `Transposed`, of columns of B, all of them due.
+template <bool Transposed, class T>
+PackStream<T> make_stream(MatrixView<T> x, int64_t lines, int64_t k, bfloat16* out, int64_t group,
+                          int64_t ahead, bool& inexact) {
+  PackStream<T> stream{{}, x, lines, k, out, group, ahead, &inexact};
+  stream.run = x.column_stride == 1 ? pack_stream<true, Transposed, T> : pack_stream<false, !Transposed, T>;
+  stream.due = stream.quarters();
+  return stream;
+}
+
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif

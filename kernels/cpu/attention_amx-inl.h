@@ -73,8 +73,8 @@ struct TileProduct {
   int64_t row_tiles() const { return ceil_divide(rows, kAmxLines); }
   int64_t col_tiles() const { return ceil_divide(cols, kAmxLines); }
   int64_t turns() const {
-    return ceil_divide(row_tiles(), int64_t{2}) * ceil_divide(col_tiles(), int64_t{2}) * steps() *
-           (a.parts == kAmxParts ? kAmxPartPairs : 1);
+    return ceil_divide(row_tiles(), int64_t{2}) * ceil_divide(col_tiles(), int64_t{2}) *
+           amx_turns(a.parts, steps());
   }
 };
 

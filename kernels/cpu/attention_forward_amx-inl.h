@@ -51,23 +51,14 @@ class NextKeys {
   void begin(int64_t key, float* keys, float* values) {
     const int64_t row = plane_.key_first + key, count = std::min(kKeyBlock, end_ - key), width = args_.width;
     const bool more = key + count < end_;
-    const kernels::HeadsView<const T>&k = args_.k, &v = args_.v;
-    keys_ = {{pack_stream<true, false, T>},
-             {k.data + row * k.row_stride + plane_.key_head * k.head_stride, k.row_stride, 1},
-             count,
-             width,
-             reinterpret_cast<bfloat16*>(keys),
-             group(width),
-             more ? kKeyBlock * k.row_stride : 0,
-             &inexact_};
-    values_ = {{pack_stream<false, true, T>},
-               {v.data + row * v.row_stride + plane_.key_head * v.head_stride, 1, v.row_stride},
-               width,
-               count,
-               reinterpret_cast<bfloat16*>(values),
-               group(count),
-               more ? kKeyBlock * v.row_stride : 0,
-               &inexact_};
+    const auto stream = [&](const auto& view, MatrixView<T> x, int64_t lines, int64_t depth, float* out) {
+      x.data = view.data + row * view.row_stride + plane_.key_head * view.head_stride;
+      return make_stream<false>(x, lines, depth, reinterpret_cast<bfloat16*>(out),
+                                ceil_divide(depth, kAmxDepth) * kParts<T> * kAmxTileElements,
+                                more ? kKeyBlock * view.row_stride : 0, inexact_);
+    };
+    keys_ = stream(args_.k, {nullptr, args_.k.row_stride, 1}, count, width, keys);
+    values_ = stream(args_.v, {nullptr, 1, args_.v.row_stride}, width, count, values);
   }
 
   /// Makes `part` of `parts` due, and shares it out.
@@ -88,8 +79,6 @@ class NextKeys {
   }
 
  private:
-  static int64_t group(int64_t k) { return ceil_divide(k, kAmxDepth) * kParts<T> * kAmxTileElements; }
-
   const kernels::AttentionForward<T>& args_;
   const Plane& plane_;
   const int64_t end_;

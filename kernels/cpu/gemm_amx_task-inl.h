@@ -192,30 +192,25 @@ class AmxTask {
     }
   }
 
-  /// Lines of op(X): those of A, of which a tile's rows are, or of Bᵀ.
-  template <bool Transposed>
-  PackStream<T> stream(MatrixView<T> x, int64_t lines, int64_t k, bfloat16* out, bool& inexact,
-                       bool continued) const {
-    PackStream<T> to{{},      x, lines, k, out, buffers_.group, continued ? kBlockLines * x.row_stride : 0,
-                     &inexact};
-    to.run = x.column_stride == 1 ? pack_stream<true, Transposed, T> : pack_stream<false, !Transposed, T>;
-    to.due = to.quarters();
-    return to;
-  }
-
   PackStream<T> rows(const Piece& piece, int64_t i) const {
     const int64_t row = i * kBlockLines;
-    return stream<false>(tile_.a.at(row, piece.first), HWY_MIN(kBlockLines, tile_.rows - row), piece.k,
-                         buffers_.a + 2 * i * buffers_.group, buffers_.inexact_rows[i],
-                         tile_.overlapped && i + 1 < row_blocks_);
+    return stream<false>(tile_.a.at(row, piece.first), tile_.rows - row, piece.k,
+                         buffers_.a + 2 * i * buffers_.group, buffers_.inexact_rows[i]);
   }
 
   PackStream<T> columns(const Piece& piece, int64_t j, int64_t buffer) const {
     const int64_t col = j * kBlockLines;
     const MatrixView<T> b = tile_.b.at(piece.first, col);
-    return stream<true>({b.data, b.column_stride, b.row_stride}, HWY_MIN(kBlockLines, tile_.cols - col),
-                        piece.k, columns_buffer(buffer), buffers_.inexact_cols[j],
-                        tile_.overlapped && j + 1 < col_blocks_);
+    return stream<true>({b.data, b.column_stride, b.row_stride}, tile_.cols - col, piece.k,
+                        columns_buffer(buffer), buffers_.inexact_cols[j]);
+  }
+
+  /// A block of what is left, while the one after it is asked for.
+  template <bool Transposed>
+  PackStream<T> stream(MatrixView<T> x, int64_t left, int64_t k, bfloat16* out, bool& inexact) const {
+    return make_stream<Transposed>(x, HWY_MIN(kBlockLines, left), k, out, buffers_.group,
+                                   tile_.overlapped && left > kBlockLines ? kBlockLines * x.row_stride : 0,
+                                   inexact);
   }
 
   template <bool Transposed>
