@@ -61,17 +61,16 @@ class NextKeys {
     values_ = stream(args_.v, {nullptr, 1, args_.v.row_stride}, width, count, values);
   }
 
-  /// Makes `part` of `parts` due, and shares it out.
-  void share_out(int64_t part, int64_t parts, int64_t turns) {
-    for (PackStream<T>* stream : {&keys_, &values_}) stream->due = stream->quarters() * (part + 1) / parts;
-    beside_.share_out(turns);
+  /// Makes the first `parts` of `all` parts due.
+  void make_due(int64_t parts, int64_t all) {
+    for (PackStream<T>* stream : {&keys_, &values_}) stream->due = stream->quarters() * parts / all;
   }
 
   BesideTiles<2>& beside() { return beside_; }
 
   /// Packs what is left. False where a number is not finite: weights have parts too, of which one may be 0.
   bool finish() {
-    share_out(0, 1, 1);
+    make_due(1, 1);
     beside_.finish();
     return kIsFloat<T>
                ? !inexact_
@@ -98,9 +97,12 @@ HWY_INLINE void shrink_columns(D d, const float* shrink, float* out, int64_t str
   }
 }
 
-/// A block of queries of those that are attended together.
+/// A block of queries of those that are attended together, packed.
 struct QueriesByTiles {
   int64_t query, queries;
+  const float* packed;
+  const VisibleKeys* visible;
+  const AttentionScratch<float>* scratch;
   RunningSoftmax<float> run;
   bool first = true;  // no keys yet
 };
@@ -111,18 +113,19 @@ struct KeysByTiles {
   const float *keys, *values;
 };
 
-/// A block of queries against it. What `next` packs is shared out over the sums, `part` of `parts`.
+/// A block of queries against one of keys. What is due of `next` is packed beside the sums.
 template <class T>
 HWY_INLINE void attend_keys(const kernels::AttentionForward<T>& args, const Plane& p,
-                            const KeysByTiles& tiles, const VisibleKeys& visible, const float* queries,
-                            float* packed_weights, const AttentionScratch<float>& w, QueriesByTiles& block,
-                            NextKeys<T>& next, int64_t part, int64_t parts) {
+                            const KeysByTiles& tiles, QueriesByTiles& block, float* packed_weights,
+                            BesideTiles<2>& next) {
   const Tag<float> d;
+  const VisibleKeys& visible = *block.visible;
+  const AttentionScratch<float>& w = *block.scratch;
   const ScoreBlock at{block.query, block.queries, tiles.key, std::min(tiles.count, visible.last - tiles.key),
                       ceil_divide(block.queries, static_cast<int64_t>(hn::Lanes(d)))};
   const Sight sight = at.keys > 0 ? visible.sight(at.key, at.key + at.keys) : Sight::none;
   if (sight == Sight::none) return;
-  const TileProduct scores = score_tiles<T>(tiles.keys, queries, at, args.width, w.scores, w.block),
+  const TileProduct scores = score_tiles<T>(tiles.keys, block.packed, at, args.width, w.scores, w.block),
                     sums{{tiles.values, kParts<T>, ceil_divide(tiles.count, kAmxDepth)},
                          {packed_weights, kWeightParts<T>, ceil_divide(at.keys, kAmxDepth)},
                          args.width,
@@ -140,8 +143,8 @@ HWY_INLINE void attend_keys(const kernels::AttentionForward<T>& args, const Plan
   softmax_block(d, at, sight, visible, kept, w.scores, w.block, scale, block.run, block.first);
   if (!block.first) shrink_columns(d, block.run.shrink, w.out, w.block, args.width);
   pack_weights<false, T>(w.scores, w.block, at.queries, at.keys, packed_weights);
-  next.share_out(part, parts, sums.turns());  // scores, beside which they were packed too, took longer
-  multiply_tiles(sums, next.beside());
+  next.share_out(sums.turns());  // scores, beside which they were packed too, took longer
+  multiply_tiles(sums, next);
   block.first = false;
 }
 
@@ -160,7 +163,7 @@ HWY_INLINE bool attend_by_tiles(const kernels::AttentionForward<T>& args, const 
   for (int64_t g = 0; g < count; ++g) {
     const AttentionScratch<float>& w = scratch[g];
     const int64_t from = query + g * kQueryBlock, queries = std::min(kQueryBlock, p.queries - from);
-    blocks[g] = {from, queries, {w.row[0], w.row[1], w.row[2]}};
+    blocks[g] = {from, queries, tiles.queries[g], &visible[g], &w, {w.row[0], w.row[1], w.row[2]}};
     find_visible_keys(args.visibility, p, from, queries, visible[g]);
     begin = std::min(begin, visible[g].first), end = std::max(end, visible[g].last);
     if (!pack_tokens<false>(row_of(args.q, p.query_first + from, p.head), args.q.row_stride, queries,
@@ -174,20 +177,22 @@ HWY_INLINE bool attend_by_tiles(const kernels::AttentionForward<T>& args, const 
     if (!next.finish()) return false;
     const int64_t keys = std::min(kKeyBlock, end - key);
     if (key + keys < end) next.begin(key + keys, tiles.keys[slot ^ 1], tiles.values[slot ^ 1]);
-    for (int64_t g = 0; g < count; ++g)
-      attend_keys(args, p, {key, keys, tiles.keys[slot], tiles.values[slot]}, visible[g], tiles.queries[g],
-                  tiles.weights, scratch[g], blocks[g], next, g, count);
+    for (int64_t g = 0; g < count; ++g) {
+      next.make_due(g + 1, count);
+      attend_keys(args, p, {key, keys, tiles.keys[slot], tiles.values[slot]}, blocks[g], tiles.weights,
+                  next.beside());
+    }
   }
   for (int64_t g = 0; g < count; ++g) {
+    const QueriesByTiles& block = blocks[g];
     const AttentionScratch<float>& w = scratch[g];
-    const auto& [from, queries, run, first] = blocks[g];
-    if (first)
-      zero_rows(d, run.sum, w.block);
+    if (block.first)
+      zero_rows(d, block.run.sum, w.block);
     else
-      transpose_tiles(w.out, w.block, round_up(queries, kAmxLines), args.width, w.queries, w.padded);
-    finish_sums(d, args, p, from, queries, run);
-    write_sums(d, run, w.queries, w.padded, row_of(args.out, p.query_first + from, p.head),
-               args.out.row_stride, queries, args.width);
+      transpose_tiles(w.out, w.block, round_up(block.queries, kAmxLines), args.width, w.queries, w.padded);
+    finish_sums(d, args, p, block.query, block.queries, block.run);
+    write_sums(d, block.run, w.queries, w.padded, row_of(args.out, p.query_first + block.query, p.head),
+               args.out.row_stride, block.queries, args.width);
   }
   return true;
 }
