@@ -22,6 +22,12 @@ struct RunningSoftmax {
   A *most, *sum, *shrink;  // shrink: what the last block multiplied the earlier sums by
 };
 
+/// Where the scratch of a block of queries has it.
+template <class A>
+HWY_INLINE RunningSoftmax<A> running_softmax(const AttentionScratch<A>& w) {
+  return {w.row[0], w.row[1], w.row[2]};
+}
+
 /// By how much the largest score may be left behind by later ones, to spare what is summed a multiplication
 /// for most blocks: exponentials up to e^8 are as exact and far from overflow.
 constexpr float kMostBehind = 8.0f;
@@ -151,7 +157,7 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
   find_visible_keys(args.visibility, p, query, queries, visible);
   const bool changed = changes_scores(args.bias, args.visibility);
   T* out = args.out.data + (p.query_first + query) * args.out.row_stride + p.head * args.out.head_stride;
-  const RunningSoftmax<A> run{w.row[0], w.row[1], w.row[2]};
+  const RunningSoftmax<A> run = running_softmax(w);
   bool first = true;
   for (int64_t key = visible.first / kKeyBlock * kKeyBlock; key < visible.last; key += kKeyBlock) {
     const ScoreBlock at{query, queries, key, std::min(kKeyBlock, visible.last - key),

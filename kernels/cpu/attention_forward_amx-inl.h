@@ -103,7 +103,6 @@ struct QueriesByTiles {
   const float* packed;
   const VisibleKeys* visible;
   const AttentionScratch<float>* scratch;
-  RunningSoftmax<float> run;
   bool first = true;  // no keys yet
 };
 
@@ -121,6 +120,7 @@ HWY_INLINE void attend_keys(const kernels::AttentionForward<T>& args, const Plan
   const Tag<float> d;
   const VisibleKeys& visible = *block.visible;
   const AttentionScratch<float>& w = *block.scratch;
+  const RunningSoftmax<float> run = running_softmax(w);
   const ScoreBlock at{block.query, block.queries, tiles.key, std::min(tiles.count, visible.last - tiles.key),
                       ceil_divide(block.queries, static_cast<int64_t>(hn::Lanes(d)))};
   const Sight sight = at.keys > 0 ? visible.sight(at.key, at.key + at.keys) : Sight::none;
@@ -140,8 +140,8 @@ HWY_INLINE void attend_keys(const kernels::AttentionForward<T>& args, const Plan
   if (changed || scale <= 0) scale_scores(at, std::exchange(scale, 1.0f), w.scores, w.block);
   if (changed) change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
   const auto kept = draw_block(d, args, args.dropout, p, at, args.kept, w);
-  softmax_block(d, at, sight, visible, kept, w.scores, w.block, scale, block.run, block.first);
-  if (!block.first) shrink_columns(d, block.run.shrink, w.out, w.block, args.width);
+  softmax_block(d, at, sight, visible, kept, w.scores, w.block, scale, run, block.first);
+  if (!block.first) shrink_columns(d, run.shrink, w.out, w.block, args.width);
   pack_weights<false, T>(w.scores, w.block, at.queries, at.keys, packed_weights);
   next.share_out(sums.turns());  // scores, beside which they were packed too, took longer
   multiply_tiles(sums, next);
@@ -161,9 +161,8 @@ HWY_INLINE bool attend_by_tiles(const kernels::AttentionForward<T>& args, const 
   QueriesByTiles blocks[kMostBlocksTogether];
   int64_t begin = p.keys, end = 0;
   for (int64_t g = 0; g < count; ++g) {
-    const AttentionScratch<float>& w = scratch[g];
     const int64_t from = query + g * kQueryBlock, queries = std::min(kQueryBlock, p.queries - from);
-    blocks[g] = {from, queries, tiles.queries[g], &visible[g], &w, {w.row[0], w.row[1], w.row[2]}};
+    blocks[g] = {from, queries, tiles.queries[g], &visible[g], &scratch[g]};
     find_visible_keys(args.visibility, p, from, queries, visible[g]);
     begin = std::min(begin, visible[g].first), end = std::max(end, visible[g].last);
     if (!pack_tokens<false>(row_of(args.q, p.query_first + from, p.head), args.q.row_stride, queries,
@@ -185,13 +184,14 @@ HWY_INLINE bool attend_by_tiles(const kernels::AttentionForward<T>& args, const 
   }
   for (int64_t g = 0; g < count; ++g) {
     const QueriesByTiles& block = blocks[g];
-    const AttentionScratch<float>& w = scratch[g];
+    const AttentionScratch<float>& w = *block.scratch;
+    const RunningSoftmax<float> run = running_softmax(w);
     if (block.first)
-      zero_rows(d, block.run.sum, w.block);
+      zero_rows(d, run.sum, w.block);
     else
       transpose_tiles(w.out, w.block, round_up(block.queries, kAmxLines), args.width, w.queries, w.padded);
-    finish_sums(d, args, p, block.query, block.queries, block.run);
-    write_sums(d, block.run, w.queries, w.padded, row_of(args.out, p.query_first + block.query, p.head),
+    finish_sums(d, args, p, block.query, block.queries, run);
+    write_sums(d, run, w.queries, w.padded, row_of(args.out, p.query_first + block.query, p.head),
                args.out.row_stride, block.queries, args.width);
   }
   return true;
