@@ -48,17 +48,19 @@ double activate_slope_scalar(double x) {
 /// fill a vector of kPieces lanes, in which each lane of a looks up its own.
 template <int kPieces>
 struct LookupPolynomials {
-  static constexpr int kCoefficients = kPieces == 16 ? 7 : 8;
+  static constexpr int kCoefficients = kPieces == 16 ? 6 : 8;
   static constexpr double kStep = 4.0 / kPieces;
   static constexpr float kEnd = static_cast<float>(4 - kStep / 2);
   alignas(64) float coefficient[kCoefficients][kPieces];
 
-  /// Interpolates f at Chebyshev's points of each piece, by divided differences.
+  /// Interpolates f by divided differences at Chebyshev's points of each piece, which are moved outwards a
+  /// little: f falls, and its relative error is to be the same at both ends.
   explicit LookupPolynomials(double (*f)(double)) {
     for (int piece = 0; piece < kPieces; ++piece) {
       double point[kCoefficients], difference[kCoefficients], power[kCoefficients] = {};
       for (int i = 0; i < kCoefficients; ++i) {
-        point[i] = kStep / 2 * std::cos((i + 0.5) * 3.14159265358979323846 / kCoefficients);
+        const double x = std::cos((i + 0.5) * 3.14159265358979323846 / kCoefficients);
+        point[i] = kStep / 2 * (x + 0.08 * (1 - x * x));
         difference[i] = f(piece * kStep + point[i]);
       }
       for (int order = 1; order < kCoefficients; ++order) {
