@@ -149,9 +149,9 @@ HWY_INLINE Vec<D> exp(D d, Vec<D> x) {
 /// Below it exp_fast is 0 unless told otherwise: the result would soon be subnormal.
 constexpr float kLeastExponent = -87.0f;
 
-/// e^x of K vectors, in place, within 3 ulp for least <= x <= 88 and 0 below (doubles are exact everywhere);
-/// least >= kLeastExponent. NaN stays NaN. Each step is taken for all of them before the next: one vector
-/// after the other, the processor's queue fills with steps that wait.
+/// e^x of K vectors, in place, within 4 ulp for |x| <= 32 and 6 for least <= x <= 88, and 0 below (doubles
+/// are exact everywhere); least >= kLeastExponent. NaN stays NaN. Each step is taken for all of them before
+/// the next: one vector after the other, the processor's queue fills with steps that wait.
 template <int K, class D>
 HWY_INLINE void exp_fast(D d, Vec<D> (&x)[K], float least = kLeastExponent) {
   if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
@@ -162,7 +162,14 @@ HWY_INLINE void exp_fast(D d, Vec<D> (&x)[K], float least = kLeastExponent) {
         1.0f, 1.0f, 0.4999923148471309f, 0.16667114645319933f, 0.04189015793449832f, 0.008312520891264441f};
     Exponent<D> n[K];
     Vec<D> r[K], y[K];
-    for (int k = 0; k < K; ++k) r[k] = exp_reduce(d, kScalesAtOnce ? x[k] : hn::Max(lowest, x[k]), n[k]);
+    if constexpr (kScalesAtOnce) {  // exp_reduce in three instructions instead of five; r is off by 1.9e-9 n
+      const auto large = hn::Set(d, 0x1.8p23f);  // of such a number no fraction is left
+      for (int k = 0; k < K; ++k)
+        n[k] = hn::Sub(hn::MulAdd(x[k], hn::Set(d, 1.44269504088896341f), large), large);
+      for (int k = 0; k < K; ++k) r[k] = hn::NegMulAdd(n[k], hn::Set(d, 0.693147180559945309f), x[k]);
+    } else {
+      for (int k = 0; k < K; ++k) r[k] = exp_reduce(d, hn::Max(lowest, x[k]), n[k]);
+    }
     for (int k = 0; k < K; ++k) y[k] = hn::Set(d, c[5]);
     for (int i = 4; i >= 0; --i) {
       for (int k = 0; k < K; ++k) y[k] = hn::MulAdd(y[k], r[k], hn::Set(d, c[i]));

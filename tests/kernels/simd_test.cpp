@@ -228,7 +228,8 @@ double max_ulp(Function f, float low, float high, uint32_t step) {
 
 TEST(Simd, ElementaryFunctionsAreWithinTheirStatedUlps) {
   EXPECT_LE(max_ulp(Function::exp, -103.0f, 88.7f, 4999), 2.0);
-  EXPECT_LE(max_ulp(Function::exp_fast, -86.9f, 88.0f, 4999), 3.0);
+  EXPECT_LE(max_ulp(Function::exp_fast, -32.0f, 32.0f, 4999), 4.0);
+  EXPECT_LE(max_ulp(Function::exp_fast, -86.9f, 88.0f, 4999), 6.0);
   EXPECT_LE(max_ulp(Function::log, 1.2e-38f, 3.4e38f, 4999), 1.0);
   EXPECT_LE(max_ulp(Function::log_everywhere, std::numeric_limits<float>::denorm_min(), 3.4e38f, 4999), 2.0);
   EXPECT_LE(max_ulp(Function::tanh, -50.0f, 50.0f, 4999), 2.0);
