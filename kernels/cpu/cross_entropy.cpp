@@ -118,7 +118,7 @@ HWY_INLINE double cross_entropy_rows_by(const kernels::CrossEntropyForward<T>& a
                                         bool streamed) {
   CrossEntropySteps<kGradient, kSmoothed, T> steps{args, loss, kept, streamed, rows_at_once(args.classes),
                                                    {},   {}};
-  for_rows_in_steps(begin, end, args.classes, steps);
+  for_rows_in_steps(begin, end, args.classes, streamed, steps);
   steps.add_last_rows();
   return steps.total;
 }

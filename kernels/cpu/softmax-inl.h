@@ -20,17 +20,28 @@ namespace heed::cpu::HWY_NAMESPACE {
 /// place r % rows_at_once().
 constexpr int64_t kMostRowsAtOnce = 4;
 constexpr int64_t kNarrow = 256;
-inline int64_t rows_at_once(int64_t cols) { return cols <= kNarrow ? kMostRowsAtOnce : 1; }
+inline int64_t rows_at_once(int64_t cols) { return cols <= kNarrow ? kMostRowsAtOnce : 2; }
 
-/// Takes the rows begin … end - 1 through three steps. Narrow ones are a step apart, so that none waits for
-/// the sums and quotients of the step before; wide ones would not stay in the nearest cache.
+/// Takes the rows begin … end - 1 through three steps, such that none waits for the maximum, sums and
+/// quotients of the step before: narrow ones a step apart, and of wide ones, which would not stay in the
+/// nearest cache, the maximum one row ahead. Those of a matrix that is `streamed` would be sought before they
+/// are there.
 template <class Steps>
-HWY_INLINE void for_rows_in_steps(int64_t begin, int64_t end, int64_t cols, Steps& steps) {
-  const int64_t apart = cols <= kNarrow ? 1 : 0;
-  for (int64_t r = begin; r < end + 2 * apart; ++r) {
-    if (r < end) steps.find_maximum(r);
-    if (begin <= r - apart && r - apart < end) steps.find_sums(r - apart);
-    if (begin <= r - 2 * apart) steps.finish(r - 2 * apart);
+HWY_INLINE void for_rows_in_steps(int64_t begin, int64_t end, int64_t cols, bool streamed, Steps& steps) {
+  if (cols <= kNarrow) {
+    for (int64_t r = begin; r < end + 2; ++r) {
+      if (r < end) steps.find_maximum(r);
+      if (begin <= r - 1 && r - 1 < end) steps.find_sums(r - 1);
+      if (begin <= r - 2) steps.finish(r - 2);
+    }
+  } else {
+    if (!streamed) steps.find_maximum(begin);
+    for (int64_t r = begin; r < end; ++r) {
+      if (streamed) steps.find_maximum(r);
+      steps.find_sums(r);
+      if (!streamed && r + 1 < end) steps.find_maximum(r + 1);
+      steps.finish(r);
+    }
   }
 }
 

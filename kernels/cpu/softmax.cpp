@@ -101,9 +101,9 @@ struct SoftmaxSteps {
 
 template <bool kLog, class Io, class T>
 HWY_INLINE void softmax_rows_by(const kernels::SoftmaxForward<T>& args, int64_t begin, int64_t end,
-                                accumulator_t<T>* kept) {
+                                accumulator_t<T>* kept, bool streamed) {
   SoftmaxSteps<kLog, Io, T> steps{args, kept, rows_at_once(args.cols), {}, {}};
-  for_rows_in_steps(begin, end, args.cols, steps);
+  for_rows_in_steps(begin, end, args.cols, streamed, steps);
 }
 
 template <bool kLog, class T>
@@ -114,10 +114,10 @@ HWY_INLINE void softmax_rows_of(const kernels::SoftmaxForward<T>& args, int64_t 
   const bool apart = !kLog && (streamed || !std::is_same_v<T, A>);
   Workspace<A> kept(apart ? rows_at_once(args.cols) * args.cols : 0);
   if (streamed) {
-    softmax_rows_by<kLog, Streaming<T>>(args, begin, end, kept.data());
+    softmax_rows_by<kLog, Streaming<T>>(args, begin, end, kept.data(), streamed);
     hwy::FlushStream();
   } else {
-    softmax_rows_by<kLog, Whole<T>>(args, begin, end, kept.data());
+    softmax_rows_by<kLog, Whole<T>>(args, begin, end, kept.data(), streamed);
   }
 }
 
