@@ -176,7 +176,11 @@ double sum_squares(const A* g, int64_t count) {
     }
   };
   int64_t i = 0;
-  for (; i + kSums <= count; i += kSums) add(i, kSums);
+  for (; i + kSums <= count; i += kSums) {
+    prefetch_ahead(g + i);
+    prefetch_ahead(g + i + kSums / 2);
+    add(i, kSums);
+  }
   if (i < count) add(i, count - i);
   alignas(64) double lanes[kSums];
   for (int64_t k = 0; k < kSums / kLanes; ++k) hn::Store(sums[k], d, lanes + k * kLanes);
