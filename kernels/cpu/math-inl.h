@@ -39,6 +39,9 @@ HWY_INLINE Vec<D> floats(D d, V64 lower, V64 upper) {
   return hn::Combine(d, hn::DemoteTo(half, upper), hn::DemoteTo(half, lower));
 }
 
+/// Whether hn::MulAdd rounds once.
+constexpr bool kFuses = (HWY_TARGET & (HWY_SSSE3 | HWY_SSE4 | HWY_EMU128 | HWY_SCALAR)) == 0;
+
 /// c[0] + c[1] x + c[2] x² + …
 template <class D, size_t N>
 HWY_INLINE Vec<D> polynomial(D d, Vec<D> x, const hn::TFromD<D> (&c)[N]) {
@@ -85,6 +88,17 @@ HWY_INLINE Vec<D> scale_from(D, Vec<D> v, Exponent<D> n, Vec<D> x, Vec<D> lowest
   const __mmask16 counts = _mm512_cmp_ps_mask(x.raw, lowest.raw, _CMP_NLT_UQ);
   return Vec<D>{_mm512_maskz_scalef_ps(counts, v.raw, n.raw)};
 }
+
+/// x = m 2^n with m from sqrt(1/2) to sqrt(2), for every x: n is infinite where x is and -infinity at 0, and
+/// m is NaN where x is less.
+template <class D>
+HWY_INLINE void split(D d, Vec<D> x, Vec<D>& m, Vec<D>& n) {
+  m = Vec<D>{_mm512_getmant_ps(x.raw, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_nan)};
+  n = Vec<D>{_mm512_getexp_ps(x.raw)};
+  const __mmask16 above = _mm512_cmp_ps_mask(m.raw, hn::Set(d, 1.41421356f).raw, _CMP_GT_OQ);
+  m = Vec<D>{_mm512_mask_mul_ps(m.raw, above, m.raw, hn::Set(d, 0.5f).raw)};
+  n = Vec<D>{_mm512_mask_add_ps(n.raw, above, n.raw, hn::Set(d, 1.0f).raw)};
+}
 #else
 template <class D>
 using Exponent = hn::VFromD<hn::RebindToSigned<D>>;
@@ -106,6 +120,16 @@ HWY_INLINE Vec<D> power_of_two(D d, Exponent<D> n) {
 template <class D>
 HWY_INLINE Vec<D> scale_from(D d, Vec<D> v, Exponent<D> n, Vec<D> x, Vec<D> lowest) {
   return hn::IfThenZeroElse(hn::Lt(x, lowest), hn::Mul(v, power_of_two(d, n)));
+}
+
+/// x = m 2^n with m from sqrt(1/2) to sqrt(2), for normal numbers > 0.
+template <class D>
+HWY_INLINE void split(D d, Vec<D> x, Vec<D>& m, Vec<D>& n) {
+  const hn::RebindToSigned<D> di;
+  const auto root_of_half = hn::Set(di, 0x3f3504f3);
+  const auto word = hn::Sub(hn::BitCast(di, x), root_of_half);
+  m = hn::BitCast(d, hn::Add(hn::And(word, hn::Set(di, 0x7fffff)), root_of_half));
+  n = hn::ConvertTo(d, hn::ShiftRight<23>(word));
 }
 
 /// v 2^n for n in -252 … 254, in two steps, since 2^n itself need not be a normal number.
@@ -191,19 +215,18 @@ HWY_INLINE Vec<D> log(D d, Vec<D> x) {
   if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
     return map_lanes(d, x, std::log);
   } else {
-    // x = m 2^n with m from sqrt(1/2) to sqrt(2)
-    const hn::RebindToSigned<D> di;
-    const auto word = hn::Sub(hn::BitCast(di, x), hn::Set(di, 0x3f3504f3));
-    const auto m = hn::BitCast(d, hn::Add(hn::And(word, hn::Set(di, 0x7fffff)), hn::Set(di, 0x3f3504f3)));
-    const auto n = hn::ConvertTo(d, hn::ShiftRight<23>(word)), r = hn::Sub(m, hn::Set(d, 1.0f));
+    Vec<D> m, n;
+    split(d, x, m, n);
+    const auto r = hn::Sub(m, hn::Set(d, 1.0f)), square = hn::Mul(r, r);
     const float c[] = {3.3333331174e-1f,  -2.4999993993e-1f, 2.0000714765e-1f,
                        -1.6668057665e-1f, 1.4249322787e-1f,  -1.2420140846e-1f,
                        1.1676998740e-1f,  -1.1514610310e-1f, 7.0376836292e-2f};
-    const auto square = hn::Mul(r, r);
     auto y = hn::Mul(hn::Mul(square, r), polynomial(d, r, c));
-    y = hn::MulAdd(n, hn::Set(d, -2.12194440e-4f), y);
+    // ln 2 in two parts, of which n times the first is exact; both are positive, for infinite n.
+    y = hn::MulAdd(n, hn::Set(d, 1.42860677e-6f), y);
     y = hn::NegMulAdd(hn::Set(d, 0.5f), square, y);
-    const auto result = hn::MulAdd(n, hn::Set(d, 0.693359375f), hn::Add(r, y));
+    const auto result = hn::MulAdd(n, hn::Set(d, 0.693145751953125f), hn::Add(r, y));
+    if constexpr (kScalesAtOnce) return result;
     return hn::IfThenElse(hn::Lt(x, hn::Set(d, std::numeric_limits<float>::infinity())), result, x);
   }
 }
@@ -211,8 +234,8 @@ HWY_INLINE Vec<D> log(D d, Vec<D> x) {
 /// Within 2 ulp for every x: also subnormal numbers, 0, and NaN for what is negative.
 template <class D>
 HWY_INLINE Vec<D> log_everywhere(D d, Vec<D> x) {
-  if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
-    return map_lanes(d, x, std::log);
+  if constexpr (std::is_same_v<hn::TFromD<D>, double> || kScalesAtOnce) {
+    return log(d, x);
   } else {
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
     const auto tiny = hn::Lt(x, hn::Set(d, std::numeric_limits<float>::min()));
@@ -263,34 +286,31 @@ HWY_INLINE Vec<D> erf(D d, Vec<D> x) {
   }
 }
 
-/// The sine of x, or of x and a quarter turn, within 2 ulp. What is left of x beside whole quarters is found
-/// in double, since next to a multiple of them little is; beyond 10^5 and for what is not finite by the C
-/// library.
+/// The sine of x, or of x and a quarter turn, within 2 ulp; beyond 10^5, for what is not finite, and where
+/// nothing fuses multiplications with additions, by the C library.
 template <bool kCosine, class D>
 HWY_INLINE Vec<D> sine(D d, Vec<D> x) {
   using T = hn::TFromD<D>;
   T (*const exact)(T) = kCosine ? static_cast<T (*)(T)>(std::cos) : static_cast<T (*)(T)>(std::sin);
-  if constexpr (std::is_same_v<T, double>) {
+  if constexpr (std::is_same_v<T, double> || !kFuses) {
     return map_lanes(d, x, exact);
   } else {
-    const hn::Repartition<double, D> d64;
     const hn::RebindToSigned<D> di;
-    const auto per_quarter = hn::Set(d64, 0.63661977236758134308);
-    // A quarter in two parts, the first of so few bits that counts times it are exact.
-    const auto quarter = hn::Set(d64, 1.57079632673412561417),
-               rest = hn::Set(d64, 6.07710050650619224932e-11);
-    auto lower = lower_doubles(d, x), upper = upper_doubles(d, x);
-    const auto lower_count = hn::Round(hn::Mul(lower, per_quarter)),
-               upper_count = hn::Round(hn::Mul(upper, per_quarter));
-    lower = hn::NegMulAdd(lower_count, rest, hn::NegMulAdd(lower_count, quarter, lower));
-    upper = hn::NegMulAdd(upper_count, rest, hn::NegMulAdd(upper_count, quarter, upper));
-    const auto r = floats(d, lower, upper), square = hn::Mul(r, r);
+    // Added to a large number, a count of quarters is rounded to a whole one, which stands in the last bits.
+    const auto large = hn::Set(d, 0x1.8p23f), rounded = hn::MulAdd(x, hn::Set(d, 0.636619772f), large);
+    const auto quarters = hn::Sub(rounded, large);
+    // A quarter turn in three parts: what the first leaves of x is exact, so that what is left next to a
+    // multiple of a quarter is right too.
+    auto r = hn::NegMulAdd(quarters, hn::Set(d, 0x1.921fb6p0f), x);
+    r = hn::NegMulAdd(quarters, hn::Set(d, -0x1.777a5cp-25f), r);
+    r = hn::NegMulAdd(quarters, hn::Set(d, -0x1.ee59dap-50f), r);
+    const auto square = hn::Mul(r, r);
     const float of_sine[] = {-1.6666654611e-1f, 8.3321608736e-3f, -1.9515295891e-4f};
     const float of_cosine[] = {4.166664568298827e-2f, -1.388731625493765e-3f, 2.443315711809948e-5f};
     const auto s = hn::MulAdd(hn::Mul(r, square), polynomial(d, square, of_sine), r);
     const auto c = hn::MulAdd(hn::Mul(square, square), polynomial(d, square, of_cosine),
                               hn::NegMulAdd(square, hn::Set(d, 0.5f), hn::Set(d, 1.0f)));
-    auto count = hn::ConvertTo(di, floats(d, lower_count, upper_count));
+    auto count = hn::BitCast(di, rounded);
     if constexpr (kCosine) count = hn::Add(count, hn::Set(di, 1));
     const auto odd = hn::MaskFromVec(hn::BitCast(d, hn::BroadcastSignBit(hn::ShiftLeft<31>(count))));
     const auto sign = hn::ShiftLeft<30>(hn::And(count, hn::Set(di, 2)));

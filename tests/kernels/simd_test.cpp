@@ -269,9 +269,13 @@ TEST(Simd, ElementaryFunctionsAtTheEdges) {
   EXPECT_EQ(y[2], 0.0f);
   EXPECT_EQ(y[3], 1.0f);
   EXPECT_EQ(y[6], 0.0f);
-  at(Function::log);
-  EXPECT_TRUE(std::isnan(y[0]));
-  EXPECT_EQ(y[1], kInf);
+  for (Function f : {Function::log, Function::log_everywhere}) {
+    at(f);
+    EXPECT_TRUE(std::isnan(y[0]));
+    EXPECT_EQ(y[1], kInf);
+  }
+  for (const int i : {2, 6}) EXPECT_TRUE(std::isnan(y[i])) << x[i];
+  for (const int i : {3, 4}) EXPECT_EQ(y[i], -kInf) << x[i];
   for (Function f : {Function::tanh, Function::erf}) {
     at(f);
     EXPECT_EQ(y[1], 1.0f);
