@@ -37,6 +37,13 @@ Tensor full(const Shape& shape, double value, TensorOptions options) {
 
 Tensor scalar(double value, TensorOptions options) { return full({}, value, options); }
 
+namespace {
+
+// A whole number that double and int64_t both hold, as they do those around it.
+bool is_whole(double x) { return std::abs(x) < 0x1p53 && x == std::floor(x); }
+
+}  // namespace
+
 Tensor arange(double begin, double end, double step, TensorOptions options) {
   HEED_CHECK(step != 0 && std::isfinite(step), ConfigError, "arange: step is ", step);
   const int64_t count = std::max<int64_t>(0, static_cast<int64_t>(std::ceil((end - begin) / step)));
@@ -44,6 +51,15 @@ Tensor arange(double begin, double end, double step, TensorOptions options) {
   constexpr int64_t kElementsPerTask = 16384;
   visit_dtype(options.dtype, [&]<class T>() {
     T* values = host.data<T>();
+    if constexpr (std::is_integral_v<T>) {
+      if (is_whole(begin) && is_whole(end) && is_whole(step)) {  // without a detour through double
+        const auto from = static_cast<int64_t>(begin), by = static_cast<int64_t>(step);
+        return parallel_for(count, kElementsPerTask, [&](int64_t first, int64_t last) {
+          for (int64_t i = first, value = from + i * by; i < last; ++i, value += by)
+            values[i] = static_cast<T>(value);
+        });
+      }
+    }
     parallel_for(count, kElementsPerTask, [&](int64_t first, int64_t last) {
       constexpr int64_t kTogether = 8;  // they differ by constants: the compiler makes vectors of them
       int64_t i = first;

@@ -34,6 +34,10 @@ void scatter_add(const kernels::ScatterAdd<T>& args) {
       A* y = args.y + run.at[0] + line * run.step[0];
       const int64_t* index = args.index + run.at[1] + line * run.step[1];
       const T* source = args.source + run.at[2] + line * run.step[2];
+      if (args.stride_index == 1 && args.stride_y == 1 && args.stride_source == 1) {  // along a row
+        for (int64_t i = 0; i < args.n; ++i) y[index[i]] += static_cast<A>(source[i]);
+        continue;
+      }
       for (int64_t i = 0; i < args.n; ++i)
         y[index[i * args.stride_index] * args.stride_y] += static_cast<A>(source[i * args.stride_source]);
     }
