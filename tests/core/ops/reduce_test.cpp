@@ -382,6 +382,33 @@ TEST(Reduce, NanInAnyPlaceIsTheExtremum) {
   }
 }
 
+// Columns are searched in blocks of rows.
+TEST(Reduce, TheFirstOfEqualsInColumns) {
+  const float nan = std::nanf(""), infinity = std::numeric_limits<float>::infinity();
+  const int64_t rows = 400, columns = 150;
+  const auto fill = [&](float common, std::vector<int64_t> places, float value) {
+    std::vector<float> x(static_cast<size_t>(rows * columns), common);
+    for (const int64_t place : places)
+      for (int64_t j = 0; j < columns; ++j) x[static_cast<size_t>((place + j % 3) * columns + j)] = value;
+    return tensor(x, {rows, columns});
+  };
+  const auto expect_first = [&](const Tensor& x, int64_t first) {  // -1: all are equal
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const std::vector<int64_t> found = argmax(x.to(dtype), 0).to_vector<int64_t>();
+      for (int64_t j = 0; j < columns; ++j)
+        ASSERT_EQ(found[static_cast<size_t>(j)], first < 0 ? 0 : first + j % 3) << dtype << " " << j;
+    }
+  };
+  expect_first(fill(-infinity, {}, 0), -1);
+  expect_first(fill(1, {}, 0), -1);
+  expect_first(fill(nan, {}, 0), -1);
+  for (const int64_t first : {0, 5, 126, 128, 300}) {
+    expect_first(fill(1, {first, 350}, 2), first);
+    expect_first(fill(1, {first, 350}, nan), first);
+    expect_first(fill(-infinity, {first}, -1), first);
+  }
+}
+
 TEST(Reduce, VarianceAroundALargeMean) {
   const Tensor x = normal({4096}, 5) + 1e6;
   const double exact = variance(x).item<double>();
