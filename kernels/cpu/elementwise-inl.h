@@ -100,4 +100,30 @@ void zip_run(int64_t n, T* y, int64_t step_y, const T* a, int64_t step_a, const 
   }
 }
 
+/// Whether results lie side by side along the innermost axis.
+template <int N>
+bool has_rows(const Strided<N>& index) {
+  return index.rank > 0 && index.strides[0][index.rank - 1] == 1;
+}
+
+/// The same of a tile in whose rows results lie side by side. Operands
+/// that do not go through a buffer that does.
+template <class T>
+void zip_tile(const Tile<3>& tile, T* y, const T* a, const T* b, void (*row)(const BinaryRow<T>&)) {
+  T left[kTileSide][kTileSide + 1], right[kTileSide][kTileSide + 1];
+  const auto turn = [&](const T* x, int operand, auto& buffer) {
+    for (int64_t j = 0; j < tile.n; ++j)
+      for (int64_t i = 0; i < tile.rows; ++i)
+        buffer[i][j] = x[i * tile.row_step[operand] + j * tile.step[operand]];
+  };
+  const bool turn_a = (tile.step[1] | 1) != 1, turn_b = (tile.step[2] | 1) != 1;
+  if (turn_a) turn(a + tile.at[1], 1, left);
+  if (turn_b) turn(b + tile.at[2], 2, right);
+  for (int64_t i = 0; i < tile.rows; ++i)
+    row({tile.n, y + tile.at[0] + i * tile.row_step[0],
+         turn_a ? left[i] : a + tile.at[1] + i * tile.row_step[1],
+         turn_b ? right[i] : b + tile.at[2] + i * tile.row_step[2], turn_a ? 1 : tile.step[1],
+         turn_b ? 1 : tile.step[2]});
+}
+
 }  // namespace heed::cpu

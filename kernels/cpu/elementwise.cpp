@@ -159,6 +159,10 @@ void binary_rows(const kernels::Binary<T>& args) {
   const auto row = binary_row<T>(args.op);
   HEED_ASSERT(row, "binary: operation ", int(args.op), " on ", dtype_of<T>());
   const int64_t grain = args.op == kernels::BinaryOp::power ? kCostlyGrain : kRowGrain;
+  if (args.a && args.b && has_rows(args.index)) {
+    const auto tile = [&](const Tile<3>& at) { zip_tile(at, args.y, args.a, args.b, row); };
+    if (parallel_tiles(args.index, 1, tile) || parallel_tiles(args.index, 2, tile)) return;
+  }
   parallel_walk(args.index, grain, [&](const Run<3>& run) {
     const T* a = args.a ? args.a + run.at[1] : &args.scalar;
     const T* b = args.b ? args.b + run.at[2] : &args.scalar;

@@ -77,6 +77,16 @@ void copy_tile(const Tile<2>& tile, T* y, const T* x) {
       y[tile.at[0] + i * tile.row_step[0] + j * tile.step[0]] = buffer[j][i];
 }
 
+template <class T>
+void add_tile(const Tile<2>& tile, T* y, const T* x) {
+  const Tile<3> sums{tile.rows,
+                     tile.n,
+                     {tile.at[0], tile.at[0], tile.at[1]},
+                     {tile.row_step[0], tile.row_step[0], tile.row_step[1]},
+                     {tile.step[0], tile.step[0], tile.step[1]}};
+  zip_tile(sums, y, static_cast<const T*>(y), x, binary_row<T>(kernels::BinaryOp::add));
+}
+
 }  // namespace
 
 template <class To, class From>
@@ -84,6 +94,10 @@ void copy(const kernels::Copy<To, From>& args) {
   if constexpr (std::is_same_v<To, From>) {
     const auto tile = [&](const Tile<2>& at) { copy_tile(at, args.y, args.x); };
     if (!args.accumulate && parallel_tiles(args.index, 1, tile)) return;
+    if constexpr (kHasRows<To>) {
+      const auto sums = [&](const Tile<2>& at) { add_tile(at, args.y, args.x); };
+      if (args.accumulate && has_rows(args.index) && parallel_tiles(args.index, 1, sums)) return;
+    }
   }
   parallel_walk(args.index, kCheapGrain, [&](const Run<2>& run) {
     To* y = args.y + run.at[0];

@@ -85,13 +85,14 @@ struct Tile {
 
 /// Calls f(tile) for square tiles that cover the index space, in parallel, where elements of `operand` that
 /// lie side by side are on another than the innermost axis: a row would take one element of each line of the
-/// cache. Where they are not, or one of the two axes is short, nothing is called, and the result is false.
+/// cache. Where they are not, or a row repeats one element, or one of the two axes is short, nothing is
+/// called, and the result is false.
 template <int N, class F>
 bool parallel_tiles(const Strided<N>& index, int operand, const F& f) {
   const int inner = index.rank - 1;
   int across = inner - 1;
   while (across >= 0 && index.strides[operand][across] != 1) --across;
-  if (across < 0 || index.strides[operand][inner] == 1) return false;
+  if (across < 0 || index.strides[operand][inner] == 1 || index.strides[operand][inner] == 0) return false;
   const int64_t rows = index.sizes[across], n = index.sizes[inner];
   if (std::min(rows, n) < kTileSide / 4) return false;
   Strided<N> others{};

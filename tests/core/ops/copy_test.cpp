@@ -79,6 +79,17 @@ TEST(Copy, LargeTransposedMatrices) {
       }
 }
 
+TEST(Copy, TransposedGradientsAreAdded) {
+  for (const Device device : devices())
+    for (const Shape& shape : {Shape{3, 5}, Shape{40, 70}, Shape{64, 33}}) {
+      const Tensor straight = normal(shape, 1).to(DType::f32).to(device),
+                   turned = normal({shape[1], shape[0]}, 2).to(DType::f32).to(device);
+      const Tensor x = zeros_like(straight).set_requires_grad();
+      (sum(x * straight) + sum(x.transpose(0, 1) * turned)).backward();
+      EXPECT_TRUE(equal_all(x.grad(), straight + turned.transpose(0, 1).contiguous())) << shape << device;
+    }
+}
+
 TEST(Copy, ColumnsOnEveryDevice) {
   for (DType dtype : {DType::f32, DType::bf16, DType::i64, DType::boolean})
     for (Device device : devices()) {

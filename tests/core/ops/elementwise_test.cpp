@@ -284,20 +284,24 @@ TEST(Elementwise, LayoutChangesNoBit) {
       add, subtract, multiply, divide, maximum, minimum, power, equal, not_equal, less, chosen, as_numbers};
   for (const Device device : devices())
     for (const DType dtype : {DType::f32, DType::bf16})
-      for (const int64_t n : {1, 5, 16, 31, 600}) {
+      for (const auto& [n, rows] :
+           {std::pair<int64_t, int64_t>{1, 3}, {5, 3}, {16, 3}, {31, 3}, {600, 3}, {70, 40}}) {
         SCOPED_TRACE(concat(dtype, " ", n, " on ", device));
-        const Tensor x = uniform({n, 3}, 0.25, 3, 1).to(dtype).to(device),
-                     y = uniform({n, 3}, 0.25, 3, 2).to(dtype).to(device);
+        const Tensor x = uniform({n, rows}, 0.25, 3, 1).to(dtype).to(device),
+                     y = uniform({n, rows}, 0.25, 3, 2).to(dtype).to(device);
         const Tensor apart = x.transpose(0, 1), together = apart.contiguous();
         for (size_t i = 0; i < unary.size(); ++i)
           EXPECT_TRUE(equal_all(unary[i](apart), unary[i](together))) << i;
-        const Tensor one = y.slice(0, 0, 1).transpose(0, 1), each = one.expand({3, n}).contiguous();
+        const Tensor one = y.slice(0, 0, 1).transpose(0, 1), each = one.expand({rows, n}).contiguous();
+        const Tensor gaps = cat({together, together}, 1).slice(1, 0, 2 * n, 2);
         for (size_t i = 0; i < binary.size(); ++i) {
           EXPECT_TRUE(equal_all(binary[i](apart, y.transpose(0, 1)),
                                 binary[i](together, y.transpose(0, 1).contiguous())))
               << i;
           EXPECT_TRUE(equal_all(binary[i](apart, one), binary[i](together, each))) << i;
           EXPECT_TRUE(equal_all(binary[i](one, apart), binary[i](each, together))) << i;
+          EXPECT_TRUE(equal_all(binary[i](apart, gaps), binary[i](together, gaps.contiguous()))) << i;
+          EXPECT_TRUE(equal_all(binary[i](gaps, apart), binary[i](gaps.contiguous(), together))) << i;
         }
       }
 }
