@@ -68,10 +68,17 @@ void walk(const Strided<N>& index, int64_t begin, int64_t end, const Row& row) {
   }
 }
 
-/// The same for the whole index space, in parallel, cut into `grain` elements a task.
+/// The same for the whole index space, in parallel, cut into an even number of equal tasks of at most `grain`
+/// elements, or of whole lines of the cache where `grain` is a multiple of one.
 template <int N, class Row>
 void parallel_walk(const Strided<N>& index, int64_t grain, const Row& row) {
-  parallel_for(index.count(), grain, [&](int64_t begin, int64_t end) { walk(index, begin, end, row); });
+  constexpr int64_t kLine = 64;
+  const int64_t count = index.count();
+  int64_t tasks = std::max<int64_t>(1, ceil_divide(count, grain));
+  if (tasks > 1) tasks += tasks % 2;
+  const int64_t task = round_up(ceil_divide(count, tasks), grain % kLine == 0 ? kLine : 1);
+  parallel_for(count, std::max<int64_t>(1, task),
+               [&](int64_t begin, int64_t end) { walk(index, begin, end, row); });
 }
 
 constexpr int64_t kTileSide = 32;
