@@ -106,8 +106,8 @@ bool has_rows(const Strided<N>& index) {
   return index.rank > 0 && index.strides[0][index.rank - 1] == 1;
 }
 
-/// The same of a tile in whose rows results lie side by side. Operands
-/// that do not go through a buffer that does.
+/// The same of a tile in whose rows results lie side by side. An operand that lies otherwise passes through a
+/// buffer of rows.
 template <class T>
 void zip_tile(const Tile<3>& tile, T* y, const T* a, const T* b, void (*row)(const BinaryRow<T>&)) {
   T left[kTileSide][kTileSide + 1], right[kTileSide][kTileSide + 1];
