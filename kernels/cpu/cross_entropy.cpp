@@ -116,8 +116,8 @@ template <bool kGradient, bool kSmoothed, class T>
 HWY_INLINE double cross_entropy_rows_by(const kernels::CrossEntropyForward<T>& args, int64_t begin,
                                         int64_t end, const RowLoss& loss, accumulator_t<T>* kept,
                                         bool streamed) {
-  CrossEntropySteps<kGradient, kSmoothed, T> steps{args, loss, kept, streamed, rows_at_once(args.classes),
-                                                   {},   {}};
+  CrossEntropySteps<kGradient, kSmoothed, T> steps{
+      args, loss, kept, streamed, rows_at_once(args.classes, streamed), {}, {}};
   for_rows_in_steps(begin, end, args.classes, streamed, steps);
   steps.add_last_rows();
   return steps.total;
@@ -132,7 +132,7 @@ HWY_INLINE double cross_entropy_rows_of(const kernels::CrossEntropyForward<T>& a
       kGradient && std::is_same_v<T, A> && streams(args.glogits, args.rows, args.classes, 2);
   // bfloat16 cannot hold the exponentials, and what is streamed should not be read again.
   const bool apart = kGradient && (streamed || !std::is_same_v<T, A>);
-  Workspace<A> kept(apart ? rows_at_once(args.classes) * args.classes : 0);
+  Workspace<A> kept(apart ? rows_at_once(args.classes, streamed) * args.classes : 0);
   const double total =
       args.label_smoothing == 0
           ? cross_entropy_rows_by<kGradient, false>(args, begin, end, loss, kept.data(), streamed)

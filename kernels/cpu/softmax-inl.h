@@ -20,7 +20,9 @@ namespace heed::cpu::HWY_NAMESPACE {
 /// place r % rows_at_once().
 constexpr int64_t kMostRowsAtOnce = 4;
 constexpr int64_t kNarrow = 256;
-inline int64_t rows_at_once(int64_t cols) { return cols <= kNarrow ? kMostRowsAtOnce : 2; }
+inline int64_t rows_at_once(int64_t cols, bool streamed) {
+  return cols <= kNarrow ? kMostRowsAtOnce : streamed ? 1 : 2;
+}
 
 /// Takes the rows begin … end - 1 through three steps, such that none waits for the maximum, sums and
 /// quotients of the step before: narrow ones a step apart, and of wide ones, which would not stay in the
@@ -35,9 +37,8 @@ HWY_INLINE void for_rows_in_steps(int64_t begin, int64_t end, int64_t cols, bool
       if (begin <= r - 2) steps.finish(r - 2);
     }
   } else {
-    if (!streamed) steps.find_maximum(begin);
     for (int64_t r = begin; r < end; ++r) {
-      if (streamed) steps.find_maximum(r);
+      if (streamed || r == begin) steps.find_maximum(r);
       steps.find_sums(r);
       if (!streamed && r + 1 < end) steps.find_maximum(r + 1);
       steps.finish(r);

@@ -101,8 +101,9 @@ struct SoftmaxSteps {
 
 template <bool kLog, class Io, class T>
 HWY_INLINE void softmax_rows_by(const kernels::SoftmaxForward<T>& args, int64_t begin, int64_t end,
-                                accumulator_t<T>* kept, bool streamed) {
-  SoftmaxSteps<kLog, Io, T> steps{args, kept, rows_at_once(args.cols), {}, {}};
+                                accumulator_t<T>* kept) {
+  constexpr bool streamed = std::is_same_v<Io, Streaming<T>>;
+  SoftmaxSteps<kLog, Io, T> steps{args, kept, rows_at_once(args.cols, streamed), {}, {}};
   for_rows_in_steps(begin, end, args.cols, streamed, steps);
 }
 
@@ -112,12 +113,12 @@ HWY_INLINE void softmax_rows_of(const kernels::SoftmaxForward<T>& args, int64_t 
   const bool streamed = streams(args.y, args.rows, args.cols, 2);
   // bfloat16 cannot hold the exponentials, and what is streamed should not be read again.
   const bool apart = !kLog && (streamed || !std::is_same_v<T, A>);
-  Workspace<A> kept(apart ? rows_at_once(args.cols) * args.cols : 0);
+  Workspace<A> kept(apart ? rows_at_once(args.cols, streamed) * args.cols : 0);
   if (streamed) {
-    softmax_rows_by<kLog, Streaming<T>>(args, begin, end, kept.data(), streamed);
+    softmax_rows_by<kLog, Streaming<T>>(args, begin, end, kept.data());
     hwy::FlushStream();
   } else {
-    softmax_rows_by<kLog, Whole<T>>(args, begin, end, kept.data(), streamed);
+    softmax_rows_by<kLog, Whole<T>>(args, begin, end, kept.data());
   }
 }
 
