@@ -15,9 +15,9 @@ struct PackStream : UnitStream {
   int64_t group;  // elements from one group to the next
   int64_t ahead;  // elements from what is packed to what the second-level cache is asked for; 0 for nothing
   bool* inexact;  // becomes whether some float has no parts
-  int64_t line = 0, value = 0, quarter = 0;  // where the next unit is
-  const T* from = x.data;                    // its tile
-  float* to = reinterpret_cast<float*>(out);
+  int64_t line, value, quarter;  // where the next unit is
+  const T* from;                 // its tile
+  float* to;
 
   int64_t quarters() const { return kQuarters * ceil_divide(lines, kAmxLines) * ceil_divide(k, kAmxDepth); }
 };
@@ -72,14 +72,27 @@ void pack_stream(UnitStream& stream, int64_t count) {
   if (kIsFloat<T> && !hn::AllFalse(Tag<float>(), hn::IsNaN(left))) *self.inexact = true;
 }
 
-/// A stream of lines of A or, `Transposed`, of columns of B, all of them due.
+/// Makes it a stream of lines of A or, `Transposed`, of columns of B, all of them due. Each member is set
+/// where it is: a copy would be read by vectors right after single numbers were written to it, and so wait
+/// until the tiles before it are stored.
 template <bool Transposed, class T>
-PackStream<T> make_stream(MatrixView<T> x, int64_t lines, int64_t k, bfloat16* out, int64_t group,
-                          int64_t ahead, bool& inexact) {
-  PackStream<T> stream{{}, x, lines, k, out, group, ahead, &inexact};
+HWY_INLINE void begin_stream(PackStream<T>& stream, MatrixView<T> x, int64_t lines, int64_t k, bfloat16* out,
+                             int64_t group, int64_t ahead, bool& inexact) {
   stream.run = x.column_stride == 1 ? pack_stream<true, Transposed, T> : pack_stream<false, !Transposed, T>;
+  stream.x.data = x.data;
+  stream.x.row_stride = x.row_stride;
+  stream.x.column_stride = x.column_stride;
+  stream.lines = lines;
+  stream.k = k;
+  stream.out = out;
+  stream.group = group;
+  stream.ahead = ahead;
+  stream.inexact = &inexact;
+  stream.line = stream.value = stream.quarter = 0;
+  stream.from = x.data;
+  stream.to = reinterpret_cast<float*>(out);
+  stream.done = 0;
   stream.due = stream.quarters();
-  return stream;
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE

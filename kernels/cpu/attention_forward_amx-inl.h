@@ -51,14 +51,15 @@ class NextKeys {
   void begin(int64_t key, float* keys, float* values) {
     const int64_t row = plane_.key_first + key, count = std::min(kKeyBlock, end_ - key), width = args_.width;
     const bool more = key + count < end_;
-    const auto stream = [&](const auto& view, MatrixView<T> x, int64_t lines, int64_t depth, float* out) {
+    const auto begin = [&](PackStream<T>& stream, const auto& view, MatrixView<T> x, int64_t lines,
+                           int64_t depth, float* out) {
       x.data = view.data + row * view.row_stride + plane_.key_head * view.head_stride;
-      return make_stream<false>(x, lines, depth, reinterpret_cast<bfloat16*>(out),
-                                ceil_divide(depth, kAmxDepth) * kParts<T> * kAmxTileElements,
-                                more ? kKeyBlock * view.row_stride : 0, inexact_);
+      begin_stream<false>(stream, x, lines, depth, reinterpret_cast<bfloat16*>(out),
+                          ceil_divide(depth, kAmxDepth) * kParts<T> * kAmxTileElements,
+                          more ? kKeyBlock * view.row_stride : 0, inexact_);
     };
-    keys_ = stream(args_.k, {nullptr, args_.k.row_stride, 1}, count, width, keys);
-    values_ = stream(args_.v, {nullptr, 1, args_.v.row_stride}, width, count, values);
+    begin(keys_, args_.k, {nullptr, args_.k.row_stride, 1}, count, width, keys);
+    begin(values_, args_.v, {nullptr, 1, args_.v.row_stride}, width, count, values);
   }
 
   /// Makes the first `parts` of `all` parts due.

@@ -155,8 +155,14 @@ class AmxTask {
 
   /// Operands first, and then products.
   void run_piece(const Piece& piece) {
-    for (int64_t j = 0; j < col_blocks_; ++j) pack_all<true>(columns(piece, j, j));
-    for (int64_t i = 0; i < row_blocks_ && buffers_.a; ++i) pack_all<false>(rows(piece, i));
+    for (int64_t j = 0; j < col_blocks_; ++j) {
+      begin_columns(piece, j, j);
+      pack_all<true>(next_columns_);
+    }
+    for (int64_t i = 0; i < row_blocks_ && buffers_.a; ++i) {
+      begin_rows(piece, i);
+      pack_all<false>(next_rows_);
+    }
     for (int64_t j = 0; j < col_blocks_; ++j)
       for (int64_t i = 0; i < row_blocks_; ++i) multiply(piece, i, j, columns_buffer(j));
   }
@@ -165,8 +171,8 @@ class AmxTask {
   /// most of the time to fetch them from beyond the second-level cache.
   void run_overlapped() {
     Piece piece = piece_at(0);
-    next_columns_ = columns(piece, 0, 0);
-    if (buffers_.a) next_rows_ = rows(piece, 0);
+    begin_columns(piece, 0, 0);
+    if (buffers_.a) begin_rows(piece, 0);
     beside_.finish();
     int64_t buffer = 0;
     for (int64_t p = 0; p < pieces_; ++p) {
@@ -174,43 +180,43 @@ class AmxTask {
       const Piece next = last_piece ? piece : piece_at(p + 1);
       for (int64_t j = 0; j < col_blocks_; ++j, buffer ^= 1) {
         const bool last_column = j + 1 == col_blocks_, last = last_column && last_piece;
-        if (!last) next_columns_ = columns(last_column ? next : piece, last_column ? 0 : j + 1, buffer ^ 1);
+        if (!last) begin_columns(last_column ? next : piece, last_column ? 0 : j + 1, buffer ^ 1);
         const int64_t quarters = next_columns_.due, share = ceil_divide(next_columns_.behind(), row_blocks_);
         next_columns_.due = next_columns_.done;
         for (int64_t i = 0; i < row_blocks_; ++i) {
           next_columns_.due = HWY_MIN(next_columns_.due + share, quarters);
           const bool last_row = i + 1 == row_blocks_, turns = last_row && last_column && !last;
-          if (buffers_.a && j == 0 && !last_row) next_rows_ = rows(piece, i + 1);
+          if (buffers_.a && j == 0 && !last_row) begin_rows(piece, i + 1);
           // The first rows of the next piece take the place of some that no block needs any more.
-          if (buffers_.a && turns && row_blocks_ > 1) next_rows_ = rows(next, 0);
+          if (buffers_.a && turns && row_blocks_ > 1) begin_rows(next, 0);
           multiply(piece, i, j, columns_buffer(buffer));
           beside_.finish();
-          if (buffers_.a && turns && row_blocks_ == 1) next_rows_ = rows(next, 0), beside_.finish();
+          if (buffers_.a && turns && row_blocks_ == 1) begin_rows(next, 0), beside_.finish();
         }
       }
       piece = next;
     }
   }
 
-  PackStream<T> rows(const Piece& piece, int64_t i) const {
+  void begin_rows(const Piece& piece, int64_t i) {
     const int64_t row = i * kBlockLines;
-    return stream<false>(tile_.a.at(row, piece.first), tile_.rows - row, piece.k,
-                         buffers_.a + 2 * i * buffers_.group, buffers_.inexact_rows[i]);
+    begin<false>(next_rows_, tile_.a.at(row, piece.first), tile_.rows - row, piece.k,
+                 buffers_.a + 2 * i * buffers_.group, buffers_.inexact_rows[i]);
   }
 
-  PackStream<T> columns(const Piece& piece, int64_t j, int64_t buffer) const {
+  void begin_columns(const Piece& piece, int64_t j, int64_t buffer) {
     const int64_t col = j * kBlockLines;
     const MatrixView<T> b = tile_.b.at(piece.first, col);
-    return stream<true>({b.data, b.column_stride, b.row_stride}, tile_.cols - col, piece.k,
-                        columns_buffer(buffer), buffers_.inexact_cols[j]);
+    begin<true>(next_columns_, {b.data, b.column_stride, b.row_stride}, tile_.cols - col, piece.k,
+                columns_buffer(buffer), buffers_.inexact_cols[j]);
   }
 
   /// A block of what is left, while the one after it is asked for.
   template <bool Transposed>
-  PackStream<T> stream(MatrixView<T> x, int64_t left, int64_t k, bfloat16* out, bool& inexact) const {
-    return make_stream<Transposed>(x, HWY_MIN(kBlockLines, left), k, out, buffers_.group,
-                                   tile_.overlapped && left > kBlockLines ? kBlockLines * x.row_stride : 0,
-                                   inexact);
+  void begin(PackStream<T>& stream, MatrixView<T> x, int64_t left, int64_t k, bfloat16* out, bool& inexact) {
+    begin_stream<Transposed>(stream, x, HWY_MIN(kBlockLines, left), k, out, buffers_.group,
+                             tile_.overlapped && left > kBlockLines ? kBlockLines * x.row_stride : 0,
+                             inexact);
   }
 
   template <bool Transposed>
