@@ -5,6 +5,8 @@
 
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/dropout_simd.h>
+#include <heed/kernels/cpu/grain.h>
+#include <heed/kernels/cpu/streaming-inl.h>
 #include <heed/kernels/dropout.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -15,6 +17,7 @@ namespace heed::cpu::HWY_NAMESPACE {
 template <class T, class Io>
 HWY_INLINE void step(const kernels::DropoutForward<T>& args, int64_t i, const uint8_t* kept, int64_t j,
                      Io io) {
+  prefetch_ahead(args.x + i);
   auto v = io.load(args.x + i);
   if (kept != nullptr) v = apply_dropout(Tag<T>(), v, kept, j, args.dropout);
   if (args.residual != nullptr) v = hn::Add(io.load(args.residual + i), v);
@@ -24,14 +27,25 @@ HWY_INLINE void step(const kernels::DropoutForward<T>& args, int64_t i, const ui
 template <class T, class Io>
 HWY_INLINE void step(const kernels::DropoutBackward<T>& args, int64_t i, const uint8_t* kept, int64_t j,
                      Io io) {
+  prefetch_ahead(args.gy + i);
   auto v = io.load(args.gy + i);
   if (kept != nullptr) v = apply_dropout(Tag<T>(), v, kept, j, args.dropout);
   if (args.accumulate) v = hn::Add(io.load(args.gx + i), v);
   io.store(v, args.gx + i);
 }
 
-template <template <class> class Args, class T>
-void map(const Args<T>& args, int64_t begin, int64_t end) {
+template <class T>
+HWY_INLINE bool streams_result(const kernels::DropoutForward<T>& args) {
+  return args.y != args.x && args.y != args.residual && streams(args.y, 1, args.count, 2);
+}
+template <class T>
+HWY_INLINE bool streams_result(const kernels::DropoutBackward<T>& args) {
+  return args.gx != args.gy && !args.accumulate && streams(args.gx, 1, args.count, 2);
+}
+
+/// By value: no store can change what lies in registers.
+template <class Io, template <class> class Args, class T>
+HWY_INLINE void map_by(const Args<T> args, int64_t begin, int64_t end) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
   const bool active = args.dropout.active();
   KeptBuffer buffer;
@@ -40,9 +54,16 @@ void map(const Args<T>& args, int64_t begin, int64_t end) {
     if (active) fill_kept(args.dropout, chunk, n, buffer.bits);
     const uint8_t* const kept = active ? buffer.bits : nullptr;
     int64_t j = 0;
-    for (; j + lanes <= n; j += lanes) step(args, chunk + j, kept, j, Whole<T>());
+    for (; j + lanes <= n; j += lanes) step(args, chunk + j, kept, j, Io());
     if (j < n) step(args, chunk + j, kept, j, Partial<T>{n - j});
   }
+}
+
+template <template <class> class Args, class T>
+void map(const Args<T>& args, int64_t begin, int64_t end) {
+  if (!streams_result(args)) return map_by<Whole<T>>(args, begin, end);
+  map_by<Streaming<T>>(args, begin, end);
+  hwy::FlushStream();
 }
 
 #define HEED_DEFINE(T, name)                                                                  \
@@ -64,8 +85,6 @@ HWY_AFTER_NAMESPACE();
 namespace heed::cpu {
 namespace {
 
-constexpr int64_t kElementsPerTask = 16384;
-
 #define HEED_EXPORT(T, name)                                                            \
   HWY_EXPORT(forward_##name);                                                           \
   HWY_EXPORT(backward_##name);                                                          \
@@ -81,13 +100,15 @@ HEED_EXPORT(double, f64)
 template <class T>
 void dropout_forward(const kernels::DropoutForward<T>& args) {
   const auto map = map_for(args);
-  parallel_for(args.count, kElementsPerTask, [&](int64_t begin, int64_t end) { map(args, begin, end); });
+  parallel_for(args.count, elements_per_task(args.count),
+               [&](int64_t begin, int64_t end) { map(args, begin, end); });
 }
 
 template <class T>
 void dropout_backward(const kernels::DropoutBackward<T>& args) {
   const auto map = map_for(args);
-  parallel_for(args.count, kElementsPerTask, [&](int64_t begin, int64_t end) { map(args, begin, end); });
+  parallel_for(args.count, elements_per_task(args.count),
+               [&](int64_t begin, int64_t end) { map(args, begin, end); });
 }
 
 #define HEED_INSTANTIATE(T)                                            \

@@ -4,8 +4,12 @@
 #include <algorithm>
 #include <type_traits>
 
+#include <hwy/cache_control.h>
+
 #include <heed/core/base/dtype.h>
+#include <heed/core/base/work.h>
 #include <heed/kernels/cpu/elementwise_rows.h>
+#include <heed/kernels/cpu/move_rows.h>
 #include <heed/kernels/cpu/strided-inl.h>
 
 namespace heed::cpu {
@@ -13,7 +17,8 @@ namespace heed::cpu {
 constexpr int64_t kCheapGrain = 32768;  // elements a task
 constexpr int64_t kRowGrain = 16384;
 constexpr int64_t kCostlyGrain = 4096;
-constexpr int64_t kRowBuffer = 512;  // elements that are brought side by side at a time
+constexpr int64_t kStreamedGrain = 65536;  // since a task begins on pages that nothing has asked for
+constexpr int64_t kRowBuffer = 512;        // elements that are brought side by side at a time
 
 template <class T>
 inline constexpr bool kIsFloating = std::is_floating_point_v<T> || std::is_same_v<T, bfloat16>;
@@ -27,6 +32,46 @@ template <class T, class F>
 T wrapping(T a, T b, F f) {
   using U = std::make_unsigned_t<T>;
   return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
+}
+
+/// Whether results y of operands x go around the caches: they would not stay there together, and no operand
+/// lies where its result goes. The results of arithmetic are read again sooner than those of other passes.
+template <class Y, class... X>
+bool streams(const Work& work, const Y* y, const X*... x) {
+  constexpr double kCaches = 48 << 20;
+  return work.bytes > kCaches && (... && (static_cast<const void*>(x) != y));
+}
+
+/// make(part, to) for parts of a run whose results lie side by side from y on: whole lines by way of a buffer
+/// and around the caches, and the rest where it belongs.
+template <int N, class Y, class Make>
+[[gnu::noinline]] void stream_run(const Run<N>& run, Y* y, const Make& make) {
+  constexpr int64_t kBytes = 64, kLine = kBytes / int64_t{sizeof(Y)}, kPart = 32 * kLine;
+  alignas(kBytes) Y buffer[kPart];
+  const int64_t before = -(reinterpret_cast<intptr_t>(y) / int64_t{sizeof(Y)}) & (kLine - 1);
+  int64_t count;
+  for (int64_t i = 0; i < run.n; i += count) {
+    count = run.n - i;
+    Y* to = y + i;
+    if (i < before)
+      count = std::min(count, before);
+    else if (count >= kLine)
+      count = std::min(count & -kLine, kPart), to = buffer;
+    make(run.part(i, count), to);
+    if (to == buffer) stream_lines(count * int64_t{sizeof(Y)}, y + i, buffer);
+  }
+}
+
+/// Calls make(run, to) for runs that cover the index space, in parallel, as parallel_walk does; it writes
+/// results to `to` and on, run.step[0] apart.
+template <int N, class Y, class Make>
+void make_runs(const Strided<N>& index, int64_t grain, Y* y, bool streamed, const Make& make) {
+  if (!streamed) return parallel_walk(index, grain, [&](const Run<N>& run) { make(run, y + run.at[0]); });
+  const auto row = [&](const Run<N>& run) {
+    Y* const to = y + run.at[0];
+    return run.step[0] == 1 ? stream_run(run, to, make) : make(run, to);
+  };
+  parallel_walk(index, std::max(grain, kStreamedGrain), row, hwy::FlushStream);
 }
 
 template <class Y, class X, class F>
@@ -87,8 +132,8 @@ void map_run(int64_t n, Y* y, int64_t step_y, const T* x, int64_t step_x, const 
 }
 
 template <class T>
-void zip_run(int64_t n, T* y, int64_t step_y, const T* a, int64_t step_a, const T* b, int64_t step_b,
-             void (*row)(const BinaryRow<T>&)) {
+void zip_run(int64_t n, T* y, int64_t step_y, const T* a, int64_t step_a, const T* b,
+                               int64_t step_b, void (*row)(const BinaryRow<T>&)) {
   if (step_y == 1 && (step_a | 1) == 1 && (step_b | 1) == 1) return row({n, y, a, b, step_a, step_b});
   T left[kRowBuffer], right[kRowBuffer], to[kRowBuffer];
   for (int64_t i = 0; i < n; i += kRowBuffer) {

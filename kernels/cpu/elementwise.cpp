@@ -16,9 +16,8 @@ namespace {
 
 template <class T, class F>
 void map_all(const kernels::Unary<T>& args, int64_t grain, F f) {
-  parallel_walk(args.index, grain, [&](const Run<2>& run) {
-    map(run.n, args.y + run.at[0], run.step[0], args.x + run.at[1], run.step[1],
-        [f](T x) { return T(f(math_t<T>(x))); });
+  make_runs(args.index, grain, args.y, streams(args.work(), args.y, args.x), [&](const Run<2>& run, T* to) {
+    map(run.n, to, run.step[0], args.x + run.at[1], run.step[1], [f](T x) { return T(f(math_t<T>(x))); });
   });
 }
 
@@ -82,8 +81,9 @@ template <class T>
 void unary_rows(const kernels::Unary<T>& args) {
   const auto row = unary_row<T>(args.op);
   HEED_ASSERT(row, "unary: operation ", int(args.op), " on ", dtype_of<T>());
-  parallel_walk(args.index, is_costly(args.op) ? kCostlyGrain : kRowGrain, [&](const Run<2>& run) {
-    map_run(run.n, args.y + run.at[0], run.step[0], args.x + run.at[1], run.step[1], row);
+  const int64_t grain = is_costly(args.op) ? kCostlyGrain : kRowGrain;
+  make_runs(args.index, grain, args.y, streams(args.work(), args.y, args.x), [&](const Run<2>& run, T* to) {
+    map_run(run.n, to, run.step[0], args.x + run.at[1], run.step[1], row);
   });
 }
 
@@ -146,10 +146,11 @@ namespace {
 
 template <class T, class F>
 void zip_all(const kernels::Binary<T>& args, int64_t grain, F f) {
-  parallel_walk(args.index, grain, [&](const Run<3>& run) {
+  const bool streamed = streams(args.work(), args.y, args.a, args.b);
+  make_runs(args.index, grain, args.y, streamed, [&](const Run<3>& run, T* to) {
     const T* a = args.a ? args.a + run.at[1] : &args.scalar;
     const T* b = args.b ? args.b + run.at[2] : &args.scalar;
-    zip(run.n, args.y + run.at[0], run.step[0], a, args.a ? run.step[1] : 0, b, args.b ? run.step[2] : 0,
+    zip(run.n, to, run.step[0], a, args.a ? run.step[1] : 0, b, args.b ? run.step[2] : 0,
         [f](T left, T right) { return T(f(math_t<T>(left), math_t<T>(right))); });
   });
 }
@@ -163,11 +164,11 @@ void binary_rows(const kernels::Binary<T>& args) {
     const auto tile = [&](const Tile<3>& at) { zip_tile(at, args.y, args.a, args.b, row); };
     if (parallel_tiles(args.index, 1, tile) || parallel_tiles(args.index, 2, tile)) return;
   }
-  parallel_walk(args.index, grain, [&](const Run<3>& run) {
+  const bool streamed = streams(args.work(), args.y, args.a, args.b);
+  make_runs(args.index, grain, args.y, streamed, [&](const Run<3>& run, T* to) {
     const T* a = args.a ? args.a + run.at[1] : &args.scalar;
     const T* b = args.b ? args.b + run.at[2] : &args.scalar;
-    zip_run(run.n, args.y + run.at[0], run.step[0], a, args.a ? run.step[1] : 0, b, args.b ? run.step[2] : 0,
-            row);
+    zip_run(run.n, to, run.step[0], a, args.a ? run.step[1] : 0, b, args.b ? run.step[2] : 0, row);
   });
 }
 
@@ -252,33 +253,35 @@ void compare(const kernels::Compare<T>& args) {
 
 template <class T>
 void clamp(const kernels::Clamp<T>& args) {
-  parallel_walk(args.index, kHasRows<T> ? kRowGrain : kCheapGrain, [&](const Run<2>& run) {
-    T* const y = args.y + run.at[0];
-    const T* const x = args.x + run.at[1];
-    if constexpr (kHasRows<T>) {
-      map_run(run.n, y, run.step[0], x, run.step[1],
-              [&](const UnaryRow<T>& row) { clamp_row(row, args.low, args.high); });
-    } else {
-      map(run.n, y, run.step[0], x, run.step[1], [&](T a) {
-        return a < args.low ? args.low : a > args.high ? args.high : a;
-      });
-    }
-  });
+  const bool streamed = streams(args.work(), args.y, args.x);
+  make_runs(args.index, kHasRows<T> ? kRowGrain : kCheapGrain, args.y, streamed,
+            [&](const Run<2>& run, T* y) {
+              const T* const x = args.x + run.at[1];
+              if constexpr (kHasRows<T>) {
+                map_run(run.n, y, run.step[0], x, run.step[1],
+                        [&](const UnaryRow<T>& row) { clamp_row(row, args.low, args.high); });
+              } else {
+                map(run.n, y, run.step[0], x, run.step[1], [&](T a) {
+                  return a < args.low ? args.low : a > args.high ? args.high : a;
+                });
+              }
+            });
 }
 
 template <class T>
 void where(const kernels::Where<T>& args) {
-  parallel_walk(args.index, kHasRows<T> ? kRowGrain : kCheapGrain, [&](const Run<4>& run) {
-    T* const y = args.y + run.at[0];
-    const bool* const condition = args.condition + run.at[1];
-    const T *const a = args.a + run.at[2], *const b = args.b + run.at[3];
-    if constexpr (kHasRows<T>) {
-      if (run.step[0] == 1 && run.step[1] == 1 && (run.step[2] | 1) == 1 && (run.step[3] | 1) == 1)
-        return where_row(WhereRow<T>{run.n, y, condition, a, b, run.step[2], run.step[3]});
-    }
-    for (int64_t i = 0; i < run.n; ++i)
-      y[i * run.step[0]] = condition[i * run.step[1]] ? a[i * run.step[2]] : b[i * run.step[3]];
-  });
+  const bool streamed = streams(args.work(), args.y, args.condition, args.a, args.b);
+  make_runs(args.index, kHasRows<T> ? kRowGrain : kCheapGrain, args.y, streamed,
+            [&](const Run<4>& run, T* y) {
+              const bool* const condition = args.condition + run.at[1];
+              const T *const a = args.a + run.at[2], *const b = args.b + run.at[3];
+              if constexpr (kHasRows<T>) {
+                if (run.step[0] == 1 && run.step[1] == 1 && (run.step[2] | 1) == 1 && (run.step[3] | 1) == 1)
+                  return where_row(WhereRow<T>{run.n, y, condition, a, b, run.step[2], run.step[3]});
+              }
+              for (int64_t i = 0; i < run.n; ++i)
+                y[i * run.step[0]] = condition[i * run.step[1]] ? a[i * run.step[2]] : b[i * run.step[3]];
+            });
 }
 
 #define HEED_INSTANTIATE(T)                             \

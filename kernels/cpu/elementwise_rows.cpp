@@ -7,6 +7,7 @@
 #include <heed/kernels/cpu/simd.h>
 // The -inl headers follow simd.h, which includes this file once per instruction set.
 #include <heed/kernels/cpu/math-inl.h>
+#include <heed/kernels/cpu/streaming-inl.h>
 #include <heed/kernels/cpu/tail-inl.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -59,7 +60,10 @@ void map_row(const UnaryRow<T>& row) {
   const Floats d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
-  for (; i + lanes <= row.n; i += lanes) store(kValue(load(d, row.x + i)), d, row.y + i);
+  for (; i + lanes <= row.n; i += lanes) {
+    prefetch_ahead(row.x + i);
+    store(kValue(load(d, row.x + i)), d, row.y + i);
+  }
   if (i < row.n) store_n(kValue(load_n(d, row.x + i, row.n - i)), d, row.y + i, row.n - i);
 }
 
@@ -106,6 +110,7 @@ HWY_INLINE void clamp_row_of(const UnaryRow<T>& row, float low, float high) {
   const Floats d;
   const auto least = hn::Set(d, low), most = hn::Set(d, high);
   for (int64_t i = 0; i < row.n; i += static_cast<int64_t>(hn::Lanes(d))) {
+    prefetch_ahead(row.x + i);
     const auto x = load_up_to(d, row.x + i, row.n - i);
     // Min and Max give their second argument when it is NaN.
     store_up_to(hn::Min(most, hn::Max(least, x)), d, row.y + i, row.n - i);

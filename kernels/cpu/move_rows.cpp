@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <hwy/cache_control.h>
+
 #include <heed/kernels/cpu/move_rows.h>
 
 #undef HWY_TARGET_INCLUDE
@@ -88,6 +90,12 @@ HWY_INLINE void fill_row_of(int64_t n, T* y, T value) {
   for (; i < n; ++i) y[i] = value;
 }
 
+void stream_lines(int64_t bytes, void* y, const void* x) {
+  const hn::ScalableTag<uint8_t> d;
+  for (int64_t i = 0; i < bytes; i += static_cast<int64_t>(hn::Lanes(d)))
+    hn::Stream(hn::Load(d, static_cast<const uint8_t*>(x) + i), d, static_cast<uint8_t*>(y) + i);
+}
+
 void where_row_f32(const WhereRow<float>& row) { where_row_of(row); }
 void where_row_bf16(const WhereRow<bfloat16>& row) { where_row_of(row); }
 void reverse_row_f32(int64_t n, float* y, const float* x) { reverse_row_of(n, y, x); }
@@ -143,6 +151,9 @@ HEED_ROW(convert_row, bf16_bool, bfloat16, bool)
 HEED_SMALL(f32, float)
 HEED_SMALL(bf16, bfloat16)
 #undef HEED_SMALL
+
+HWY_EXPORT(stream_lines);
+void stream_lines(int64_t bytes, void* y, const void* x) { HEED_SIMD(stream_lines)(bytes, y, x); }
 
 HWY_EXPORT(fill_row_8);
 HWY_EXPORT(fill_row_16);

@@ -30,6 +30,14 @@ struct Run {
   int64_t n;
   int64_t at[N];
   int64_t step[N];
+
+  /// `count` of them from `first` on.
+  Run part(int64_t first, int64_t count) const {
+    Run part = *this;
+    part.n = count;
+    for (int k = 0; k < N; ++k) part.at[k] += first * step[k];
+    return part;
+  }
 };
 
 /// Calls row(run) for runs that cover elements [begin, end) of the index space, counted in row-major order.
@@ -69,16 +77,22 @@ void walk(const Strided<N>& index, int64_t begin, int64_t end, const Row& row) {
 }
 
 /// The same for the whole index space, in parallel, cut into an even number of equal tasks of at most `grain`
-/// elements, or of whole lines of the cache where `grain` is a multiple of one.
-template <int N, class Row>
-void parallel_walk(const Strided<N>& index, int64_t grain, const Row& row) {
+/// elements, or of whole lines of the cache where `grain` is a multiple of one. A task ends with finish().
+template <int N, class Row, class Finish>
+void parallel_walk(const Strided<N>& index, int64_t grain, const Row& row, const Finish& finish) {
   constexpr int64_t kLine = 64;
   const int64_t count = index.count();
   int64_t tasks = std::max<int64_t>(1, ceil_divide(count, grain));
   if (tasks > 1) tasks += tasks % 2;
   const int64_t task = round_up(ceil_divide(count, tasks), grain % kLine == 0 ? kLine : 1);
-  parallel_for(count, std::max<int64_t>(1, task),
-               [&](int64_t begin, int64_t end) { walk(index, begin, end, row); });
+  parallel_for(count, std::max<int64_t>(1, task), [&](int64_t begin, int64_t end) {
+    walk(index, begin, end, row);
+    finish();
+  });
+}
+template <int N, class Row>
+void parallel_walk(const Strided<N>& index, int64_t grain, const Row& row) {
+  parallel_walk(index, grain, row, [] {});
 }
 
 constexpr int64_t kTileSide = 32;

@@ -6,6 +6,8 @@
 
 #include <heed/kernels/activation.h>
 #include <heed/kernels/cross_entropy.h>
+#include <heed/kernels/dropout.h>
+#include <heed/kernels/elementwise.h>
 #include <heed/kernels/gemm.h>
 #include <heed/kernels/layer_norm.h>
 #include <heed/kernels/optimizer.h>
@@ -78,6 +80,82 @@ TYPED_TEST(StreamingTest, Activation) {
     cpu::activation_backward<T>(
         {Activation::gelu_tanh, this->x.row(r), this->gy.row(r), to, rows * kCols, false});
   });
+}
+
+/// Operands that all lie as the result does, from row to row.
+template <int N>
+Strided<N> alike(int64_t rows) {
+  Strided<N> index{.rank = 1, .sizes = {rows * kCols}, .strides = {}};
+  for (int k = 0; k < N; ++k) index.strides[k][0] = 1;
+  return index;
+}
+
+TYPED_TEST(StreamingTest, Elementwise) {
+  using T = TypeParam;
+  using kernels::BinaryOp;
+  using kernels::UnaryOp;
+  this->expect_same([&](int64_t r, int64_t rows, T* to) {
+    cpu::unary<T>({UnaryOp::hyperbolic_tangent, to, this->x.row(r), alike<2>(rows)});
+  });
+  this->expect_same([&](int64_t r, int64_t rows, T* to) {
+    cpu::clamp<T>({to, this->x.row(r), T(-2), T(3), alike<2>(rows)});
+  });
+  this->expect_same([&](int64_t r, int64_t rows, T* to) {
+    cpu::binary<T>({BinaryOp::divide, to, this->x.row(r), this->gy.row(r), T(0), alike<3>(rows)});
+  });
+  this->expect_same([&](int64_t r, int64_t rows, T* to) {
+    cpu::binary<T>({BinaryOp::subtract, to, nullptr, this->x.row(r), T(1), alike<3>(rows)});
+  });
+  std::vector<uint8_t> condition(static_cast<size_t>(this->kRows * kCols));
+  for (size_t i = 0; i < condition.size(); ++i) condition[i] = i % 3 == 0;
+  this->expect_same([&](int64_t r, int64_t rows, T* to) {
+    const bool* const from = reinterpret_cast<const bool*>(condition.data()) + r * kCols;
+    cpu::where<T>({to, from, this->x.row(r), this->gy.row(r), alike<4>(rows)});
+  });
+  const auto doubles = random_values<double>(this->kRows * kCols, 5);
+  this->expect_same([&](int64_t r, int64_t rows, T* to) {
+    cpu::copy<T, double>({to, doubles.data() + r * kCols, alike<2>(rows), false});
+  });
+}
+
+// Rows that neither begin with a line nor consist of whole ones, next to elements that are no result.
+TYPED_TEST(StreamingTest, ElementwiseBetweenLines) {
+  using T = TypeParam;
+  constexpr int64_t kFirst = 3, kWidth = 1005;
+  const auto product = [&](int64_t r, int64_t rows, T* to) {
+    Strided<3> index{.rank = 2, .sizes = {rows, kWidth}, .strides = {}};
+    for (int k = 0; k < 3; ++k) index.strides[k][0] = k == 2 ? 0 : kCols, index.strides[k][1] = 1;
+    cpu::binary<T>({kernels::BinaryOp::multiply, to + kFirst, this->x.row(r), this->gy.row(0), T(0), index});
+  };
+  std::fill_n(this->result.data, this->kRows * kCols, T(7));
+  product(0, this->kRows, this->result.data);
+  for (int64_t r = 0; r < this->kRows; r += kPart) {
+    const int64_t rows = std::min(kPart, this->kRows - r);
+    std::vector<T> part(static_cast<size_t>(rows * kCols), T(7));
+    product(r, rows, part.data());
+    ASSERT_TRUE(same_bits(part, std::vector<T>(this->result.row(r), this->result.row(r + rows))))
+        << "from row " << r;
+  }
+}
+
+// In place nothing is streamed.
+TYPED_TEST(StreamingTest, Dropout) {
+  using T = TypeParam;
+  const int64_t count = this->kRows * kCols;
+  const Dropout dropout = make_dropout(0.3, {1, nullptr, 0});
+  Matrix<T> in_place(this->kRows);
+  const auto expect_same = [&] {
+    ASSERT_TRUE(same_bits(std::vector<T>(this->result.data, this->result.data + count),
+                          std::vector<T>(in_place.data, in_place.data + count)));
+  };
+  std::copy_n(this->x.data, count, in_place.data);
+  cpu::dropout_forward<T>({in_place.data, this->gy.data, in_place.data, count, dropout});
+  cpu::dropout_forward<T>({this->x.data, this->gy.data, this->result.data, count, dropout});
+  expect_same();
+  std::copy_n(this->x.data, count, in_place.data);
+  cpu::dropout_backward<T>({in_place.data, in_place.data, count, dropout, false});
+  cpu::dropout_backward<T>({this->x.data, this->result.data, count, dropout, false});
+  expect_same();
 }
 
 TYPED_TEST(StreamingTest, Softmax) {
