@@ -42,23 +42,18 @@ bool streams(const Work& work, const Y* y, const X*... x) {
   return work.bytes > kCaches && (... && (static_cast<const void*>(x) != y));
 }
 
-/// make(part, to) for parts of a run whose results lie side by side from y on: whole lines by way of a buffer
-/// and around the caches, and the rest where it belongs.
+/// make(part, to) for parts of a run whose results lie side by side from y on, by way of a buffer and around
+/// the caches.
 template <int N, class Y, class Make>
 [[gnu::noinline]] void stream_run(const Run<N>& run, Y* y, const Make& make) {
-  constexpr int64_t kBytes = 64, kLine = kBytes / int64_t{sizeof(Y)}, kPart = 32 * kLine;
-  alignas(kBytes) Y buffer[kPart];
-  const int64_t before = -(reinterpret_cast<intptr_t>(y) / int64_t{sizeof(Y)}) & (kLine - 1);
-  int64_t count;
-  for (int64_t i = 0; i < run.n; i += count) {
-    count = run.n - i;
-    Y* to = y + i;
-    if (i < before)
-      count = std::min(count, before);
-    else if (count >= kLine)
-      count = std::min(count & -kLine, kPart), to = buffer;
-    make(run.part(i, count), to);
-    if (to == buffer) stream_lines(count * int64_t{sizeof(Y)}, y + i, buffer);
+  constexpr int64_t kLine = 64 / int64_t{sizeof(Y)}, kPart = 32 * kLine;
+  Y buffer[kPart];
+  int64_t count = -(reinterpret_cast<intptr_t>(y) / int64_t{sizeof(Y)}) & (kLine - 1);  // to the first line
+  if (count == 0) count = kPart;
+  for (int64_t i = 0; i < run.n; i += count, count = kPart) {
+    count = std::min(count, run.n - i);
+    make(run.part(i, count), buffer);
+    stream_row(count * int64_t{sizeof(Y)}, y + i, buffer);
   }
 }
 
@@ -132,8 +127,8 @@ void map_run(int64_t n, Y* y, int64_t step_y, const T* x, int64_t step_x, const 
 }
 
 template <class T>
-void zip_run(int64_t n, T* y, int64_t step_y, const T* a, int64_t step_a, const T* b,
-                               int64_t step_b, void (*row)(const BinaryRow<T>&)) {
+void zip_run(int64_t n, T* y, int64_t step_y, const T* a, int64_t step_a, const T* b, int64_t step_b,
+             void (*row)(const BinaryRow<T>&)) {
   if (step_y == 1 && (step_a | 1) == 1 && (step_b | 1) == 1) return row({n, y, a, b, step_a, step_b});
   T left[kRowBuffer], right[kRowBuffer], to[kRowBuffer];
   for (int64_t i = 0; i < n; i += kRowBuffer) {

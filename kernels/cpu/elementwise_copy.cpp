@@ -99,10 +99,7 @@ void copy(const kernels::Copy<To, From>& args) {
       if (args.accumulate && has_rows(args.index) && parallel_tiles(args.index, 1, sums)) return;
     }
   }
-  // A plain copy of memory knows how to go around the caches.
-  const int inner = args.index.rank - 1;
-  const bool plain = std::is_same_v<To, From> && inner >= 0 && args.index.strides[1][inner] == 1;
-  const bool streamed = !args.accumulate && !plain && streams(args.work(), args.y, args.x);
+  const bool streamed = !args.accumulate && streams(args.work(), args.y, args.x);
   make_runs(args.index, kCheapGrain, args.y, streamed, [&](const Run<2>& run, To* y) {
     const From* x = args.x + run.at[1];
     if (args.accumulate) {

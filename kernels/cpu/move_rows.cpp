@@ -1,8 +1,7 @@
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
-
-#include <hwy/cache_control.h>
 
 #include <heed/kernels/cpu/move_rows.h>
 
@@ -10,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/move_rows.cpp"
 #include <heed/kernels/cpu/simd.h>
 // The -inl headers follow simd.h, which includes this file once per instruction set.
+#include <heed/kernels/cpu/streaming-inl.h>
 #include <heed/kernels/cpu/tail-inl.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -90,10 +90,20 @@ HWY_INLINE void fill_row_of(int64_t n, T* y, T value) {
   for (; i < n; ++i) y[i] = value;
 }
 
-void stream_lines(int64_t bytes, void* y, const void* x) {
+void stream_row(int64_t bytes, void* y, const void* x) {
   const hn::ScalableTag<uint8_t> d;
-  for (int64_t i = 0; i < bytes; i += static_cast<int64_t>(hn::Lanes(d)))
-    hn::Stream(hn::Load(d, static_cast<const uint8_t*>(x) + i), d, static_cast<uint8_t*>(y) + i);
+  constexpr int64_t kLine = 64;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)),
+                before = HWY_MIN(bytes, -reinterpret_cast<intptr_t>(y) & (kLine - 1)),
+                end = before + ((bytes - before) & -kLine);
+  uint8_t* const to = static_cast<uint8_t*>(y);
+  const uint8_t* const from = static_cast<const uint8_t*>(x);
+  std::memcpy(to, from, static_cast<size_t>(before));
+  for (int64_t i = before; i < end; i += lanes) {
+    prefetch_ahead(from + i);
+    hn::Stream(hn::LoadU(d, from + i), d, to + i);
+  }
+  std::memcpy(to + end, from + end, static_cast<size_t>(bytes - end));
 }
 
 void where_row_f32(const WhereRow<float>& row) { where_row_of(row); }
@@ -152,8 +162,8 @@ HEED_SMALL(f32, float)
 HEED_SMALL(bf16, bfloat16)
 #undef HEED_SMALL
 
-HWY_EXPORT(stream_lines);
-void stream_lines(int64_t bytes, void* y, const void* x) { HEED_SIMD(stream_lines)(bytes, y, x); }
+HWY_EXPORT(stream_row);
+void stream_row(int64_t bytes, void* y, const void* x) { HEED_SIMD(stream_row)(bytes, y, x); }
 
 HWY_EXPORT(fill_row_8);
 HWY_EXPORT(fill_row_16);

@@ -33,9 +33,8 @@ void convert_row(int64_t n, To* y, const From* x);
 template <class From>
 int64_t convert_small(int64_t n, int64_t* y, const From* x);
 
-/// y = x around the caches, to be ended by hwy::FlushStream(): whole lines of memory, which both begin with
-/// one.
-void stream_lines(int64_t bytes, void* y, const void* x);
+/// y = x around the caches, to be ended by hwy::FlushStream(); at both ends less than a line as usual.
+void stream_row(int64_t bytes, void* y, const void* x);
 
 /// y = value, for every element type.
 template <class T>
