@@ -96,22 +96,35 @@ HWY_INLINE void begin_block(Addend<float> added, int64_t rows, int64_t cols, flo
   }
 }
 
-/// c = product, or alpha * product + added, for a block whose product is in a buffer.
+/// A block whose product is in a buffer, on its way to c, four rows a unit.
 template <class T>
-HWY_INLINE void finish_block(const AmxTile<T>& tile, const float* product, float* c, Addend<float> added,
-                             int64_t rows, int64_t cols) {
+struct BlockStream : UnitStream {
+  const AmxTile<T>* tile;
+  const float* product;
+  float* c;
+  Addend<float> added;
+  int64_t rows, cols;
+};
+constexpr int64_t kUnitRows = 4;
+
+/// c = product, or alpha * product + added, for the rows of the last `count` units of a BlockStream.
+template <class T>
+void finish_rows(UnitStream& stream, int64_t count) {
+  const BlockStream<T>& block = static_cast<BlockStream<T>&>(stream);
+  const AmxTile<T>& tile = *block.tile;
   const Tag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto alpha = hn::Set(d, tile.alpha);
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < cols; j += lanes) {
-      const int64_t n = HWY_MIN(lanes, cols - j);
-      auto v = hn::LoadU(d, product + i * kBlockLines + j);
+  const int64_t end = HWY_MIN(block.rows, block.done * kUnitRows);
+  for (int64_t i = (block.done - count) * kUnitRows; i < end; ++i) {
+    for (int64_t j = 0; j < block.cols; j += lanes) {
+      const int64_t n = HWY_MIN(lanes, block.cols - j);
+      auto v = hn::LoadU(d, block.product + i * kBlockLines + j);
       if (tile.alpha != 1) {
         v = hn::Mul(alpha, v);
-        if (added.data) v = hn::Add(v, load_n(d, added.at(i, j).data, n));
+        if (block.added.data) v = hn::Add(v, load_n(d, block.added.at(i, j).data, n));
       }
-      float* const to = c + i * tile.ldc + j;
+      float* const to = block.c + i * tile.ldc + j;
       if (n < lanes)
         store_n(v, d, to, n);
       else if (tile.streamed)
@@ -141,6 +154,7 @@ class AmxTask {
       run_overlapped();
     else
       for (int64_t p = 0; p < pieces_; ++p) run_piece(piece_at(p));
+    beside_.finish();
     if (tile_.streamed) hwy::FlushStream();
   }
 
@@ -155,13 +169,14 @@ class AmxTask {
 
   /// Operands first, and then products.
   void run_piece(const Piece& piece) {
+    PackStream<T> lines;
     for (int64_t j = 0; j < col_blocks_; ++j) {
-      begin_columns(piece, j, j);
-      pack_all<true>(next_columns_);
+      begin_columns(lines, piece, j, j);
+      pack_all<true>(lines);
     }
     for (int64_t i = 0; i < row_blocks_ && buffers_.a; ++i) {
-      begin_rows(piece, i);
-      pack_all<false>(next_rows_);
+      begin_rows(lines, piece, i);
+      pack_all<false>(lines);
     }
     for (int64_t j = 0; j < col_blocks_; ++j)
       for (int64_t i = 0; i < row_blocks_; ++i) multiply(piece, i, j, columns_buffer(j));
@@ -171,8 +186,8 @@ class AmxTask {
   /// most of the time to fetch them from beyond the second-level cache.
   void run_overlapped() {
     Piece piece = piece_at(0);
-    begin_columns(piece, 0, 0);
-    if (buffers_.a) begin_rows(piece, 0);
+    begin_columns(next_columns_, piece, 0, 0);
+    if (buffers_.a) begin_rows(next_rows_, piece, 0);
     beside_.finish();
     int64_t buffer = 0;
     for (int64_t p = 0; p < pieces_; ++p) {
@@ -180,40 +195,41 @@ class AmxTask {
       const Piece next = last_piece ? piece : piece_at(p + 1);
       for (int64_t j = 0; j < col_blocks_; ++j, buffer ^= 1) {
         const bool last_column = j + 1 == col_blocks_, last = last_column && last_piece;
-        if (!last) begin_columns(last_column ? next : piece, last_column ? 0 : j + 1, buffer ^ 1);
+        if (!last)
+          begin_columns(next_columns_, last_column ? next : piece, last_column ? 0 : j + 1, buffer ^ 1);
         const int64_t quarters = next_columns_.due, share = ceil_divide(next_columns_.behind(), row_blocks_);
         next_columns_.due = next_columns_.done;
         for (int64_t i = 0; i < row_blocks_; ++i) {
           next_columns_.due = HWY_MIN(next_columns_.due + share, quarters);
           const bool last_row = i + 1 == row_blocks_, turns = last_row && last_column && !last;
-          if (buffers_.a && j == 0 && !last_row) begin_rows(piece, i + 1);
+          if (buffers_.a && j == 0 && !last_row) begin_rows(next_rows_, piece, i + 1);
           // The first rows of the next piece take the place of some that no block needs any more.
-          if (buffers_.a && turns && row_blocks_ > 1) begin_rows(next, 0);
+          if (buffers_.a && turns && row_blocks_ > 1) begin_rows(next_rows_, next, 0);
           multiply(piece, i, j, columns_buffer(buffer));
-          beside_.finish();
-          if (buffers_.a && turns && row_blocks_ == 1) begin_rows(next, 0), beside_.finish();
+          if (buffers_.a && turns && row_blocks_ == 1) begin_rows(next_rows_, next, 0), beside_.finish();
         }
       }
       piece = next;
     }
   }
 
-  void begin_rows(const Piece& piece, int64_t i) {
+  void begin_rows(PackStream<T>& stream, const Piece& piece, int64_t i) const {
     const int64_t row = i * kBlockLines;
-    begin<false>(next_rows_, tile_.a.at(row, piece.first), tile_.rows - row, piece.k,
+    begin<false>(stream, tile_.a.at(row, piece.first), tile_.rows - row, piece.k,
                  buffers_.a + 2 * i * buffers_.group, buffers_.inexact_rows[i]);
   }
 
-  void begin_columns(const Piece& piece, int64_t j, int64_t buffer) {
+  void begin_columns(PackStream<T>& stream, const Piece& piece, int64_t j, int64_t buffer) const {
     const int64_t col = j * kBlockLines;
     const MatrixView<T> b = tile_.b.at(piece.first, col);
-    begin<true>(next_columns_, {b.data, b.column_stride, b.row_stride}, tile_.cols - col, piece.k,
+    begin<true>(stream, {b.data, b.column_stride, b.row_stride}, tile_.cols - col, piece.k,
                 columns_buffer(buffer), buffers_.inexact_cols[j]);
   }
 
   /// A block of what is left, while the one after it is asked for.
   template <bool Transposed>
-  void begin(PackStream<T>& stream, MatrixView<T> x, int64_t left, int64_t k, bfloat16* out, bool& inexact) {
+  void begin(PackStream<T>& stream, MatrixView<T> x, int64_t left, int64_t k, bfloat16* out,
+             bool& inexact) const {
     begin_stream<Transposed>(stream, x, HWY_MIN(kBlockLines, left), k, out, buffers_.group,
                              tile_.overlapped && left > kBlockLines ? kBlockLines * x.row_stride : 0,
                              inexact);
@@ -233,7 +249,7 @@ class AmxTask {
   void multiply(const Piece& piece, int64_t i, int64_t j, const bfloat16* b) {
     const bool begins = piece.index == 0, ends = piece.index + 1 == pieces_;
     const int64_t row = i * kBlockLines, col = j * kBlockLines;
-    if (ends && buffers_.inexact(row, col)) return;
+    if (ends && buffers_.inexact(row, col)) return beside_.finish();
     const int64_t rows = HWY_MIN(kBlockLines, tile_.rows - row),
                   cols = HWY_MIN(kBlockLines, tile_.cols - col);
     AmxBlock& block = block_;
@@ -245,10 +261,11 @@ class AmxTask {
       block.a = buffers_.a + 2 * i * buffers_.group;
     else if constexpr (!kIsFloat<T>)
       block.a = tile_.a.at(row, piece.first).data;
-    // Sums are completed in place where nothing is left to do and rows begin with a line, else in a buffer.
-    alignas(64) float product[kBlockLines * kBlockLines];
+    // Sums are completed in place where nothing is left to do and rows begin with a line, else in a buffer,
+    // which they leave beside the next block.
     const bool in_place = plain_ && rows % kAmxLines == 0 && cols % kAmxLines == 0;
-    float *const sums = buffers_.sums + row * ld_sums_ + col, *const c = tile_.c + row * tile_.ldc + col;
+    float *const sums = buffers_.sums + row * ld_sums_ + col, *const c = tile_.c + row * tile_.ldc + col,
+                 *const product = products_[turn_ ^= 1];
     const Addend<float> more = tile_.added.at(row, col);
     block.added = begins ? nullptr : sums;
     block.added_stride = ld_sums_;
@@ -262,7 +279,21 @@ class AmxTask {
     beside_.share_out(block.turns());
     beside_.attach(block);
     amx_block(block);
-    if (ends && !in_place) finish_block(tile_, product, c, more, rows, cols);
+    beside_.finish();
+    if (ends && !in_place) finish_later(product, c, more, rows, cols);
+  }
+
+  void finish_later(const float* product, float* c, Addend<float> added, int64_t rows, int64_t cols) {
+    last_.run = finish_rows<T>;
+    last_.tile = &tile_;
+    last_.product = product;
+    last_.c = c;
+    last_.added.data = added.data;
+    last_.added.stride = added.stride;
+    last_.rows = rows;
+    last_.cols = cols;
+    last_.done = 0;
+    last_.due = ceil_divide(rows, kUnitRows);
   }
 
   const AmxTile<T>& tile_;
@@ -270,8 +301,11 @@ class AmxTask {
   const int64_t pieces_ = tile_.pieces(), row_blocks_ = ceil_divide(tile_.rows, kBlockLines),
                 col_blocks_ = ceil_divide(tile_.cols, kBlockLines), ld_sums_ = col_blocks_ * kBlockLines;
   const bool plain_ = tile_.alpha == 1 && !tile_.streamed && is_aligned(tile_.c, tile_.ldc);
+  alignas(64) float products_[2][kBlockLines * kBlockLines];
+  int turn_ = 0;
   PackStream<T> next_rows_{}, next_columns_{};
-  BesideTiles<2> beside_{{&next_rows_, &next_columns_}};
+  BlockStream<T> last_{};
+  BesideTiles<3> beside_{{&next_rows_, &next_columns_, &last_}};
   // Kept for all blocks: an object set to 0 by vectors just before it is read, field by field, would have to
   // wait for the stores of the tiles before it.
   AmxBlock block_{};
