@@ -46,7 +46,7 @@ struct AmxBuffers {
   bfloat16* a;    // all rows
   bfloat16* b;    // all columns, or two blocks of them in turn if they are packed while others are multiplied
   int64_t group;  // elements of 16 packed lines
-  float* sums;    // [rows, cols] in whole blocks
+  float* sums;    // whole blocks, one after the other, of the same columns first
   // Blocks of lines in which some float has no parts.
   bool inexact_rows[kMostRows / kBlockLines], inexact_cols[kMostCols / kBlockLines];
 
@@ -264,18 +264,18 @@ class AmxTask {
     // Sums are completed in place where nothing is left to do and rows begin with a line, else in a buffer,
     // which they leave beside the next block.
     const bool in_place = plain_ && rows % kAmxLines == 0 && cols % kAmxLines == 0;
-    float *const sums = buffers_.sums + row * ld_sums_ + col, *const c = tile_.c + row * tile_.ldc + col,
-                 *const product = products_[turn_ ^= 1];
+    float *const sums = buffers_.sums + (j * row_blocks_ + i) * kBlockLines * kBlockLines,
+                 *const c = tile_.c + row * tile_.ldc + col, *const product = products_[turn_ ^= 1];
     const Addend<float> more = tile_.added.at(row, col);
     block.added = begins ? nullptr : sums;
-    block.added_stride = ld_sums_;
+    block.added_stride = kBlockLines;
     if (begins && more.data && tile_.alpha == 1) {
       if (!in_place) begin_block(more, rows, cols, product, hn::Zero(Tag<float>()));
       block.added = in_place ? more.data : product;
-      block.added_stride = in_place ? more.stride : kBlockLines;
+      if (in_place) block.added_stride = more.stride;
     }
     block.c = !ends ? sums : in_place ? c : product;
-    block.ldc = !ends ? ld_sums_ : in_place ? tile_.ldc : kBlockLines;
+    block.ldc = ends && in_place ? tile_.ldc : kBlockLines;
     beside_.share_out(block.turns());
     beside_.attach(block);
     amx_block(block);
@@ -299,7 +299,7 @@ class AmxTask {
   const AmxTile<T>& tile_;
   AmxBuffers& buffers_;
   const int64_t pieces_ = tile_.pieces(), row_blocks_ = ceil_divide(tile_.rows, kBlockLines),
-                col_blocks_ = ceil_divide(tile_.cols, kBlockLines), ld_sums_ = col_blocks_ * kBlockLines;
+                col_blocks_ = ceil_divide(tile_.cols, kBlockLines);
   const bool plain_ = tile_.alpha == 1 && !tile_.streamed && is_aligned(tile_.c, tile_.ldc);
   alignas(64) float products_[2][kBlockLines * kBlockLines];
   int turn_ = 0;
