@@ -71,12 +71,13 @@ namespace heed::cpu::HWY_NAMESPACE {
 template <bool Values, bool Transposed, class T>
 void pack_whole(const PackStream<T>& stream) {
   const Tag<float> d;
-  const PackStream<T> to = stream;
+  const int64_t lines = stream.lines, k = stream.k, group = stream.group;
+  bfloat16* const out = stream.out;
   auto left = hn::Zero(d);
-  for (int64_t i = 0; i < to.lines; i += kAmxLines)
-    pack_group<Values, Transposed, kParts<T>>(
-        to.x.at(i, 0), to.lines - i, to.k, reinterpret_cast<float*>(to.out + i / kAmxLines * to.group), left);
-  if (kIsFloat<T> && !hn::AllFalse(d, hn::IsNaN(left))) *to.inexact = true;
+  for (int64_t i = 0; i < lines; i += kAmxLines)
+    pack_group<Values, Transposed, kParts<T>>(stream.x.at(i, 0), lines - i, k,
+                                              reinterpret_cast<float*>(out + i / kAmxLines * group), left);
+  if (kIsFloat<T> && !hn::AllFalse(d, hn::IsNaN(left))) *stream.inexact = true;
 }
 
 /// What is added to a block, for sums to begin with.
