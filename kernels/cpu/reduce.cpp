@@ -144,9 +144,13 @@ class Reduction {
   }
 
  private:
+  static constexpr bool kIsLong = std::is_same_v<T, int64_t>;
+
   static auto find_rows(ReduceOp op) {
     if constexpr (kHasRows<T>)
       return reduce_rows<T, A>(op);
+    else if constexpr (kIsLong)
+      return reduce_integers(op);
     else
       return op;
   }
@@ -259,8 +263,14 @@ class Reduction {
     return *pairs.total();
   }
 
-  static void add_to_lanes(A* lanes, const T* x, int64_t n, int64_t step, reduced_t<T> centre) {
+  void add_to_lanes(A* lanes, const T* x, int64_t n, int64_t step, reduced_t<T> centre) const {
     int64_t i = 0;
+    if constexpr (kIsLong) {
+      if (step == 1) {
+        lanes[0] = Op::join(lanes[0], static_cast<A>(rows_(x, n)));
+        return;
+      }
+    }
     if (step == 1) {
       A kept[kLanes];  // in registers, since x does not point to them
       std::copy_n(lanes, kLanes, kept);

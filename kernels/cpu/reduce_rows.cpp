@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 
 #include <hwy/cache_control.h>
@@ -230,6 +231,45 @@ HWY_INLINE ReduceRows<T, float> extremum_of(ReduceOp op) {
   return {reduce_row<Extremum<false>, T>, reduce_columns<Extremum<false>, T>};
 }
 
+template <ReduceOp kOp>
+int64_t reduce_integer_row(const int64_t* x, int64_t n) {
+  using D = hn::ScalableTag<int64_t>;
+  const D d;
+  constexpr int64_t kTogether = 4;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto join = [](Vec<D> a, Vec<D> b) {
+    if constexpr (kOp == ReduceOp::sum) return hn::Add(a, b);
+    if constexpr (kOp == ReduceOp::maximum) return hn::Max(a, b);
+    if constexpr (kOp == ReduceOp::minimum) return hn::Min(a, b);
+  };
+  using Limits = std::numeric_limits<int64_t>;
+  const auto identity = hn::Set(d, kOp == ReduceOp::sum       ? 0
+                                   : kOp == ReduceOp::maximum ? Limits::min()
+                                                              : Limits::max());
+  Vec<D> results[kTogether];
+  for (auto& result : results) result = identity;
+  int64_t i = 0;
+  for (; i + kTogether * lanes <= n; i += kTogether * lanes)
+    for (int64_t j = 0; j < kTogether; ++j) results[j] = join(results[j], hn::LoadU(d, x + i + j * lanes));
+  for (; i + lanes <= n; i += lanes) results[0] = join(results[0], hn::LoadU(d, x + i));
+  if (i < n) {
+    int64_t last[hn::MaxLanes(D())];
+    hn::StoreU(identity, d, last);
+    std::copy(x + i, x + n, last);
+    results[0] = join(results[0], hn::LoadU(d, last));
+  }
+  const auto all = join(join(results[0], results[1]), join(results[2], results[3]));
+  if constexpr (kOp == ReduceOp::sum) return hn::GetLane(hn::SumOfLanes(d, all));
+  if constexpr (kOp == ReduceOp::maximum) return hn::GetLane(hn::MaxOfLanes(d, all));
+  if constexpr (kOp == ReduceOp::minimum) return hn::GetLane(hn::MinOfLanes(d, all));
+}
+
+ReduceIntegers integers_of(ReduceOp op) {
+  if (op == ReduceOp::maximum) return reduce_integer_row<ReduceOp::maximum>;
+  if (op == ReduceOp::minimum) return reduce_integer_row<ReduceOp::minimum>;
+  return reduce_integer_row<ReduceOp::sum>;
+}
+
 auto sums_f32(ReduceOp op) { return sums_of<float>(op); }
 auto sums_bf16(ReduceOp op) { return sums_of<bfloat16>(op); }
 auto extremum_f32(ReduceOp op) { return extremum_of<float>(op); }
@@ -240,6 +280,9 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace heed::cpu {
+
+HWY_EXPORT(integers_of);
+ReduceIntegers reduce_integers(kernels::ReduceOp op) { return HEED_SIMD(integers_of)(op); }
 
 HWY_EXPORT(sums_f32);
 HWY_EXPORT(sums_bf16);

@@ -27,4 +27,9 @@ struct ReduceRows {
 template <class T, class A>
 ReduceRows<T, A> reduce_rows(kernels::ReduceOp op);
 
+/// What sums `n` whole numbers that lie side by side, wrapping, or finds their maximum or minimum; for this
+/// machine. Of none it gives what changes no other result.
+using ReduceIntegers = int64_t (*)(const int64_t* x, int64_t n);
+ReduceIntegers reduce_integers(kernels::ReduceOp op);
+
 }  // namespace heed::cpu
