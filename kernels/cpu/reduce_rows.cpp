@@ -10,6 +10,7 @@
 #include <heed/kernels/cpu/simd.h>
 // The -inl headers follow simd.h, which includes this file once per instruction set.
 #include <heed/kernels/cpu/math-inl.h>
+#include <heed/kernels/cpu/streaming-inl.h>
 #include <heed/kernels/cpu/tail-inl.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -109,8 +110,11 @@ typename Op::A reduce_row(const T* x, int64_t n, float centre) {
   for (; i + kStep <= n; i += kStep) {
     for (int64_t v = 0; v < Op::kRowLanes / kFloats; ++v) {
       Vec<Floats> together[Op::kTogether];
-      for (int64_t t = 0; t < Op::kTogether; ++t)
-        together[t] = load(d, x + i + t * Op::kRowLanes + v * kFloats);
+      for (int64_t t = 0; t < Op::kTogether; ++t) {
+        const T* const from = x + i + t * Op::kRowLanes + v * kFloats;
+        prefetch_ahead(from);
+        together[t] = load(d, from);
+      }
       Op::lift(together, centres, lifted);
       for (int64_t j = 0; j < Op::kVectors; ++j) {
         auto& result = results[v * Op::kVectors + j];
