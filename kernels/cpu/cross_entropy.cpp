@@ -80,7 +80,8 @@ struct CrossEntropySteps {
   HWY_INLINE void find_sums(int64_t row) {
     if (ignored(row)) return;
     const int64_t at = place(row);
-    sums[at] = row_sums<kGradient, kSmoothed>(x(row), exponentials(row), args.classes, most[at]);
+    constexpr int64_t kAsked = kGradient ? kAhead : 2 * kAhead;
+    sums[at] = row_sums<kGradient, kSmoothed, kAsked>(x(row), exponentials(row), args.classes, most[at]);
   }
   HWY_INLINE void finish(int64_t row) {
     if (row % 16 == 0) add_last_rows();

@@ -111,9 +111,9 @@ HWY_INLINE void add_exponentials(const T* x, accumulator_t<T>* out, Vec<Tag<T>> 
   if constexpr (kShifted) sums.shifted = hn::Add(sums.shifted, sum_of<K>(d, t));
 }
 
-/// RowSums of a block short enough for float. If kAsk, asks for what comes later, of `out` too: a store reads
-/// its line first.
-template <bool kStore, bool kShifted, bool kAsk, class T, class A = accumulator_t<T>>
+/// RowSums of a block short enough for float. Asks for what is kAsked bytes on unless that is 0, and for what
+/// is kAhead on in `out`: a store reads its line first.
+template <bool kStore, bool kShifted, int64_t kAsked, class T, class A = accumulator_t<T>>
 HWY_INLINE RowSums<A> block_sums(const T* x, A* out, int64_t n, A shift) {
   constexpr int kTogether = kScalesAtOnce ? 8 : 4;
   const Tag<T> d;
@@ -122,9 +122,9 @@ HWY_INLINE RowSums<A> block_sums(const T* x, A* out, int64_t n, A shift) {
   RowSums<Vec<Tag<T>>> sums{hn::Zero(d), hn::Zero(d)};
   int64_t i = 0;
   for (; i + kTogether * lanes <= n; i += kTogether * lanes) {
-    if constexpr (kAsk) {
+    if constexpr (kAsked > 0) {
       for (int k = 0; k < kTogether; ++k) {
-        prefetch_ahead(x + i + k * lanes);
+        prefetch_ahead(x + i + k * lanes, kAsked);
         if constexpr (kStore) prefetch_ahead(out + i + k * lanes);
       }
     }
@@ -144,14 +144,15 @@ HWY_INLINE RowSums<A> block_sums(const T* x, A* out, int64_t n, A shift) {
 }
 
 /// One pass of RowSums; writes exp(x - shift) to `out` if kStore, and finds Σ (x - shift) if kShifted.
-template <bool kStore, bool kShifted, class T, class A = accumulator_t<T>>
+/// kAsked is larger where no later pass over the row asks memory for anything.
+template <bool kStore, bool kShifted, int64_t kAsked = kAhead, class T, class A = accumulator_t<T>>
 HWY_INLINE RowSums<A> row_sums(const T* x, A* out, int64_t n, A shift) {
-  if (n <= kNarrow) return block_sums<kStore, kShifted, false>(x, out, n, shift);
+  if (n <= kNarrow) return block_sums<kStore, kShifted, 0>(x, out, n, shift);
   constexpr int64_t kBlock = 2048;
   RowSums<double> sums{0, 0};
   for (int64_t i = 0; i < n; i += kBlock) {
-    const auto block =
-        block_sums<kStore, kShifted, true>(x + i, kStore ? out + i : nullptr, std::min(kBlock, n - i), shift);
+    const auto block = block_sums<kStore, kShifted, kAsked>(x + i, kStore ? out + i : nullptr,
+                                                            std::min(kBlock, n - i), shift);
     sums.exponentials += static_cast<double>(block.exponentials);
     sums.shifted += static_cast<double>(block.shifted);
   }
