@@ -253,35 +253,35 @@ void compare(const kernels::Compare<T>& args) {
 
 template <class T>
 void clamp(const kernels::Clamp<T>& args) {
+  constexpr int64_t kGrain = kHasRows<T> ? kRowGrain : kCheapGrain;
   const bool streamed = streams(args.work(), args.y, args.x);
-  make_runs(args.index, kHasRows<T> ? kRowGrain : kCheapGrain, args.y, streamed,
-            [&](const Run<2>& run, T* y) {
-              const T* const x = args.x + run.at[1];
-              if constexpr (kHasRows<T>) {
-                map_run(run.n, y, run.step[0], x, run.step[1],
-                        [&](const UnaryRow<T>& row) { clamp_row(row, args.low, args.high); });
-              } else {
-                map(run.n, y, run.step[0], x, run.step[1], [&](T a) {
-                  return a < args.low ? args.low : a > args.high ? args.high : a;
-                });
-              }
-            });
+  make_runs(args.index, kGrain, args.y, streamed, [&](const Run<2>& run, T* y) {
+    const T* const x = args.x + run.at[1];
+    if constexpr (kHasRows<T>) {
+      map_run(run.n, y, run.step[0], x, run.step[1],
+              [&](const UnaryRow<T>& row) { clamp_row(row, args.low, args.high); });
+    } else {
+      map(run.n, y, run.step[0], x, run.step[1], [&](T a) {
+        return a < args.low ? args.low : a > args.high ? args.high : a;
+      });
+    }
+  });
 }
 
 template <class T>
 void where(const kernels::Where<T>& args) {
+  constexpr int64_t kGrain = kHasRows<T> ? kRowGrain : kCheapGrain;
   const bool streamed = streams(args.work(), args.y, args.condition, args.a, args.b);
-  make_runs(args.index, kHasRows<T> ? kRowGrain : kCheapGrain, args.y, streamed,
-            [&](const Run<4>& run, T* y) {
-              const bool* const condition = args.condition + run.at[1];
-              const T *const a = args.a + run.at[2], *const b = args.b + run.at[3];
-              if constexpr (kHasRows<T>) {
-                if (run.step[0] == 1 && run.step[1] == 1 && (run.step[2] | 1) == 1 && (run.step[3] | 1) == 1)
-                  return where_row(WhereRow<T>{run.n, y, condition, a, b, run.step[2], run.step[3]});
-              }
-              for (int64_t i = 0; i < run.n; ++i)
-                y[i * run.step[0]] = condition[i * run.step[1]] ? a[i * run.step[2]] : b[i * run.step[3]];
-            });
+  make_runs(args.index, kGrain, args.y, streamed, [&](const Run<4>& run, T* y) {
+    const bool* const condition = args.condition + run.at[1];
+    const T *const a = args.a + run.at[2], *const b = args.b + run.at[3];
+    if constexpr (kHasRows<T>) {
+      if (run.step[0] == 1 && run.step[1] == 1 && (run.step[2] | 1) == 1 && (run.step[3] | 1) == 1)
+        return where_row(WhereRow<T>{run.n, y, condition, a, b, run.step[2], run.step[3]});
+    }
+    for (int64_t i = 0; i < run.n; ++i)
+      y[i * run.step[0]] = condition[i * run.step[1]] ? a[i * run.step[2]] : b[i * run.step[3]];
+  });
 }
 
 #define HEED_INSTANTIATE(T)                             \

@@ -3,13 +3,14 @@
 #include <cstring>
 #include <type_traits>
 
+#include <hwy/cache_control.h>
+
 #include <heed/kernels/cpu/move_rows.h>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/move_rows.cpp"
 #include <heed/kernels/cpu/simd.h>
-// The -inl headers follow simd.h, which includes this file once per instruction set.
-#include <heed/kernels/cpu/streaming-inl.h>
+// The -inl header follows simd.h, which includes this file once per instruction set.
 #include <heed/kernels/cpu/tail-inl.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -99,10 +100,7 @@ void stream_row(int64_t bytes, void* y, const void* x) {
   uint8_t* const to = static_cast<uint8_t*>(y);
   const uint8_t* const from = static_cast<const uint8_t*>(x);
   std::memcpy(to, from, static_cast<size_t>(before));
-  for (int64_t i = before; i < end; i += lanes) {
-    prefetch_ahead(from + i);
-    hn::Stream(hn::LoadU(d, from + i), d, to + i);
-  }
+  for (int64_t i = before; i < end; i += lanes) hn::Stream(hn::LoadU(d, from + i), d, to + i);
   std::memcpy(to + end, from + end, static_cast<size_t>(bytes - end));
 }
 
