@@ -74,6 +74,8 @@ void zip_row(const BinaryRow<T>& row) {
   const auto a = hn::Set(d, float{row.a[0]}), b = hn::Set(d, float{row.b[0]});
   int64_t i = 0;
   for (; i + lanes <= row.n; i += lanes) {
+    if (step_a) prefetch_ahead(row.a + i);
+    if (step_b) prefetch_ahead(row.b + i);
     store(binary_value<kOp>(step_a ? load(d, row.a + i) : a, step_b ? load(d, row.b + i) : b), d, row.y + i);
   }
   if (const int64_t n = row.n - i; n > 0) {

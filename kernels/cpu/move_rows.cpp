@@ -11,6 +11,7 @@
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/move_rows.cpp"
 #include <heed/kernels/cpu/simd.h>
 // The -inl header follows simd.h, which includes this file once per instruction set.
+#include <heed/kernels/cpu/streaming-inl.h>
 #include <heed/kernels/cpu/tail-inl.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -47,6 +48,8 @@ HWY_INLINE void where_row_of(const WhereRow<T>& row) {
              b = hn::Set(d, std::bit_cast<Bits<T>>(row.b[0]));
   int64_t i = 0;
   for (; i + lanes <= row.n; i += lanes) {
+    if (row.step_a) prefetch_ahead(row.a + i);
+    if (row.step_b) prefetch_ahead(row.b + i);
     const auto condition = hn::LoadU(bytes, reinterpret_cast<const uint8_t*>(row.condition + i));
     const auto no = hn::Eq(hn::PromoteTo(d, condition), hn::Zero(d));
     const auto if_true = row.step_a ? hn::LoadU(d, bits(row.a + i)) : a;
@@ -59,8 +62,10 @@ HWY_INLINE void where_row_of(const WhereRow<T>& row) {
 template <class To, class From>
 HWY_INLINE void convert_row_of(int64_t n, To* y, const From* x) {
   const Tag<float> d;
-  for (int64_t i = 0; i < n; i += static_cast<int64_t>(hn::Lanes(d)))
+  for (int64_t i = 0; i < n; i += static_cast<int64_t>(hn::Lanes(d))) {
+    prefetch_ahead(x + i);
     store_up_to(load_up_to(d, x + i, n - i), d, y + i, n - i);
+  }
 }
 
 template <class From>

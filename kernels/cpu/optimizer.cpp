@@ -29,7 +29,7 @@ struct SgdFactors {
   bool first;
 };
 
-constexpr int64_t kNormBlock = 4096, kNormBlocksPerTask = 8;
+constexpr int64_t kNormBlock = 4096, kNormBlocksPerTask = 8, kNormAhead = 3072;
 constexpr int64_t kStepBlock = 64, kStepBlocksPerTask = 256;  // tasks begin at whole lines
 
 }  // namespace heed::cpu
@@ -114,6 +114,16 @@ HWY_INLINE void step(const kernels::SgdStep<T>& args, const SgdFactors<A>& f, co
   store_value<T, Io>(args.slice, i, value, n...);
 }
 
+template <class T>
+HWY_INLINE void prefetch_moments(const kernels::AdamStep<T>& args, int64_t i) {
+  prefetch_ahead(args.m + i);
+  prefetch_ahead(args.v + i);
+}
+template <class T>
+HWY_INLINE void prefetch_moments(const kernels::SgdStep<T>& args, int64_t i) {
+  if (args.momentum_buffer != nullptr) prefetch_ahead(args.momentum_buffer + i);
+}
+
 /// Like Whole, but bf16, which a step with masters writes without having read it, goes around the caches.
 template <class T>
 struct WholeStreamed : std::conditional_t<std::is_same_v<T, bfloat16>, Streaming<T>, Whole<T>> {};
@@ -124,10 +134,19 @@ void step_range(const Args& args, const Factors& factors, const A* gradient, int
   using T = std::remove_pointer_t<decltype(args.slice.value)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>())),
                 whole = begin + (end - begin) / lanes * lanes;
+  // From a cache the next task's lines would be taken from the thread that has them.
+  constexpr int64_t kArrays = std::is_same_v<T, bfloat16> ? 8 : 4;
   int64_t i = begin;
-  if (std::is_same_v<T, bfloat16> &&
-      streams(args.slice.value + begin, 1, factors.common.elements / 32 * 32, 8)) {
-    for (; i < whole; i += lanes, gradient += lanes) step<WholeStreamed>(args, factors, gradient, i);
+  if (streams(args.slice.value + begin, 1, factors.common.elements / 32 * 32, kArrays)) {
+    for (; i < whole; i += lanes, gradient += lanes) {
+      prefetch_ahead(gradient);
+      if (args.slice.master != nullptr)
+        prefetch_ahead(args.slice.master + i);
+      else
+        prefetch_ahead(args.slice.value + i);
+      prefetch_moments(args, i);
+      step<WholeStreamed>(args, factors, gradient, i);
+    }
     hwy::FlushStream();
   }
   for (; i < whole; i += lanes, gradient += lanes) step<Whole>(args, factors, gradient, i);
@@ -177,8 +196,8 @@ double sum_squares(const A* g, int64_t count) {
   };
   int64_t i = 0;
   for (; i + kSums <= count; i += kSums) {
-    prefetch_ahead(g + i);
-    prefetch_ahead(g + i + kSums / 2);
+    prefetch_ahead(g + i, kNormAhead);
+    prefetch_ahead(g + i + kSums / 2, kNormAhead);
     add(i, kSums);
   }
   if (i < count) add(i, count - i);

@@ -83,9 +83,8 @@ struct SoftmaxSteps {
   }
   HWY_INLINE void find_sums(int64_t row) {
     const int64_t at = place(row);
-    constexpr int64_t kAsked = kLog ? kAhead : 2 * kAhead;
     A* const to = kLog ? nullptr : exponentials(row);
-    const A sum = row_sums<!kLog, false, kAsked>(x(row), to, args.cols, most[at]).exponentials;
+    const A sum = row_sums<!kLog, false>(x(row), to, args.cols, most[at]).exponentials;
     if constexpr (kLog)
       scale[at] = sum == 0 ? LogSum<A>{0, 0} : log_of(sum);
     else

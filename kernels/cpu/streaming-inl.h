@@ -35,8 +35,9 @@ struct Streaming : Whole<T> {
 };
 
 /// Asks for what a pass over a large array that is at p needs soon, some `bytes` on. The processor's own
-/// prefetching ends with each page.
-constexpr int64_t kAhead = 4096;
+/// prefetching ends with each page. Not a whole number of pages, since rows and arrays often are: it would be
+/// the same place of another one that is asked for, and the caches have few places for such lines.
+constexpr int64_t kAhead = 4608;
 template <class T>
 HWY_INLINE void prefetch_ahead(const T* p, int64_t bytes = kAhead) {
   hwy::Prefetch(reinterpret_cast<const char*>(p) + bytes);
