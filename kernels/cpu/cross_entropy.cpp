@@ -24,40 +24,44 @@ struct RowLoss {
   double weight, smoothing, uniform;  // uniform: the share of each class in the smoothed target
 };
 
-/// g = weight * (p - uniform) with the target's own weight * confidence taken off; p = exponentials / sum.
-template <class T, class A = accumulator_t<T>>
-HWY_INLINE void gradient_row(const A* exponentials, T* g, int64_t classes, int64_t target, double sum,
-                             const RowLoss& loss) {
-  const Tag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto scale = hn::Set(d, static_cast<A>(loss.weight / sum));
-  const auto less = hn::Set(d, static_cast<A>(loss.weight * loss.uniform));
-  const double p = static_cast<double>(exponentials[target]) / sum;
-  int64_t i = 0;
-  for (; i + lanes <= classes; i += lanes)
-    store(hn::MulSub(hn::LoadU(d, exponentials + i), scale, less), d, g + i);
-  if (i < classes)
-    store_n(hn::MulSub(load_n(d, exponentials + i, classes - i), scale, less), d, g + i, classes - i);
-  g[target] = T(static_cast<A>(loss.weight * (p - loss.uniform - (1 - loss.smoothing))));
-}
-
-/// Whole vectors, around the caches.
+/// g = weight * (p - uniform), where p = exponentials / their sum, and `own` at the target.
 template <class T>
-HWY_INLINE void stream_row(const T* from, T* to, int64_t n) {
-  const Streaming<T> io;
-  for (int64_t i = 0; i < n; i += static_cast<int64_t>(hn::Lanes(Tag<T>())))
-    io.store(io.load(from + i), to + i);
+struct Gradient {
+  const accumulator_t<T>* exponentials;
+  Vec<Tag<T>> scale, less;
+  int64_t target;
+  accumulator_t<T> own;
+
+  template <template <class> class Io, class... N>
+  HWY_INLINE Vec<Tag<T>> at(int64_t i, N... n) const {
+    const Tag<T> d;
+    const auto g = hn::MulSub(Io<accumulator_t<T>>{n...}.load(exponentials + i), scale, less);
+    const int64_t lane = target - i;
+    if (HWY_LIKELY(lane < 0 || lane >= static_cast<int64_t>(hn::Lanes(d)))) return g;
+    // Not stored on its own afterwards: what then loads its vector would wait for all stores before.
+    const hn::RebindToSigned<Tag<T>> di;
+    const auto is_target = hn::Eq(hn::Iota(di, 0), hn::Set(di, static_cast<hn::TFromD<decltype(di)>>(lane)));
+    return hn::IfThenElse(hn::RebindMask(d, is_target), hn::Set(d, own), g);
+  }
+};
+
+/// The sums of a row that is only read, so that more may be asked for ahead. A function of its own: inlined,
+/// it lacks registers and takes up to 1.3 times as long.
+template <bool kSmoothed, class T, class A = accumulator_t<T>>
+HWY_NOINLINE RowSums<A> sums_apart(const T* x, int64_t n, A most) {
+  NothingBeside nothing;
+  return row_sums<Exponentials::dropped, kSmoothed, 2 * kAhead>(x, static_cast<A*>(nullptr), n, most,
+                                                                nothing);
 }
 
-/// The exponentials of the rows on their way are in `kept`, or in glogits where that is null; `streamed`:
-/// floats go from there to glogits around the caches.
-template <bool kGradient, bool kSmoothed, class T>
+/// The exponentials of the rows on their way are in `kept`, or in glogits where that is null.
+template <bool kGradient, bool kSmoothed, class Io, class T>
 struct CrossEntropySteps {
   using A = accumulator_t<T>;
+  static constexpr Exponentials kTo = kGradient ? kPlace<Io, T> : Exponentials::dropped;
   const kernels::CrossEntropyForward<T> args;
   const RowLoss loss;
   A* const kept;
-  const bool streamed;
   const int64_t at_once;
   A most[kMostRowsAtOnce];
   RowSums<A> sums[kMostRowsAtOnce];
@@ -77,33 +81,44 @@ struct CrossEntropySteps {
   HWY_INLINE void find_maximum(int64_t row) {
     if (!ignored(row)) most[place(row)] = row_max(x(row), args.classes);
   }
-  HWY_INLINE void find_sums(int64_t row) {
+  template <class Beside>
+  HWY_INLINE void find_sums(int64_t row, Beside& beside) {
     if (ignored(row)) return;
     const int64_t at = place(row);
-    constexpr int64_t kAsked = kGradient ? kAhead : 2 * kAhead;
-    sums[at] = row_sums<kGradient, kSmoothed, kAsked>(x(row), exponentials(row), args.classes, most[at]);
+    if constexpr (kGradient)
+      sums[at] = row_sums<kTo, kSmoothed>(x(row), exponentials(row), args.classes, most[at], beside);
+    else
+      sums[at] = sums_apart<kSmoothed>(x(row), args.classes, most[at]);
   }
-  HWY_INLINE void finish(int64_t row) {
+  HWY_INLINE auto last_pass(int64_t row) {
     if (row % 16 == 0) add_last_rows();
-    if (ignored(row)) {
-      if constexpr (kGradient) std::fill_n(g(row), args.classes, T(A(0)));
-      return;
-    }
-    const int64_t target = args.targets[row];
+    if (!ignored(row)) add_loss(row);
+    if constexpr (kGradient)
+      return LastPass<Io, T, Gradient<T>>{gradient(row), g(row), ignored(row) ? 0 : args.classes};
+    else
+      return NothingBeside();
+  }
+  HWY_INLINE void add_loss(int64_t row) {
     const RowSums<A>& sum = sums[place(row)];
-    const double own =
-        static_cast<double>(static_cast<A>(x(row)[target])) - static_cast<double>(most[place(row)]);
+    const double own = static_cast<double>(static_cast<A>(x(row)[args.targets[row]])) -
+                       static_cast<double>(most[place(row)]);
     wanted += (1 - loss.smoothing) * own;
     if constexpr (kSmoothed) wanted += loss.uniform * static_cast<double>(sum.shifted);
-    const double exponential_sum = static_cast<double>(sum.exponentials);
-    product *= exponential_sum;  // each is less than 2^63
-    if constexpr (kGradient && std::is_same_v<T, A>) {
-      T* const to = streamed ? exponentials(row) : g(row);
-      gradient_row(exponentials(row), to, args.classes, target, exponential_sum, loss);
-      if (streamed) stream_row(to, g(row), args.classes);
-    } else if constexpr (kGradient) {
-      gradient_row(exponentials(row), g(row), args.classes, target, exponential_sum, loss);
+    product *= static_cast<double>(sum.exponentials);  // each is less than 2^63
+  }
+  /// Writes zeros itself where the row is ignored.
+  HWY_INLINE Gradient<T> gradient(int64_t row) const {
+    const Tag<T> d;
+    if (ignored(row)) {
+      std::fill_n(g(row), args.classes, T(A(0)));
+      return {nullptr, hn::Zero(d), hn::Zero(d), 0, 0};
     }
+    const int64_t target = args.targets[row];
+    const double sum = static_cast<double>(sums[place(row)].exponentials);
+    const double p = static_cast<double>(exponentials(row)[target]) / sum;
+    return {exponentials(row), hn::Set(d, static_cast<A>(loss.weight / sum)),
+            hn::Set(d, static_cast<A>(loss.weight * loss.uniform)), target,
+            static_cast<A>(loss.weight * (p - loss.uniform - (1 - loss.smoothing)))};
   }
   HWY_INLINE void add_last_rows() {
     total += std::log(product) - wanted;
@@ -113,40 +128,37 @@ struct CrossEntropySteps {
 };
 
 /// Rows begin … end - 1; returns their summed loss.
-template <bool kGradient, bool kSmoothed, class T>
+template <bool kGradient, bool kSmoothed, class Io, class T>
 HWY_INLINE double cross_entropy_rows_by(const kernels::CrossEntropyForward<T>& args, int64_t begin,
-                                        int64_t end, const RowLoss& loss, accumulator_t<T>* kept,
-                                        bool streamed) {
-  CrossEntropySteps<kGradient, kSmoothed, T> steps{
-      args, loss, kept, streamed, rows_at_once(args.classes, streamed), {}, {}};
+                                        int64_t end, const RowLoss& loss) {
+  constexpr bool streamed = std::is_same_v<Io, Streaming<T>>,
+                 apart = kGradient && kPlace<Io, T> == Exponentials::kept;
+  const int64_t at_once = rows_at_once(args.classes);
+  Workspace<accumulator_t<T>> kept(apart ? at_once * args.classes : 0);
+  CrossEntropySteps<kGradient, kSmoothed, Io, T> steps{args, loss, kept.data(), at_once, {}, {}};
   for_rows_in_steps(begin, end, args.classes, streamed, steps);
   steps.add_last_rows();
+  if (streamed) hwy::FlushStream();
   return steps.total;
 }
 
-template <bool kGradient, class T>
+template <bool kGradient, class Io, class T>
 HWY_INLINE double cross_entropy_rows_of(const kernels::CrossEntropyForward<T>& args, int64_t begin,
                                         int64_t end, double weight) {
-  using A = accumulator_t<T>;
   const RowLoss loss{weight, args.label_smoothing, args.label_smoothing / static_cast<double>(args.classes)};
-  const bool streamed =
-      kGradient && std::is_same_v<T, A> && streams(args.glogits, args.rows, args.classes, 2);
-  // bfloat16 cannot hold the exponentials, and what is streamed should not be read again.
-  const bool apart = kGradient && (streamed || !std::is_same_v<T, A>);
-  Workspace<A> kept(apart ? rows_at_once(args.classes, streamed) * args.classes : 0);
-  const double total =
-      args.label_smoothing == 0
-          ? cross_entropy_rows_by<kGradient, false>(args, begin, end, loss, kept.data(), streamed)
-          : cross_entropy_rows_by<kGradient, true>(args, begin, end, loss, kept.data(), streamed);
-  if (streamed) hwy::FlushStream();
-  return total;
+  return args.label_smoothing == 0 ? cross_entropy_rows_by<kGradient, false, Io>(args, begin, end, loss)
+                                   : cross_entropy_rows_by<kGradient, true, Io>(args, begin, end, loss);
 }
 
 template <class T>
 void cross_entropy_rows(const kernels::CrossEntropyForward<T>& args, int64_t begin, int64_t end,
                         double weight, double* loss) {
-  *loss = args.glogits == nullptr ? cross_entropy_rows_of<false>(args, begin, end, weight)
-                                  : cross_entropy_rows_of<true>(args, begin, end, weight);
+  if (args.glogits == nullptr)
+    *loss = cross_entropy_rows_of<false, Whole<T>>(args, begin, end, weight);
+  else if (streams(args.glogits, args.rows, args.classes, 2))
+    *loss = cross_entropy_rows_of<true, Streaming<T>>(args, begin, end, weight);
+  else
+    *loss = cross_entropy_rows_of<true, Whole<T>>(args, begin, end, weight);
 }
 
 #define HEED_ROWS(T, suffix)                                                                                \

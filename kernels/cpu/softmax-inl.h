@@ -16,32 +16,77 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
+/// The last pass over a row, which writes n results from `to` on, some vectors at a time:
+/// make.at<Whole>(i) is that of the elements from i on.
+template <class Io, class T, class Make>
+struct LastPass {
+  const Make make;
+  T* const to;
+  const int64_t n;
+  int64_t done = 0;
+
+  /// K vectors, if there are as many.
+  template <int K>
+  HWY_INLINE void step() {
+    constexpr int64_t kLanes = hn::MaxLanes(Tag<T>());
+    if (done + K * kLanes > n) return;
+    for (int k = 0; k < K; ++k)
+      Io().store(make.template at<Whole>(done + k * kLanes), to + done + k * kLanes);
+    done += K * kLanes;
+  }
+  HWY_INLINE void rest() {
+    constexpr int64_t kLanes = hn::MaxLanes(Tag<T>());
+    while (done + 4 * kLanes <= n) step<4>();
+    while (done + kLanes <= n) step<1>();
+    if (done < n) Partial<T>{n - done}.store(make.template at<Partial>(done, n - done), to + done);
+  }
+};
+
+/// Where there is none.
+struct NothingBeside {
+  template <int K>
+  HWY_INLINE void step() {}
+  HWY_INLINE void rest() {}
+};
+
 /// Rows that are on their way at the same time, a power of two: whoever keeps something of row r keeps it in
 /// place r % rows_at_once().
 constexpr int64_t kMostRowsAtOnce = 4;
 constexpr int64_t kNarrow = 256;
-inline int64_t rows_at_once(int64_t cols, bool streamed) {
-  return cols <= kNarrow ? kMostRowsAtOnce : streamed ? 1 : 2;
-}
+inline int64_t rows_at_once(int64_t cols) { return cols <= kNarrow ? kMostRowsAtOnce : 2; }
 
 /// Takes the rows begin … end - 1 through three steps, such that none waits for the maximum, sums and
 /// quotients of the step before: narrow ones a step apart, and of wide ones, which would not stay in the
 /// nearest cache, the maximum one row ahead. Those of a matrix that is `streamed` would be sought before they
-/// are there.
+/// are there: of them the last step of a row is taken beside the sums of the next, so that memory is read and
+/// written at the same time.
 template <class Steps>
 HWY_INLINE void for_rows_in_steps(int64_t begin, int64_t end, int64_t cols, bool streamed, Steps& steps) {
+  NothingBeside nothing;
   if (cols <= kNarrow) {
     for (int64_t r = begin; r < end + 2; ++r) {
       if (r < end) steps.find_maximum(r);
-      if (begin <= r - 1 && r - 1 < end) steps.find_sums(r - 1);
-      if (begin <= r - 2) steps.finish(r - 2);
+      if (begin <= r - 1 && r - 1 < end) steps.find_sums(r - 1, nothing);
+      if (begin <= r - 2) steps.last_pass(r - 2).rest();
     }
+  } else if (streamed) {
+    for (int64_t r = begin; r < end; ++r) {
+      steps.find_maximum(r);
+      if (r == begin) {
+        steps.find_sums(r, nothing);
+      } else {
+        auto last_pass = steps.last_pass(r - 1);
+        steps.find_sums(r, last_pass);
+        last_pass.rest();
+      }
+    }
+    if (begin < end) steps.last_pass(end - 1).rest();
   } else {
     for (int64_t r = begin; r < end; ++r) {
-      if (streamed || r == begin) steps.find_maximum(r);
-      steps.find_sums(r);
-      if (!streamed && r + 1 < end) steps.find_maximum(r + 1);
-      steps.finish(r);
+      if (r == begin) steps.find_maximum(r);
+      steps.find_sums(r, nothing);
+      if (r + 1 < end) steps.find_maximum(r + 1);
+      steps.last_pass(r).rest();
     }
   }
 }
@@ -111,11 +156,21 @@ HWY_INLINE void add_exponentials(const T* x, accumulator_t<T>* out, Vec<Tag<T>> 
   if constexpr (kShifted) sums.shifted = hn::Add(sums.shifted, sum_of<K>(d, t));
 }
 
-/// RowSums of a block short enough for float. Asks for what is kAsked bytes on unless that is 0, and for what
-/// is kAhead on in `out`: a store reads its line first.
-template <bool kStore, bool kShifted, int64_t kAsked, class T, class A = accumulator_t<T>>
-HWY_INLINE RowSums<A> block_sums(const T* x, A* out, int64_t n, A shift) {
+/// Where the exponentials of a row go: nowhere, to a place of their own, or where its results are to be.
+enum class Exponentials { dropped, kept, result };
+
+/// Of results T that are stored by Io: bfloat16 cannot hold them, and what is streamed should not be read
+/// again.
+template <class Io, class T>
+constexpr Exponentials kPlace =
+    std::is_same_v<Io, Whole<accumulator_t<T>>> ? Exponentials::result : Exponentials::kept;
+
+/// RowSums of a block short enough for float. Asks for what is kAsked bytes on unless that is 0, and for
+/// results to be overwritten: a store reads its line first.
+template <Exponentials kTo, bool kShifted, int64_t kAsked, class T, class Beside, class A = accumulator_t<T>>
+HWY_INLINE RowSums<A> block_sums(const T* x, A* out, int64_t n, A shift, Beside& beside) {
   constexpr int kTogether = kScalesAtOnce ? 8 : 4;
+  constexpr bool kStore = kTo != Exponentials::dropped;
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto shift_v = hn::Set(d, shift);
@@ -125,10 +180,11 @@ HWY_INLINE RowSums<A> block_sums(const T* x, A* out, int64_t n, A shift) {
     if constexpr (kAsked > 0) {
       for (int k = 0; k < kTogether; ++k) {
         prefetch_ahead(x + i + k * lanes, kAsked);
-        if constexpr (kStore) prefetch_ahead(out + i + k * lanes);
+        if constexpr (kTo == Exponentials::result) prefetch_ahead(out + i + k * lanes);
       }
     }
     add_exponentials<kTogether, kStore, kShifted>(x + i, kStore ? out + i : nullptr, shift_v, sums);
+    beside.template step<kTogether>();
   }
   for (; i + lanes <= n; i += lanes)
     add_exponentials<1, kStore, kShifted>(x + i, kStore ? out + i : nullptr, shift_v, sums);
@@ -143,16 +199,17 @@ HWY_INLINE RowSums<A> block_sums(const T* x, A* out, int64_t n, A shift) {
   return {reduce_sum(d, sums.exponentials), kShifted ? reduce_sum(d, sums.shifted) : A(0)};
 }
 
-/// One pass of RowSums; writes exp(x - shift) to `out` if kStore, and finds Σ (x - shift) if kShifted.
-/// kAsked is larger where no later pass over the row asks memory for anything.
-template <bool kStore, bool kShifted, int64_t kAsked = kAhead, class T, class A = accumulator_t<T>>
-HWY_INLINE RowSums<A> row_sums(const T* x, A* out, int64_t n, A shift) {
-  if (n <= kNarrow) return block_sums<kStore, kShifted, 0>(x, out, n, shift);
+/// One pass of RowSums; writes exp(x - shift) to `out` unless they are dropped, and finds Σ (x - shift) if
+/// kShifted. As many vectors of `beside`, the last pass over another row, are taken along.
+template <Exponentials kTo, bool kShifted, int64_t kAsked = kAhead, class T, class Beside,
+          class A = accumulator_t<T>>
+HWY_INLINE RowSums<A> row_sums(const T* x, A* out, int64_t n, A shift, Beside& beside) {
+  if (n <= kNarrow) return block_sums<kTo, kShifted, 0>(x, out, n, shift, beside);
   constexpr int64_t kBlock = 2048;
   RowSums<double> sums{0, 0};
   for (int64_t i = 0; i < n; i += kBlock) {
-    const auto block = block_sums<kStore, kShifted, kAsked>(x + i, kStore ? out + i : nullptr,
-                                                            std::min(kBlock, n - i), shift);
+    const auto block = block_sums<kTo, kShifted, kAsked>(
+        x + i, kTo == Exponentials::dropped ? nullptr : out + i, std::min(kBlock, n - i), shift, beside);
     sums.exponentials += static_cast<double>(block.exponentials);
     sums.shifted += static_cast<double>(block.shifted);
   }

@@ -18,20 +18,16 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
 /// y = exponentials / their sum.
-template <class Io, class T>
-HWY_INLINE void scale_row(const accumulator_t<T>* exponentials, T* y, int64_t n,
-                          accumulator_t<T> inverse_sum) {
-  const Tag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto inverse = hn::Set(d, inverse_sum);
-  int64_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    for (int64_t k = i; k < i + 4 * lanes; k += lanes)
-      Io().store(hn::Mul(hn::LoadU(d, exponentials + k), inverse), y + k);
+template <class T>
+struct Quotients {
+  const accumulator_t<T>* exponentials;
+  Vec<Tag<T>> inverse_sum;
+
+  template <template <class> class Io, class... N>
+  HWY_INLINE Vec<Tag<T>> at(int64_t i, N... n) const {
+    return hn::Mul(Io<accumulator_t<T>>{n...}.load(exponentials + i), inverse_sum);
   }
-  for (; i + lanes <= n; i += lanes) Io().store(hn::Mul(hn::LoadU(d, exponentials + i), inverse), y + i);
-  if (i < n) store_n(hn::Mul(load_n(d, exponentials + i, n - i), inverse), d, y + i, n - i);
-}
+};
 
 /// A logarithm and what rounding took from it, which would move a whole row.
 template <class A>
@@ -47,22 +43,23 @@ HWY_INLINE LogSum<A> log_of(A sum) {
 }
 
 /// y = x - most - log sum.
-template <class Io, class T, class A = accumulator_t<T>>
-HWY_INLINE void shift_row(const T* x, T* y, int64_t n, A most, LogSum<A> log_sum) {
-  const Tag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto shift = hn::Set(d, most), log = hn::Set(d, log_sum.value), rest = hn::Set(d, log_sum.rest);
-  const auto shifted = [&](auto v) HWY_ATTR { return hn::Sub(hn::Sub(hn::Sub(v, shift), rest), log); };
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) Io().store(shifted(load(d, x + i)), y + i);
-  if (i < n) store_n(shifted(load_n(d, x + i, n - i)), d, y + i, n - i);
-}
+template <class T>
+struct Logarithms {
+  const T* x;
+  Vec<Tag<T>> most, log, rest;
+
+  template <template <class> class Io, class... N>
+  HWY_INLINE Vec<Tag<T>> at(int64_t i, N... n) const {
+    return hn::Sub(hn::Sub(hn::Sub(Io<T>{n...}.load(x + i), most), rest), log);
+  }
+};
 
 /// The exponentials of the rows on their way are in `kept`, or in y where that is null.
 template <bool kLog, class Io, class T>
 struct SoftmaxSteps {
   using A = accumulator_t<T>;
   using Scale = std::conditional_t<kLog, LogSum<A>, A>;  // or the sum's inverse
+  static constexpr Exponentials kTo = kLog ? Exponentials::dropped : kPlace<Io, T>;
   const kernels::SoftmaxForward<T> args;
   A* const kept;
   const int64_t at_once;
@@ -81,45 +78,47 @@ struct SoftmaxSteps {
     const A found = row_max(x(row), args.cols);
     most[place(row)] = row_is_empty(x(row), args.cols, found) ? A(0) : found;
   }
-  HWY_INLINE void find_sums(int64_t row) {
+  template <class Beside>
+  HWY_INLINE void find_sums(int64_t row, Beside& beside) {
     const int64_t at = place(row);
     A* const to = kLog ? nullptr : exponentials(row);
-    const A sum = row_sums<!kLog, false>(x(row), to, args.cols, most[at]).exponentials;
+    const A sum = row_sums<kTo, false>(x(row), to, args.cols, most[at], beside).exponentials;
     if constexpr (kLog)
       scale[at] = sum == 0 ? LogSum<A>{0, 0} : log_of(sum);
     else
       scale[at] = sum == 0 ? A(0) : 1 / sum;
   }
-  HWY_INLINE void finish(int64_t row) {
+  HWY_INLINE auto last_pass(int64_t row) const {
+    const Tag<T> d;
     const int64_t at = place(row);
-    if constexpr (kLog)
-      shift_row<Io>(x(row), y(row), args.cols, most[at], scale[at]);
-    else
-      scale_row<Io>(exponentials(row), y(row), args.cols, scale[at]);
+    if constexpr (kLog) {
+      const Logarithms<T> make{x(row), hn::Set(d, most[at]), hn::Set(d, scale[at].value),
+                               hn::Set(d, scale[at].rest)};
+      return LastPass<Io, T, Logarithms<T>>{make, y(row), args.cols};
+    } else {
+      const Quotients<T> make{exponentials(row), hn::Set(d, scale[at])};
+      return LastPass<Io, T, Quotients<T>>{make, y(row), args.cols};
+    }
   }
 };
 
 template <bool kLog, class Io, class T>
-HWY_INLINE void softmax_rows_by(const kernels::SoftmaxForward<T>& args, int64_t begin, int64_t end,
-                                accumulator_t<T>* kept) {
-  constexpr bool streamed = std::is_same_v<Io, Streaming<T>>;
-  SoftmaxSteps<kLog, Io, T> steps{args, kept, rows_at_once(args.cols, streamed), {}, {}};
+HWY_INLINE void softmax_rows_by(const kernels::SoftmaxForward<T>& args, int64_t begin, int64_t end) {
+  constexpr bool streamed = std::is_same_v<Io, Streaming<T>>,
+                 apart = !kLog && kPlace<Io, T> == Exponentials::kept;
+  const int64_t at_once = rows_at_once(args.cols);
+  Workspace<accumulator_t<T>> kept(apart ? at_once * args.cols : 0);
+  SoftmaxSteps<kLog, Io, T> steps{args, kept.data(), at_once, {}, {}};
   for_rows_in_steps(begin, end, args.cols, streamed, steps);
+  if (streamed) hwy::FlushStream();
 }
 
 template <bool kLog, class T>
 HWY_INLINE void softmax_rows_of(const kernels::SoftmaxForward<T>& args, int64_t begin, int64_t end) {
-  using A = accumulator_t<T>;
-  const bool streamed = streams(args.y, args.rows, args.cols, 2);
-  // bfloat16 cannot hold the exponentials, and what is streamed should not be read again.
-  const bool apart = !kLog && (streamed || !std::is_same_v<T, A>);
-  Workspace<A> kept(apart ? rows_at_once(args.cols, streamed) * args.cols : 0);
-  if (streamed) {
-    softmax_rows_by<kLog, Streaming<T>>(args, begin, end, kept.data());
-    hwy::FlushStream();
-  } else {
-    softmax_rows_by<kLog, Whole<T>>(args, begin, end, kept.data());
-  }
+  if (streams(args.y, args.rows, args.cols, 2))
+    softmax_rows_by<kLog, Streaming<T>>(args, begin, end);
+  else
+    softmax_rows_by<kLog, Whole<T>>(args, begin, end);
 }
 
 template <class T>
