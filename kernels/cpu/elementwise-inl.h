@@ -140,10 +140,10 @@ void zip_run(int64_t n, T* y, int64_t step_y, const T* a, int64_t step_a, const 
   }
 }
 
-/// Whether results lie side by side along the innermost axis.
+/// Whether the elements of an operand, or the results, lie side by side along the innermost axis.
 template <int N>
-bool has_rows(const Strided<N>& index) {
-  return index.rank > 0 && index.strides[0][index.rank - 1] == 1;
+bool has_rows(const Strided<N>& index, int operand = 0) {
+  return index.rank > 0 && index.strides[operand][index.rank - 1] == 1;
 }
 
 /// The same of a tile in whose rows results lie side by side. An operand that lies otherwise passes through a

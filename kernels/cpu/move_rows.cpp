@@ -96,7 +96,7 @@ HWY_INLINE void fill_row_of(int64_t n, T* y, T value) {
   for (; i < n; ++i) y[i] = value;
 }
 
-void stream_row(int64_t bytes, void* y, const void* x) {
+void stream_row(int64_t bytes, void* y, const void* x, int64_t ahead) {
   const hn::ScalableTag<uint8_t> d;
   constexpr int64_t kLine = 64;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)),
@@ -105,7 +105,10 @@ void stream_row(int64_t bytes, void* y, const void* x) {
   uint8_t* const to = static_cast<uint8_t*>(y);
   const uint8_t* const from = static_cast<const uint8_t*>(x);
   std::memcpy(to, from, static_cast<size_t>(before));
-  for (int64_t i = before; i < end; i += lanes) hn::Stream(hn::LoadU(d, from + i), d, to + i);
+  for (int64_t i = before; i < end; i += kLine) {
+    if (ahead > 0) prefetch_ahead(from + i, ahead);
+    for (int64_t j = i; j < i + kLine; j += lanes) hn::Stream(hn::LoadU(d, from + j), d, to + j);
+  }
   std::memcpy(to + end, from + end, static_cast<size_t>(bytes - end));
 }
 
@@ -166,7 +169,9 @@ HEED_SMALL(bf16, bfloat16)
 #undef HEED_SMALL
 
 HWY_EXPORT(stream_row);
-void stream_row(int64_t bytes, void* y, const void* x) { HEED_SIMD(stream_row)(bytes, y, x); }
+void stream_row(int64_t bytes, void* y, const void* x, int64_t ahead) {
+  HEED_SIMD(stream_row)(bytes, y, x, ahead);
+}
 
 HWY_EXPORT(fill_row_8);
 HWY_EXPORT(fill_row_16);
