@@ -131,11 +131,11 @@ struct CrossEntropySteps {
 template <bool kGradient, bool kSmoothed, class Io, class T>
 HWY_INLINE double cross_entropy_rows_by(const kernels::CrossEntropyForward<T>& args, int64_t begin,
                                         int64_t end, const RowLoss& loss) {
-  constexpr bool streamed = std::is_same_v<Io, Streaming<T>>,
-                 apart = kGradient && kPlace<Io, T> == Exponentials::kept;
+  using Steps = CrossEntropySteps<kGradient, kSmoothed, Io, T>;
+  constexpr bool streamed = std::is_same_v<Io, Streaming<T>>;
   const int64_t at_once = rows_at_once(args.classes);
-  Workspace<accumulator_t<T>> kept(apart ? at_once * args.classes : 0);
-  CrossEntropySteps<kGradient, kSmoothed, Io, T> steps{args, loss, kept.data(), at_once, {}, {}};
+  Workspace<accumulator_t<T>> kept(Steps::kTo == Exponentials::kept ? at_once * args.classes : 0);
+  Steps steps{args, loss, kept.data(), at_once, {}, {}};
   for_rows_in_steps(begin, end, args.classes, streamed, steps);
   steps.add_last_rows();
   if (streamed) hwy::FlushStream();

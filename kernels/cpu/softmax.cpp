@@ -104,11 +104,11 @@ struct SoftmaxSteps {
 
 template <bool kLog, class Io, class T>
 HWY_INLINE void softmax_rows_by(const kernels::SoftmaxForward<T>& args, int64_t begin, int64_t end) {
-  constexpr bool streamed = std::is_same_v<Io, Streaming<T>>,
-                 apart = !kLog && kPlace<Io, T> == Exponentials::kept;
+  using Steps = SoftmaxSteps<kLog, Io, T>;
+  constexpr bool streamed = std::is_same_v<Io, Streaming<T>>;
   const int64_t at_once = rows_at_once(args.cols);
-  Workspace<accumulator_t<T>> kept(apart ? at_once * args.cols : 0);
-  SoftmaxSteps<kLog, Io, T> steps{args, kept.data(), at_once, {}, {}};
+  Workspace<accumulator_t<T>> kept(Steps::kTo == Exponentials::kept ? at_once * args.cols : 0);
+  Steps steps{args, kept.data(), at_once, {}, {}};
   for_rows_in_steps(begin, end, args.cols, streamed, steps);
   if (streamed) hwy::FlushStream();
 }
