@@ -28,20 +28,22 @@ struct RowLoss {
 template <class T>
 struct Gradient {
   const accumulator_t<T>* exponentials;
+  T* g;
   Vec<Tag<T>> scale, less;
   int64_t target;
   accumulator_t<T> own;
 
-  template <template <class> class Io, class... N>
-  HWY_INLINE Vec<Tag<T>> at(int64_t i, N... n) const {
+  template <int, class Io>
+  HWY_INLINE void step(int64_t i, Io io) const {
     const Tag<T> d;
-    const auto g = hn::MulSub(Io<accumulator_t<T>>{n...}.load(exponentials + i), scale, less);
+    auto v = hn::MulSub(io.load(exponentials + i), scale, less);
     const int64_t lane = target - i;
-    if (HWY_LIKELY(lane < 0 || lane >= static_cast<int64_t>(hn::Lanes(d)))) return g;
+    if (HWY_LIKELY(lane < 0 || lane >= static_cast<int64_t>(hn::Lanes(d)))) return io.store(v, g + i);
     // Not stored on its own afterwards: what then loads its vector would wait for all stores before.
     const hn::RebindToSigned<Tag<T>> di;
     const auto is_target = hn::Eq(hn::Iota(di, 0), hn::Set(di, static_cast<hn::TFromD<decltype(di)>>(lane)));
-    return hn::IfThenElse(hn::RebindMask(d, is_target), hn::Set(d, own), g);
+    v = hn::IfThenElse(hn::RebindMask(d, is_target), hn::Set(d, own), v);
+    io.store(v, g + i);
   }
 };
 
@@ -83,8 +85,11 @@ struct CrossEntropySteps {
   }
   template <class Beside>
   HWY_INLINE void find_sums(int64_t row, Beside& beside) {
-    if (ignored(row)) return;
     const int64_t at = place(row);
+    if (ignored(row)) {
+      if constexpr (kGradient) std::fill_n(g(row), args.classes, T(A(0)));
+      return;
+    }
     if constexpr (kGradient)
       sums[at] = row_sums<kTo, kSmoothed>(x(row), exponentials(row), args.classes, most[at], beside);
     else
@@ -93,10 +98,11 @@ struct CrossEntropySteps {
   HWY_INLINE auto last_pass(int64_t row) {
     if (row % 16 == 0) add_last_rows();
     if (!ignored(row)) add_loss(row);
-    if constexpr (kGradient)
-      return LastPass<Io, T, Gradient<T>>{gradient(row), g(row), ignored(row) ? 0 : args.classes};
-    else
+    if constexpr (kGradient) {
+      return LastPass<T, Io, Gradient<T>>{gradient(row), ignored(row) ? 0 : args.classes};
+    } else {
       return NothingBeside();
+    }
   }
   HWY_INLINE void add_loss(int64_t row) {
     const RowSums<A>& sum = sums[place(row)];
@@ -106,18 +112,17 @@ struct CrossEntropySteps {
     if constexpr (kSmoothed) wanted += loss.uniform * static_cast<double>(sum.shifted);
     product *= static_cast<double>(sum.exponentials);  // each is less than 2^63
   }
-  /// Writes zeros itself where the row is ignored.
   HWY_INLINE Gradient<T> gradient(int64_t row) const {
     const Tag<T> d;
-    if (ignored(row)) {
-      std::fill_n(g(row), args.classes, T(A(0)));
-      return {nullptr, hn::Zero(d), hn::Zero(d), 0, 0};
-    }
+    if (ignored(row)) return {nullptr, nullptr, hn::Zero(d), hn::Zero(d), 0, 0};
     const int64_t target = args.targets[row];
     const double sum = static_cast<double>(sums[place(row)].exponentials);
     const double p = static_cast<double>(exponentials(row)[target]) / sum;
-    return {exponentials(row), hn::Set(d, static_cast<A>(loss.weight / sum)),
-            hn::Set(d, static_cast<A>(loss.weight * loss.uniform)), target,
+    return {exponentials(row),
+            g(row),
+            hn::Set(d, static_cast<A>(loss.weight / sum)),
+            hn::Set(d, static_cast<A>(loss.weight * loss.uniform)),
+            target,
             static_cast<A>(loss.weight * (p - loss.uniform - (1 - loss.smoothing)))};
   }
   HWY_INLINE void add_last_rows() {

@@ -13,29 +13,79 @@ namespace heed::cpu::HWY_NAMESPACE {
 constexpr int64_t kSampled = 32, kMiddle = 1024;
 
 template <class Io, class T>
-HWY_INLINE void forward_rows(const kernels::LayerNormForward<T>& args, int64_t begin, int64_t end) {
-  const int64_t group = rows_in_group<T>(args.cols, kMiddle), sampled = std::min(args.cols, kSampled);
-  const int64_t ahead = std::max(kAhead, group * args.cols * static_cast<int64_t>(sizeof(T)));
-  GroupStatistics<T> statistics;
-  GroupSums<T> sum, magnitude;
-  for (int64_t row = begin; row < end; row += group) {
-    const int64_t rows = std::min(group, end - row);
-    const T* const x = args.x + row * args.cols;
-    sum_rows(x, rows, args.cols, sampled, sum, magnitude);
-    auto pivot = pivots_from<T>(sum, magnitude, rows, group, sampled);
-    bool found = false;
-    for (int looks = 0; looks < 2 && !found; ++looks)
-      found = find_statistics<!std::is_same_v<Io, Streaming<T>>>(x, args.y + row * args.cols, pivot, rows,
-                                                                 group, args.cols, args.eps, statistics);
-    normalize_group<Io>(args, x, statistics, row, rows, ahead);
+struct ForwardSteps {
+  static constexpr bool kStreamed = std::is_same_v<Io, Streaming<T>>;
+  const kernels::LayerNormForward<T>& args;
+  const int64_t order;  // rows_in_group(), however many are taken at a time: the bits are the same
+  const int64_t size, sampled;
+  const int64_t ahead;  // what is asked for, in elements
+  GroupStatistics<T> statistics[2];
+  GroupSums<T> sum, other;
+  Vec<Tag<T>> pivot;
+  bool looked_again = false;
+
+  /// Of wide rows that are streamed one is taken at a time: what is asked for would not stay for longer.
+  explicit ForwardSteps(const kernels::LayerNormForward<T>& forward)
+      : args(forward),
+        order(rows_in_group<T>(args.cols, kMiddle)),
+        size(kStreamed && args.cols > kShort ? 1 : order),
+        sampled(std::min(args.cols, kSampled)),
+        ahead(kAhead / static_cast<int64_t>(sizeof(T)) + (size - 1) * args.cols) {}
+
+  HWY_INLINE const T* x(int64_t row) const { return args.x + row * args.cols; }
+  HWY_INLINE T* y(int64_t row) const { return args.y + row * args.cols; }
+
+  HWY_INLINE void begin(const Group& group) {
+    for (int64_t i = 0; i < group.rows; ++i) {
+      PivotColumns<T> columns{x(group.row + i), {}};
+      for_columns<T>(0, sampled, columns);
+      sum[i] = columns.sums.sum.lanes();
+      other[i] = columns.sums.magnitude.lanes();
+    }
+    pivot = pivots_from<T>(sum, other, group.rows, order, sampled);
+    statistics[group.place].pivot.set(pivot);
   }
+  /// Asks for what comes ahead or, since a usual store too reads its line first, for where the result goes.
+  template <class Beside>
+  HWY_INLINE void first_pass(const Group& group, int64_t i, Beside& beside) {
+    const int64_t row = group.row + i;
+    Deviations<true, T> columns{
+        x(row), kStreamed ? x(row) + ahead : y(row), statistics[group.place].pivot[i], {}, {}};
+    for_columns<T>(0, args.cols, columns, beside);
+    sum[i] = columns.sum.lanes();
+    other[i] = columns.squares.lanes();
+  }
+  HWY_INLINE bool find(const Group& group) {
+    GroupStatistics<T>& out = statistics[group.place];
+    const bool found =
+        statistics_from<T>(sum, other, group.rows, order, args.cols, args.eps, pivot, out) || looked_again;
+    looked_again = !found;
+    if (found)
+      out.store(args.mean, args.rstd, group.row, group.rows);
+    else
+      out.pivot.set(pivot);
+    return found;
+  }
+  HWY_INLINE auto last_pass(const Group& group, int64_t i) const {
+    const int64_t row = group.row + i;
+    return normalize_row<!kStreamed, Io>(x(row), x(row) + ahead, args.weight, args.bias, y(row), args.cols,
+                                         statistics[group.place], i);
+  }
+};
+
+template <class Io, class T>
+HWY_INLINE void forward_rows(const kernels::LayerNormForward<T> args, int64_t begin, int64_t end) {
+  ForwardSteps<Io, T> steps(args);
+  for_groups<steps.kStreamed>(begin, end, steps.size, steps);
+  if (steps.kStreamed) hwy::FlushStream();
 }
 
 template <class T>
 void forward(const kernels::LayerNormForward<T>& args, int64_t begin, int64_t end) {
-  if (!streams(args.y, args.rows, args.cols, 2)) return forward_rows<Whole<T>>(args, begin, end);
-  forward_rows<Streaming<T>>(args, begin, end);
-  hwy::FlushStream();
+  if (streams(args.y, args.rows, args.cols, 2))
+    forward_rows<Streaming<T>>(args, begin, end);
+  else
+    forward_rows<Whole<T>>(args, begin, end);
 }
 
 template <class T>
@@ -51,31 +101,15 @@ struct StoreGradient {
   }
 };
 
-template <class Io, class T, class A = accumulator_t<T>>
-HWY_INLINE void backward_rows(const kernels::LayerNormBackward<T>& args, int64_t begin, int64_t end,
-                              A* gweight, A* gbias) {
-  const int64_t group = rows_in_group<T>(args.cols);
-  GroupGradient<T> gradient;
-  for (int64_t row = begin; row < end; row += group) {
-    const int64_t rows = std::min(group, end - row), at = row * args.cols;
-    find_gradient(args.gy + at, args.x + at, args.weight, args.mean + row, args.rstd + row, rows, group,
-                  args.cols, gradient);
-    for (int64_t i = 0; i < rows; ++i) {
-      const int64_t first = at + i * args.cols;
-      const StoreGradient<T> emit{args.gx == nullptr ? nullptr : args.gx + first, args.accumulate_x};
-      BackwardColumns<T, StoreGradient<T>> columns(args.gy + first, args.x + first, args.weight, gradient, i,
-                                                   gweight, gbias, emit);
-      for_columns<T, Io>(0, args.cols, columns);
-    }
-  }
-}
-
 template <class T, class A = accumulator_t<T>>
 void backward(const kernels::LayerNormBackward<T>& args, int64_t begin, int64_t end, A* gweight, A* gbias) {
-  if (args.accumulate_x || !streams(args.gx, args.rows, args.cols, 3))
-    return backward_rows<Whole<T>>(args, begin, end, gweight, gbias);
-  backward_rows<Streaming<T>>(args, begin, end, gweight, gbias);
-  hwy::FlushStream();
+  const auto emit_row = [&args](int64_t row) {
+    return StoreGradient<T>{args.gx == nullptr ? nullptr : args.gx + row * args.cols, args.accumulate_x};
+  };
+  if (!args.accumulate_x && streams(args.gx, args.rows, args.cols, 3))
+    backward_rows<Streaming<T>>(args, args.x, begin, end, gweight, gbias, emit_row);
+  else
+    backward_rows<Whole<T>>(args, args.x, begin, end, gweight, gbias, emit_row);
 }
 
 #define HEED_DEFINE(T, name)                                                                  \

@@ -78,6 +78,7 @@ void for_row_chunks(const Args& args, const Rows& rows) {
 
 #include <heed/kernels/cpu/simd.h>  // after what every target needs: it includes the whole file again
 // The -inl headers follow simd.h.
+#include <heed/kernels/cpu/columns-inl.h>
 #include <heed/kernels/cpu/lane_sums-inl.h>
 #include <heed/kernels/cpu/streaming-inl.h>
 
@@ -90,22 +91,6 @@ void for_row_chunks(const Args& args, const Rows& rows) {
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
-
-/// The vectors of columns [begin, end): body(c, io) for each, Io being Whole or Streaming.
-template <class T, class Io = Whole<T>, class Body>
-HWY_INLINE void for_columns(int64_t begin, int64_t end, Body& body) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
-  int64_t c = begin;
-  for (; c + 2 * lanes <= end; c += 2 * lanes) {
-    body.template step<0>(c, Io());
-    body.template step<1>(c + lanes, Io());
-  }
-  if (c + lanes <= end) {
-    body.template step<0>(c, Io());
-    c += lanes;
-  }
-  if (c < end) body.template step<1>(c, Partial<T>{end - c});
-}
 
 /// Two sums that for_columns keeps apart, so that an addition need not wait for the one before.
 template <class T>
@@ -124,13 +109,51 @@ struct Sum {
   HWY_INLINE V lanes() const { return hn::Add(part[0], part[1]); }
 };
 
+/// Up to how many columns rows are short.
+constexpr int64_t kShort = 256;
+
 /// Rows whose statistics are found together: short ones as many as a vector has lanes, whose sums are then
 /// made at once and whose square roots and quotients take turns no more; of up to `middle` columns a few,
 /// which stay in the nearest cache.
 template <class T>
 HWY_INLINE int64_t rows_in_group(int64_t cols, int64_t middle = 0) {
-  constexpr int64_t kShort = 256;
   return cols <= kShort ? kLaneSums<Tag<T>> : cols <= middle ? kBlockSums<Tag<T>> : 1;
+}
+
+/// Rows row … row + rows - 1; what is kept of them is in place 0 or 1, since two groups are on their way.
+struct Group {
+  int64_t row, rows, place;
+};
+
+/// Takes the rows begin … end - 1 through the steps, `size` at a time:
+///   begin(group)                 what the first pass needs;
+///   first_pass(group, i, beside) the sums of row group.row + i;
+///   find(group)                  what the last pass needs; if false, then the first is to be taken again;
+///   last_pass(group, i)          a LastPass.
+/// If kBeside, then the last pass over a group goes beside the first over the next.
+template <bool kBeside, class Steps>
+HWY_INLINE void for_groups(int64_t begin, int64_t end, int64_t size, Steps& steps) {
+  NothingBeside nothing;
+  Group before{begin, 0, 1};
+  for (int64_t row = begin; row < end; row += size) {
+    const Group group{row, std::min(size, end - row), 1 - before.place};
+    steps.begin(group);
+    do {
+      for (int64_t i = 0; i < before.rows; ++i) {
+        auto last_pass = steps.last_pass(before, i);
+        if (i < group.rows) steps.first_pass(group, i, last_pass);
+        last_pass.rest();
+      }
+      for (int64_t i = before.rows; i < group.rows; ++i) steps.first_pass(group, i, nothing);
+      before.rows = 0;
+    } while (!steps.find(group));
+    if constexpr (kBeside) {
+      before = group;
+    } else {
+      for (int64_t i = 0; i < group.rows; ++i) steps.last_pass(group, i).rest();
+    }
+  }
+  for (int64_t i = 0; i < before.rows; ++i) steps.last_pass(before, i).rest();
 }
 
 /// Sums of the rows of a group, whose lanes are still to be added.
@@ -174,7 +197,7 @@ HWY_INLINE Vec<D> pivot_near(D d, Vec<D> mean, Vec<D> scale) {
 
 /// What a look at a row for its pivot finds: Σ x and Σ |x|.
 template <class T>
-struct RowSums {
+struct PivotSums {
   Sum<T> sum, magnitude;
 
   template <int I>
@@ -185,9 +208,9 @@ struct RowSums {
 };
 
 template <class T>
-struct SumColumns {
+struct PivotColumns {
   const T* x;
-  RowSums<T> sums;
+  PivotSums<T> sums;
 
   template <int I, class Io>
   HWY_INLINE void step(int64_t c, Io io) {
@@ -195,28 +218,26 @@ struct SumColumns {
   }
 };
 
-/// Of the first n elements of each row of a group.
+/// Numbers near the means of the rows of a group, from the sums of `n` elements of each and of their sizes.
 template <class T>
-HWY_INLINE void sum_rows(const T* x, int64_t rows, int64_t cols, int64_t n, GroupSums<T>& sum,
-                         GroupSums<T>& magnitude) {
-  for (int64_t i = 0; i < rows; ++i) {
-    SumColumns<T> columns{x + i * cols, {}};
-    for_columns<T>(0, n, columns);
-    sum[i] = columns.sums.sum.lanes();
-    magnitude[i] = columns.sums.magnitude.lanes();
-  }
+HWY_INLINE Vec<Tag<T>> pivots_from(GroupSums<T>& sum, GroupSums<T>& magnitude, int64_t rows, int64_t group,
+                                   int64_t n) {
+  const Tag<T> d;
+  const auto count = hn::Set(d, static_cast<accumulator_t<T>>(n));
+  return pivot_near(d, hn::Div(totals<T>(sum, rows, group), count),
+                    hn::Div(totals<T>(magnitude, rows, group), count));
 }
 
-/// Asks for the row of y if kAsk: a store too reads its line first.
+/// Asks for `asked` too, if kAsk.
 template <bool kAsk, class T>
 struct Deviations {
-  const T *x, *y;
+  const T *x, *asked;
   Vec<Tag<T>> pivot;
   Sum<T> sum, squares;
 
   template <int I, class Io>
   HWY_INLINE void step(int64_t c, Io io) {
-    if constexpr (kAsk) hwy::Prefetch(y + c);
+    if constexpr (kAsk) hwy::Prefetch(asked + c);
     const auto deviation = io.keep(hn::Sub(io.load(x + c), pivot));
     sum.template add<I>(deviation);
     squares.template add_product<I>(deviation, deviation);
@@ -237,32 +258,14 @@ struct GroupStatistics {
   }
 };
 
-/// Numbers near the means of a group, from the sums of `n` elements of each row and of their sizes.
+/// From the sums of the deviations from `pivot` and of their squares. Returns false if a pivot is further
+/// from its row's mean than the row's deviation, where digits cancel, and puts a better one in its place.
 template <class T>
-HWY_INLINE Vec<Tag<T>> pivots_from(GroupSums<T>& sum, GroupSums<T>& magnitude, int64_t rows, int64_t group,
-                                   int64_t n) {
-  const Tag<T> d;
-  const auto count = hn::Set(d, static_cast<accumulator_t<T>>(n));
-  return pivot_near(d, hn::Div(totals<T>(sum, rows, group), count),
-                    hn::Div(totals<T>(magnitude, rows, group), count));
-}
-
-/// Returns false if a pivot is further from its row's mean than the row's deviation, where digits cancel, and
-/// puts a better one in its place.
-template <bool kAsk, class T>
-HWY_INLINE bool find_statistics(const T* x, const T* y, Vec<Tag<T>>& pivot, int64_t rows, int64_t group,
-                                int64_t cols, double eps, GroupStatistics<T>& out) {
+HWY_INLINE bool statistics_from(GroupSums<T>& sum, GroupSums<T>& squares, int64_t rows, int64_t group,
+                                int64_t cols, double eps, Vec<Tag<T>>& pivot, GroupStatistics<T>& out) {
   using A = accumulator_t<T>;
   const Tag<T> d;
   const auto n = hn::Set(d, static_cast<A>(cols));
-  GroupSums<T> sum, squares;
-  out.pivot.set(pivot);
-  for (int64_t i = 0; i < rows; ++i) {
-    Deviations<kAsk, T> deviations{x + i * cols, y + i * cols, out.pivot[i], {}, {}};
-    for_columns<T>(0, cols, deviations);
-    sum[i] = deviations.sum.lanes();
-    squares[i] = deviations.squares.lanes();
-  }
   const auto shift = hn::Div(totals<T>(sum, rows, group), n);
   const auto square = hn::Div(totals<T>(squares, rows, group), n), shift_square = hn::Mul(shift, shift);
   // Max gives its second argument when the first is NaN.
@@ -278,16 +281,16 @@ HWY_INLINE bool find_statistics(const T* x, const T* y, Vec<Tag<T>>& pivot, int6
   return false;
 }
 
-template <class T>
+/// Asks for `asked` too, if kAsk.
+template <bool kAsk, class T>
 struct Normalize {
-  const T *x, *weight, *bias;
+  const T *x, *asked, *weight, *bias;
   T* y;
   Vec<Tag<T>> pivot, shift, rstd;
-  int64_t ahead;
 
   template <int, class Io>
-  HWY_INLINE void step(int64_t c, Io io) {
-    prefetch_ahead(x + c, ahead);
+  HWY_INLINE void step(int64_t c, Io io) const {
+    if constexpr (kAsk) hwy::Prefetch(asked + c);
     auto v = hn::Mul(hn::Sub(hn::Sub(io.load(x + c), pivot), shift), rstd);
     if (weight != nullptr && bias != nullptr) {
       v = hn::MulAdd(v, io.load(weight + c), io.load(bias + c));
@@ -300,17 +303,12 @@ struct Normalize {
   }
 };
 
-/// Writes the statistics and the results of the group of rows that begins with row `row`, at x; asks for what
-/// is `ahead` bytes behind it.
-template <class Io, class T, class Args>
-HWY_INLINE void normalize_group(const Args& args, const T* x, const GroupStatistics<T>& s, int64_t row,
-                                int64_t rows, int64_t ahead) {
-  s.store(args.mean, args.rstd, row, rows);
-  for (int64_t i = 0; i < rows; ++i) {
-    Normalize<T> normalize{x + i * args.cols, args.weight, args.bias, args.y + (row + i) * args.cols,
-                           s.pivot[i],        s.shift[i],  s.rstd[i], ahead};
-    for_columns<T, Io>(0, args.cols, normalize);
-  }
+/// The last pass over row x, number i of its group.
+template <bool kAsk, class Io, class T>
+HWY_INLINE auto normalize_row(const T* x, const T* asked, const T* weight, const T* bias, T* y, int64_t cols,
+                              const GroupStatistics<T>& s, int64_t i) {
+  const Normalize<kAsk, T> columns{x, asked, weight, bias, y, s.pivot[i], s.shift[i], s.rstd[i]};
+  return LastPass<T, Io, Normalize<kAsk, T>>{columns, cols};
 }
 
 /// gy * weight.
@@ -343,29 +341,6 @@ struct GroupGradient {
   PerRow<T> offset, slope;
 };
 
-template <class T, class A = accumulator_t<T>>
-HWY_INLINE void find_gradient(const T* gy, const T* x, const T* weight, const A* mean, const A* rstd,
-                              int64_t rows, int64_t group, int64_t cols, GroupGradient<T>& out) {
-  const Tag<T> d;
-  const auto n = hn::Set(d, static_cast<A>(cols)), one = hn::Set(d, A(1));
-  const auto center = load_n(d, mean, rows), inverse = load_n(d, rstd, rows);
-  out.statistics.rstd.set(inverse);
-  out.statistics.pivot.set(pivot_near(d, center, hn::Add(hn::Abs(center), hn::Div(one, inverse))));
-  GroupSums<T> deviation, gradient, product;
-  for (int64_t i = 0; i < rows; ++i) {
-    GradientSums<T> sums{gy + i * cols, x + i * cols, weight, out.statistics.pivot[i], {}, {}, {}};
-    for_columns<T>(0, cols, sums);
-    deviation[i] = sums.deviation.lanes();
-    gradient[i] = sums.gradient.lanes();
-    product[i] = sums.product.lanes();
-  }
-  const auto shift = hn::Div(totals<T>(deviation, rows, group), n), sum = totals<T>(gradient, rows, group);
-  out.statistics.shift.set(shift);
-  out.offset.set(hn::Div(sum, n));
-  const auto aligned = hn::Sub(totals<T>(product, rows, group), hn::Mul(shift, sum));
-  out.slope.set(hn::Div(hn::Mul(aligned, inverse), n));
-}
-
 /// Adds a row to gweight and gbias if they are not null, and hands each vector of gx to emit(c, v, io).
 template <class T, class Emit>
 struct BackwardColumns {
@@ -374,25 +349,10 @@ struct BackwardColumns {
   const T *gy, *x, *weight;
   A *gweight, *gbias;
   V pivot, shift, rstd, offset, slope;
-  const Emit& emit;
-
-  /// Of row i of a group.
-  BackwardColumns(const T* gy_row, const T* x_row, const T* w, const GroupGradient<T>& row, int64_t i, A* gw,
-                  A* gb, const Emit& e)
-      : gy(gy_row),
-        x(x_row),
-        weight(w),
-        gweight(gw),
-        gbias(gb),
-        pivot(row.statistics.pivot[i]),
-        shift(row.statistics.shift[i]),
-        rstd(row.statistics.rstd[i]),
-        offset(row.offset[i]),
-        slope(row.slope[i]),
-        emit(e) {}
+  Emit emit;
 
   template <int, class Io>
-  HWY_INLINE void step(int64_t c, Io io) {
+  HWY_INLINE void step(int64_t c, Io io) const {
     prefetch_ahead(x + c);
     prefetch_ahead(gy + c);
     const auto normed = hn::Mul(hn::Sub(hn::Sub(io.load(x + c), pivot), shift), rstd);
@@ -406,6 +366,89 @@ struct BackwardColumns {
     emit(c, hn::Mul(hn::NegMulAdd(normed, slope, g), rstd), io);
   }
 };
+
+/// The steps of a backward with normalised rows x; emit_row(row) is what takes the vectors of a row of gx.
+template <class Io, class T, class EmitRow>
+struct BackwardSteps {
+  using A = accumulator_t<T>;
+  const T *const gy, *const x, *const weight;
+  const A *const mean, *const rstd;
+  A *const gweight, *const gbias;
+  const int64_t cols, size;
+  const EmitRow& emit_row;
+  GroupGradient<T> gradients[2];
+  GroupSums<T> deviation, gradient, product;
+
+  /// `args` has gy, weight, mean, rstd and cols.
+  template <class Args>
+  BackwardSteps(const Args& args, const T* normalised, A* gw, A* gb, const EmitRow& emit)
+      : gy(args.gy),
+        x(normalised),
+        weight(args.weight),
+        mean(args.mean),
+        rstd(args.rstd),
+        gweight(gw),
+        gbias(gb),
+        cols(args.cols),
+        size(rows_in_group<T>(args.cols)),
+        emit_row(emit) {}
+
+  HWY_INLINE void begin(const Group& group) {
+    const Tag<T> d;
+    const auto center = load_n(d, mean + group.row, group.rows);
+    const auto inverse = load_n(d, rstd + group.row, group.rows);
+    GroupStatistics<T>& statistics = gradients[group.place].statistics;
+    statistics.rstd.set(inverse);
+    statistics.inverses = inverse;
+    statistics.pivot.set(pivot_near(d, center, hn::Add(hn::Abs(center), hn::Div(hn::Set(d, A(1)), inverse))));
+  }
+  template <class Beside>
+  HWY_INLINE void first_pass(const Group& group, int64_t i, Beside& beside) {
+    const int64_t at = (group.row + i) * cols;
+    GradientSums<T> columns{gy + at, x + at, weight, gradients[group.place].statistics.pivot[i], {}, {}, {}};
+    for_columns<T>(0, cols, columns, beside);
+    deviation[i] = columns.deviation.lanes();
+    gradient[i] = columns.gradient.lanes();
+    product[i] = columns.product.lanes();
+  }
+  HWY_INLINE bool find(const Group& group) {
+    const auto n = hn::Set(Tag<T>(), static_cast<A>(cols));
+    GroupGradient<T>& out = gradients[group.place];
+    const auto shift = hn::Div(totals<T>(deviation, group.rows, size), n);
+    const auto sum = totals<T>(gradient, group.rows, size);
+    out.statistics.shift.set(shift);
+    out.offset.set(hn::Div(sum, n));
+    const auto aligned = hn::Sub(totals<T>(product, group.rows, size), hn::Mul(shift, sum));
+    out.slope.set(hn::Div(hn::Mul(aligned, out.statistics.inverses), n));
+    return true;
+  }
+  HWY_INLINE auto last_pass(const Group& group, int64_t i) const {
+    using Emit = decltype(emit_row(group.row));
+    const int64_t row = group.row + i, at = row * cols;
+    const GroupGradient<T>& g = gradients[group.place];
+    const BackwardColumns<T, Emit> columns{gy + at,
+                                           x + at,
+                                           weight,
+                                           gweight,
+                                           gbias,
+                                           g.statistics.pivot[i],
+                                           g.statistics.shift[i],
+                                           g.statistics.rstd[i],
+                                           g.offset[i],
+                                           g.slope[i],
+                                           emit_row(row)};
+    return LastPass<T, Io, BackwardColumns<T, Emit>>{columns, cols};
+  }
+};
+
+/// Rows begin … end - 1 of a backward.
+template <class Io, class T, class Args, class EmitRow, class A = accumulator_t<T>>
+HWY_INLINE void backward_rows(const Args& args, const T* x, int64_t begin, int64_t end, A* gweight, A* gbias,
+                              const EmitRow& emit_row) {
+  BackwardSteps<Io, T, EmitRow> steps(args, x, gweight, gbias, emit_row);
+  for_groups<false>(begin, end, steps.size, steps);
+  if (std::is_same_v<Io, Streaming<T>>) hwy::FlushStream();
+}
 
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -21,7 +21,7 @@ struct AddColumns {
   T *out, *streamed;
   const Dropout* dropout;
   const uint8_t* kept;  // a bit a column; null where nothing is dropped
-  RowSums<T> sums;
+  PivotSums<T> sums;
 
   template <int I, class Io>
   HWY_INLINE void step(int64_t c, Io io) {
@@ -37,71 +37,123 @@ struct AddColumns {
   }
 };
 
-/// A group of rows at x, whose elements and their sizes are added up.
+/// The steps but for the first pass, which finds the sums of a row's elements and of their sizes. `kept_sums`
+/// holds the rows on their way where they cannot be read again from args.sum, which is streamed; else null.
 template <class Io, class T>
-HWY_INLINE void finish_group(const kernels::ResidualLayerNormForward<T>& args, const T* x, int64_t row,
-                             int64_t rows, int64_t group, GroupSums<T>& sum, GroupSums<T>& magnitude) {
-  GroupStatistics<T> statistics;
-  auto pivot = pivots_from<T>(sum, magnitude, rows, group, args.cols);
-  find_statistics<false>(x, args.y + row * args.cols, pivot, rows, group, args.cols, args.eps, statistics);
-  normalize_group<Io>(args, x, statistics, row, rows, kAhead);
-}
+struct NormalizeSteps {
+  static constexpr bool kStreamed = std::is_same_v<Io, Streaming<T>>;
+  const kernels::ResidualLayerNormForward<T>& args;
+  const int64_t size;
+  T* const kept_sums;
+  GroupStatistics<T> statistics[2];
+  GroupSums<T> sum, other;
 
-/// `sums` holds a group of rows where they cannot be read again from args.sum, which is streamed; else null.
+  NormalizeSteps(const kernels::ResidualLayerNormForward<T>& forward, T* sums)
+      : args(forward), size(rows_in_group<T>(args.cols)), kept_sums(sums) {}
+
+  HWY_INLINE const T* x(const Group& group, int64_t i) const {
+    if (args.residual == nullptr) return args.x + (group.row + i) * args.cols;
+    return sum_to(group, i);
+  }
+  HWY_INLINE T* sum_to(const Group& group, int64_t i) const {
+    if (kStreamed) return kept_sums + (group.place * size + i) * args.cols;
+    return args.sum + (group.row + i) * args.cols;
+  }
+
+  HWY_INLINE void begin(const Group&) {}
+  HWY_INLINE bool find(const Group& group) {
+    GroupStatistics<T>& out = statistics[group.place];
+    auto pivot = pivots_from<T>(sum, other, group.rows, size, args.cols);
+    out.pivot.set(pivot);
+    for (int64_t i = 0; i < group.rows; ++i) {
+      Deviations<false, T> columns{x(group, i), nullptr, out.pivot[i], {}, {}};
+      for_columns<T>(0, args.cols, columns);
+      sum[i] = columns.sum.lanes();
+      other[i] = columns.squares.lanes();
+    }
+    statistics_from<T>(sum, other, group.rows, size, args.cols, args.eps, pivot, out);
+    out.store(args.mean, args.rstd, group.row, group.rows);
+    return true;
+  }
+  HWY_INLINE auto last_pass(const Group& group, int64_t i) const {
+    const T* const from = x(group, i);
+    constexpr int64_t ahead = kAhead / static_cast<int64_t>(sizeof(T));
+    return normalize_row<!kStreamed, Io>(from, from + ahead, args.weight, args.bias,
+                                         args.y + (group.row + i) * args.cols, args.cols,
+                                         statistics[group.place], i);
+  }
+};
+
+/// With a residual.
+template <class Io, class T>
+struct AddSteps : NormalizeSteps<Io, T> {
+  uint8_t* const drawn;  // the bits of a row that are not kept
+
+  AddSteps(const kernels::ResidualLayerNormForward<T>& forward, T* sums, uint8_t* bits)
+      : NormalizeSteps<Io, T>(forward, sums), drawn(bits) {}
+
+  template <class Beside>
+  HWY_INLINE void first_pass(const Group& group, int64_t i, Beside& beside) {
+    const auto& args = this->args;
+    const int64_t row = group.row + i, first = row * args.cols;
+    uint8_t* const kept = args.kept != nullptr ? args.kept + row * kept_bytes(args.cols) : drawn;
+    AddColumns<T> columns{args.residual + first,
+                          args.x + first,
+                          this->sum_to(group, i),
+                          this->kStreamed ? args.sum + first : nullptr,
+                          &args.dropout,
+                          kept,
+                          {}};
+    for (int64_t c = 0; c < args.cols; c += kChunk) {
+      const int64_t n = std::min(kChunk, args.cols - c);
+      if (args.dropout.active()) fill_kept(args.dropout, first + c, n, kept + c / 8);
+      for_columns<T>(c, c + n, columns, beside);
+    }
+    this->sum[i] = columns.sums.sum.lanes();
+    this->other[i] = columns.sums.magnitude.lanes();
+  }
+};
+
+/// Without one: normalises what AddSteps stored to the same bits.
+template <class Io, class T>
+struct AgainSteps : NormalizeSteps<Io, T> {
+  using NormalizeSteps<Io, T>::NormalizeSteps;
+
+  template <class Beside>
+  HWY_INLINE void first_pass(const Group& group, int64_t i, Beside& beside) {
+    PivotColumns<T> columns{this->x(group, i), {}};
+    for_columns<T>(0, this->args.cols, columns, beside);
+    this->sum[i] = columns.sums.sum.lanes();
+    this->other[i] = columns.sums.magnitude.lanes();
+  }
+};
+
 /// Takes its arguments by value: those of a reference would be read again after each byte of `kept`.
 template <class Io, class T>
-HWY_INLINE void forward_rows(const kernels::ResidualLayerNormForward<T> args, int64_t begin, int64_t end,
-                             T* sums) {
-  const int64_t group = rows_in_group<T>(args.cols);
-  const bool drops = args.dropout.active();
-  const int64_t kept_stride = kept_bytes(args.cols);
-  Workspace<uint8_t> drawn(drops && args.kept == nullptr ? kept_stride : 0);
-  GroupSums<T> sum, magnitude;
-  for (int64_t row = begin; row < end; row += group) {
-    const int64_t rows = std::min(group, end - row), at = row * args.cols;
-    T* const sum_to = sums == nullptr ? args.sum + at : sums;
-    for (int64_t i = 0; i < rows; ++i) {
-      const int64_t first = at + i * args.cols;
-      uint8_t* const kept = args.kept != nullptr ? args.kept + (row + i) * kept_stride : drawn.data();
-      T* const streamed = sums == nullptr ? nullptr : args.sum + first;
-      AddColumns<T> columns{
-          args.residual + first, args.x + first, sum_to + i * args.cols, streamed, &args.dropout, kept, {}};
-      for (int64_t c = 0; c < args.cols; c += kChunk) {
-        const int64_t n = std::min(kChunk, args.cols - c);
-        if (drops) fill_kept(args.dropout, first + c, n, kept + c / 8);
-        for_columns<T>(c, c + n, columns);
-      }
-      sum[i] = columns.sums.sum.lanes();
-      magnitude[i] = columns.sums.magnitude.lanes();
-    }
-    finish_group<Io>(args, sum_to, row, rows, group, sum, magnitude);
-  }
-}
-
-/// Without a residual: normalises what forward_rows stored to the same bits.
-template <class T>
-HWY_INLINE void normalize_rows(const kernels::ResidualLayerNormForward<T>& args, int64_t begin, int64_t end) {
-  const int64_t group = rows_in_group<T>(args.cols);
-  GroupSums<T> sum, magnitude;
-  for (int64_t row = begin; row < end; row += group) {
-    const int64_t rows = std::min(group, end - row);
-    const T* const x = args.x + row * args.cols;
-    sum_rows(x, rows, args.cols, args.cols, sum, magnitude);
-    finish_group<Whole<T>>(args, x, row, rows, group, sum, magnitude);
-  }
+HWY_INLINE void add_rows(const kernels::ResidualLayerNormForward<T> args, int64_t begin, int64_t end) {
+  using Steps = AddSteps<Io, T>;
+  const int64_t size = rows_in_group<T>(args.cols);
+  Workspace<T> sums(Steps::kStreamed ? 2 * size * args.cols : 0);
+  const bool draws = args.dropout.active() && args.kept == nullptr;
+  Workspace<uint8_t> drawn(draws ? kept_bytes(args.cols) : 0);
+  Steps steps(args, sums.data(), drawn.data());
+  for_groups<Steps::kStreamed>(begin, end, steps.size, steps);
+  if (Steps::kStreamed) hwy::FlushStream();
 }
 
 template <class T>
 void forward(const kernels::ResidualLayerNormForward<T>& args, int64_t begin, int64_t end) {
-  if (args.residual == nullptr) return normalize_rows(args, begin, end);
-  if (!streams(args.y, args.rows, args.cols, 4) || !streams(args.sum, args.rows, args.cols, 4))
-    return forward_rows<Whole<T>>(args, begin, end, static_cast<T*>(nullptr));
-  Workspace<T> sums(rows_in_group<T>(args.cols) * args.cols);
-  forward_rows<Streaming<T>>(args, begin, end, sums.data());
-  hwy::FlushStream();
+  if (args.residual == nullptr) {
+    AgainSteps<Whole<T>, T> steps(args, nullptr);
+    for_groups<false>(begin, end, steps.size, steps);
+  } else if (streams(args.y, args.rows, args.cols, 4) && streams(args.sum, args.rows, args.cols, 4)) {
+    add_rows<Streaming<T>>(args, begin, end);
+  } else {
+    add_rows<Whole<T>>(args, begin, end);
+  }
 }
 
-/// Hands the gradient of the sum on to residual and x.
+/// Hands the gradient of the sum, a row of it, on to residual and x.
 template <class T>
 struct StoreGradients {
   const T* gsum;
@@ -127,38 +179,6 @@ HWY_INLINE T* shifted(T* p, int64_t by) {
   return p == nullptr ? nullptr : p + by;
 }
 
-template <class Io, class T, class A = accumulator_t<T>>
-HWY_INLINE void backward_rows(const kernels::ResidualLayerNormBackward<T>& args, int64_t begin, int64_t end,
-                              A* gweight, A* gbias) {
-  const int64_t group = rows_in_group<T>(args.cols);
-  const bool draws = args.dropout.active() && args.gx != nullptr && args.kept == nullptr;
-  Workspace<uint8_t> drawn(draws ? kept_bytes(args.cols) : 0);
-  GroupGradient<T> gradient;
-  for (int64_t row = begin; row < end; row += group) {
-    const int64_t rows = std::min(group, end - row), at = row * args.cols;
-    find_gradient(args.gy + at, args.sum + at, args.weight, args.mean + row, args.rstd + row, rows, group,
-                  args.cols, gradient);
-    for (int64_t i = 0; i < rows; ++i) {
-      const int64_t first = at + i * args.cols;
-      StoreGradients<T> emit{
-          shifted(args.gsum, first),
-          shifted(args.gresidual, first),
-          shifted(args.gx, first),
-          args.accumulate_residual,
-          args.accumulate_x,
-          &args.dropout,
-          args.kept != nullptr ? args.kept + (row + i) * kept_bytes(args.cols) : drawn.data()};
-      BackwardColumns<T, StoreGradients<T>> columns(args.gy + first, args.sum + first, args.weight, gradient,
-                                                    i, gweight, gbias, emit);
-      for (int64_t c = 0; c < args.cols; c += kChunk) {
-        const int64_t n = std::min(kChunk, args.cols - c);
-        if (draws) fill_kept(args.dropout, first + c, n, drawn.data() + c / 8);
-        for_columns<T, Io>(c, c + n, columns);
-      }
-    }
-  }
-}
-
 /// Whether a gradient, if it is wanted, may be streamed.
 template <class T>
 HWY_INLINE bool may_stream(const T* gradient, bool accumulate,
@@ -169,11 +189,25 @@ HWY_INLINE bool may_stream(const T* gradient, bool accumulate,
 template <class T, class A = accumulator_t<T>>
 void backward(const kernels::ResidualLayerNormBackward<T>& args, int64_t begin, int64_t end, A* gweight,
               A* gbias) {
-  if (!may_stream(args.gx, args.accumulate_x, args) ||
-      !may_stream(args.gresidual, args.accumulate_residual, args))
-    return backward_rows<Whole<T>>(args, begin, end, gweight, gbias);
-  backward_rows<Streaming<T>>(args, begin, end, gweight, gbias);
-  hwy::FlushStream();
+  const bool draws = args.dropout.active() && args.gx != nullptr && args.kept == nullptr;
+  Workspace<uint8_t> drawn(draws ? kept_bytes(args.cols) : 0);
+  const auto emit_row = [&](int64_t row) {
+    const int64_t first = row * args.cols;
+    for (int64_t c = 0; draws && c < args.cols; c += kChunk)
+      fill_kept(args.dropout, first + c, std::min(kChunk, args.cols - c), drawn.data() + c / 8);
+    return StoreGradients<T>{shifted(args.gsum, first),
+                             shifted(args.gresidual, first),
+                             shifted(args.gx, first),
+                             args.accumulate_residual,
+                             args.accumulate_x,
+                             &args.dropout,
+                             args.kept != nullptr ? args.kept + row * kept_bytes(args.cols) : drawn.data()};
+  };
+  if (may_stream(args.gx, args.accumulate_x, args) &&
+      may_stream(args.gresidual, args.accumulate_residual, args))
+    backward_rows<Streaming<T>>(args, args.sum, begin, end, gweight, gbias, emit_row);
+  else
+    backward_rows<Whole<T>>(args, args.sum, begin, end, gweight, gbias, emit_row);
 }
 
 #define HEED_DEFINE(T, name)                                                                          \

@@ -131,7 +131,10 @@ HWY_INLINE void store_n(Vec<D> v, D d, T* p, int64_t n) {
 template <class T>
 struct Whole {
   using V = Vec<Tag<T>>;
-  HWY_INLINE V load(const T* p) const { return HWY_NAMESPACE::load(Tag<T>(), p); }
+  template <class U>  // T, or what it is computed with
+  HWY_INLINE V load(const U* p) const {
+    return HWY_NAMESPACE::load(Tag<T>(), p);
+  }
   HWY_INLINE void store(V v, T* p) const { HWY_NAMESPACE::store(v, Tag<T>(), p); }
   /// v with zeros in the lanes that are not there.
   HWY_INLINE V keep(V v) const { return v; }
@@ -140,7 +143,10 @@ template <class T>
 struct Partial {
   using V = Vec<Tag<T>>;
   int64_t n;
-  HWY_INLINE V load(const T* p) const { return load_n(Tag<T>(), p, n); }
+  template <class U>
+  HWY_INLINE V load(const U* p) const {
+    return load_n(Tag<T>(), p, n);
+  }
   HWY_INLINE void store(V v, T* p) const { store_n(v, Tag<T>(), p, n); }
   HWY_INLINE V keep(V v) const { return hn::IfThenElseZero(hn::FirstN(Tag<T>(), static_cast<size_t>(n)), v); }
 };

@@ -9,45 +9,13 @@
 #include <algorithm>
 #include <limits>
 
+#include <heed/kernels/cpu/columns-inl.h>
 #include <heed/kernels/cpu/math-inl.h>
 #include <heed/kernels/cpu/streaming-inl.h>
 #include <heed/kernels/cpu/tail-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
-
-/// The last pass over a row, which writes n results from `to` on, some vectors at a time:
-/// make.at<Whole>(i) is that of the elements from i on.
-template <class Io, class T, class Make>
-struct LastPass {
-  const Make make;
-  T* const to;
-  const int64_t n;
-  int64_t done = 0;
-
-  /// K vectors, if there are as many.
-  template <int K>
-  HWY_INLINE void step() {
-    constexpr int64_t kLanes = hn::MaxLanes(Tag<T>());
-    if (done + K * kLanes > n) return;
-    for (int k = 0; k < K; ++k)
-      Io().store(make.template at<Whole>(done + k * kLanes), to + done + k * kLanes);
-    done += K * kLanes;
-  }
-  HWY_INLINE void rest() {
-    constexpr int64_t kLanes = hn::MaxLanes(Tag<T>());
-    while (done + 4 * kLanes <= n) step<4>();
-    while (done + kLanes <= n) step<1>();
-    if (done < n) Partial<T>{n - done}.store(make.template at<Partial>(done, n - done), to + done);
-  }
-};
-
-/// Where there is none.
-struct NothingBeside {
-  template <int K>
-  HWY_INLINE void step() {}
-  HWY_INLINE void rest() {}
-};
 
 /// Rows that are on their way at the same time, a power of two: whoever keeps something of row r keeps it in
 /// place r % rows_at_once().
@@ -177,14 +145,14 @@ HWY_INLINE RowSums<A> block_sums(const T* x, A* out, int64_t n, A shift, Beside&
   RowSums<Vec<Tag<T>>> sums{hn::Zero(d), hn::Zero(d)};
   int64_t i = 0;
   for (; i + kTogether * lanes <= n; i += kTogether * lanes) {
-    if constexpr (kAsked > 0) {
-      for (int k = 0; k < kTogether; ++k) {
+    add_exponentials<kTogether, kStore, kShifted>(x + i, kStore ? out + i : nullptr, shift_v, sums);
+    for (int k = 0; k < kTogether; ++k) {
+      if constexpr (kAsked > 0) {
         prefetch_ahead(x + i + k * lanes, kAsked);
         if constexpr (kTo == Exponentials::result) prefetch_ahead(out + i + k * lanes);
       }
+      beside.template step<1>();
     }
-    add_exponentials<kTogether, kStore, kShifted>(x + i, kStore ? out + i : nullptr, shift_v, sums);
-    beside.template step<kTogether>();
   }
   for (; i + lanes <= n; i += lanes)
     add_exponentials<1, kStore, kShifted>(x + i, kStore ? out + i : nullptr, shift_v, sums);

@@ -21,11 +21,12 @@ namespace heed::cpu::HWY_NAMESPACE {
 template <class T>
 struct Quotients {
   const accumulator_t<T>* exponentials;
+  T* y;
   Vec<Tag<T>> inverse_sum;
 
-  template <template <class> class Io, class... N>
-  HWY_INLINE Vec<Tag<T>> at(int64_t i, N... n) const {
-    return hn::Mul(Io<accumulator_t<T>>{n...}.load(exponentials + i), inverse_sum);
+  template <int, class Io>
+  HWY_INLINE void step(int64_t i, Io io) const {
+    io.store(hn::Mul(io.load(exponentials + i), inverse_sum), y + i);
   }
 };
 
@@ -46,11 +47,12 @@ HWY_INLINE LogSum<A> log_of(A sum) {
 template <class T>
 struct Logarithms {
   const T* x;
+  T* y;
   Vec<Tag<T>> most, log, rest;
 
-  template <template <class> class Io, class... N>
-  HWY_INLINE Vec<Tag<T>> at(int64_t i, N... n) const {
-    return hn::Sub(hn::Sub(hn::Sub(Io<T>{n...}.load(x + i), most), rest), log);
+  template <int, class Io>
+  HWY_INLINE void step(int64_t i, Io io) const {
+    io.store(hn::Sub(hn::Sub(hn::Sub(io.load(x + i), most), rest), log), y + i);
   }
 };
 
@@ -92,12 +94,12 @@ struct SoftmaxSteps {
     const Tag<T> d;
     const int64_t at = place(row);
     if constexpr (kLog) {
-      const Logarithms<T> make{x(row), hn::Set(d, most[at]), hn::Set(d, scale[at].value),
-                               hn::Set(d, scale[at].rest)};
-      return LastPass<Io, T, Logarithms<T>>{make, y(row), args.cols};
+      const Logarithms<T> columns{x(row), y(row), hn::Set(d, most[at]), hn::Set(d, scale[at].value),
+                                  hn::Set(d, scale[at].rest)};
+      return LastPass<T, Io, Logarithms<T>>{columns, args.cols};
     } else {
-      const Quotients<T> make{exponentials(row), hn::Set(d, scale[at])};
-      return LastPass<Io, T, Quotients<T>>{make, y(row), args.cols};
+      const Quotients<T> columns{exponentials(row), y(row), hn::Set(d, scale[at])};
+      return LastPass<T, Io, Quotients<T>>{columns, args.cols};
     }
   }
 };
@@ -130,74 +132,114 @@ void softmax_rows(const kernels::SoftmaxForward<T>& args, int64_t begin, int64_t
 }
 HEED_TYPED(softmax_rows, kernels::SoftmaxForward)
 
-template <class D>
-HWY_INLINE Vec<D> add_gradient(D, Vec<D> y, Vec<D> gy, Vec<D> sum, bool log) {
-  return log ? hn::Add(sum, gy) : hn::MulAdd(gy, y, sum);
-}
+template <bool kLog, class T>
+struct GradientSum {
+  const T *y, *gy;
+  Vec<Tag<T>> part[2];
 
-/// Σ gy * y (softmax) or Σ gy (log-softmax).
-template <class T>
-HWY_INLINE accumulator_t<T> gradient_sum(const T* y, const T* gy, int64_t n, bool log) {
+  template <int I, class Io>
+  HWY_INLINE void step(int64_t i, Io io) {
+    prefetch_ahead(gy + i);
+    prefetch_ahead(y + i);
+    if constexpr (kLog)
+      part[I] = hn::Add(part[I], io.load(gy + i));
+    else
+      part[I] = hn::MulAdd(io.load(gy + i), io.load(y + i), part[I]);
+  }
+};
+
+/// Σ gy * y (softmax) or Σ gy (log-softmax); as many vectors of `beside`, the last pass over another row, are
+/// taken along.
+template <bool kLog, class T, class Beside>
+HWY_INLINE accumulator_t<T> gradient_sum(const T* y, const T* gy, int64_t n, Beside& beside) {
   const Tag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t most = 128 * lanes;  // elements that are summed in T, before rounding shows
+  const int64_t most = 128 * static_cast<int64_t>(hn::Lanes(d));  // summed in T, before rounding shows
   double sum = 0;
   for (int64_t begin = 0; begin < n; begin += most) {
-    const int64_t end = std::min(begin + most, n);
-    auto even = hn::Zero(d), odd = even;
-    int64_t i = begin;
-    for (; i + 2 * lanes <= end; i += 2 * lanes) {
-      even = add_gradient(d, load(d, y + i), load(d, gy + i), even, log);
-      odd = add_gradient(d, load(d, y + i + lanes), load(d, gy + i + lanes), odd, log);
-    }
-    for (; i < end; i += lanes)
-      even = add_gradient(d, load_up_to(d, y + i, end - i), load_up_to(d, gy + i, end - i), even, log);
-    sum += static_cast<double>(reduce_sum(d, hn::Add(even, odd)));
+    GradientSum<kLog, T> columns{y, gy, {hn::Zero(d), hn::Zero(d)}};
+    for_columns<T>(begin, std::min(begin + most, n), columns, beside);
+    sum += static_cast<double>(reduce_sum(d, hn::Add(columns.part[0], columns.part[1])));
   }
   return static_cast<accumulator_t<T>>(sum);
 }
 
-/// The gradient of a vector of x; `sum` is gradient_sum().
-template <class D>
-HWY_INLINE Vec<D> softmax_gradient(D d, Vec<D> y, Vec<D> gy, Vec<D> sum, bool log) {
-  return log ? hn::NegMulAdd(exp(d, y), sum, gy) : hn::Mul(y, hn::Sub(gy, sum));
-}
+/// gx = y * (gy - sum) (softmax) or gy - exp(y) * sum (log-softmax), where `sum` is gradient_sum().
+template <bool kLog, class T>
+struct SoftmaxGradient {
+  const T *y, *gy;
+  T* gx;
+  Vec<Tag<T>> sum;
+  bool accumulate;
 
-template <class Io, class T>
+  template <int, class Io>
+  HWY_INLINE void step(int64_t i, Io io) const {
+    auto v = io.load(gy + i);
+    if constexpr (kLog)
+      v = hn::NegMulAdd(exp(Tag<T>(), io.load(y + i)), sum, v);
+    else
+      v = hn::Mul(io.load(y + i), hn::Sub(v, sum));
+    if (accumulate) v = hn::Add(v, io.load(gx + i));
+    io.store(v, gx + i);
+  }
+};
+
+template <bool kLog, class Io, class T>
+struct SoftmaxBackwardSteps {
+  using A = accumulator_t<T>;
+  const kernels::SoftmaxBackward<T> args;
+  const int64_t at_once;
+  bool empty[kMostRowsAtOnce];  // y is -inf and stays so whatever x does
+  A sum[kMostRowsAtOnce];
+
+  HWY_INLINE const T* y(int64_t row) const { return args.y + row * args.cols; }
+  HWY_INLINE const T* gy(int64_t row) const { return args.gy + row * args.cols; }
+  HWY_INLINE T* gx(int64_t row) const { return args.gx + row * args.cols; }
+  HWY_INLINE int64_t place(int64_t row) const { return row & (at_once - 1); }
+
+  HWY_INLINE void find_maximum(int64_t row) {
+    empty[place(row)] = kLog && row_is_empty(y(row), args.cols, row_max(y(row), args.cols));
+  }
+  template <class Beside>
+  HWY_INLINE void find_sums(int64_t row, Beside& beside) {
+    const int64_t at = place(row);
+    if (kLog && empty[at]) {
+      if (!args.accumulate) std::fill_n(gx(row), args.cols, T(A(0)));
+      return;
+    }
+    sum[at] = gradient_sum<kLog>(y(row), gy(row), args.cols, beside);
+  }
+  HWY_INLINE auto last_pass(int64_t row) const {
+    const int64_t at = place(row);
+    const SoftmaxGradient<kLog, T> columns{y(row), gy(row), gx(row), hn::Set(Tag<T>(), sum[at]),
+                                           args.accumulate};
+    return LastPass<T, Io, SoftmaxGradient<kLog, T>>{columns, kLog && empty[at] ? 0 : args.cols};
+  }
+};
+
+template <bool kLog, class Io, class T>
 HWY_INLINE void softmax_backward_rows_by(const kernels::SoftmaxBackward<T>& args, int64_t begin,
                                          int64_t end) {
-  const Tag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), n = args.cols;
-  const bool log = args.log, accumulate = args.accumulate;  // here no store can change them
-  for (int64_t r = begin; r < end; ++r) {
-    const T *y = args.y + r * n, *gy = args.gy + r * n;
-    T* gx = args.gx + r * n;
-    if (log && row_is_empty(y, n, row_max(y, n))) {  // it stays -inf whatever x does
-      if (!accumulate) std::fill_n(gx, n, T(accumulator_t<T>(0)));
-      continue;
-    }
-    const auto sum = hn::Set(d, gradient_sum(y, gy, n, log));
-    int64_t i = 0;
-    for (; i + lanes <= n; i += lanes) {
-      prefetch_ahead(y + i);
-      prefetch_ahead(gy + i);
-      auto value = softmax_gradient(d, load(d, y + i), load(d, gy + i), sum, log);
-      if (accumulate) value = hn::Add(value, load(d, gx + i));
-      Io().store(value, gx + i);
-    }
-    if (i == n) continue;
-    auto value = softmax_gradient(d, load_n(d, y + i, n - i), load_n(d, gy + i, n - i), sum, log);
-    if (accumulate) value = hn::Add(value, load_n(d, gx + i, n - i));
-    store_n(value, d, gx + i, n - i);
-  }
+  constexpr bool streamed = std::is_same_v<Io, Streaming<T>>;
+  SoftmaxBackwardSteps<kLog, Io, T> steps{args, rows_at_once(args.cols), {}, {}};
+  for_rows_in_steps(begin, end, args.cols, streamed, steps);
+  if (streamed) hwy::FlushStream();
+}
+
+template <bool kLog, class T>
+HWY_INLINE void softmax_backward_rows_of(const kernels::SoftmaxBackward<T>& args, int64_t begin,
+                                         int64_t end) {
+  if (!args.accumulate && streams(args.gx, args.rows, args.cols, 3))
+    softmax_backward_rows_by<kLog, Streaming<T>>(args, begin, end);
+  else
+    softmax_backward_rows_by<kLog, Whole<T>>(args, begin, end);
 }
 
 template <class T>
 void softmax_backward_rows(const kernels::SoftmaxBackward<T>& args, int64_t begin, int64_t end) {
-  if (args.accumulate || !streams(args.gx, args.rows, args.cols, 3))
-    return softmax_backward_rows_by<Whole<T>>(args, begin, end);
-  softmax_backward_rows_by<Streaming<T>>(args, begin, end);
-  hwy::FlushStream();
+  if (args.log)
+    softmax_backward_rows_of<true>(args, begin, end);
+  else
+    softmax_backward_rows_of<false>(args, begin, end);
 }
 HEED_TYPED(softmax_backward_rows, kernels::SoftmaxBackward)
 
