@@ -46,7 +46,7 @@ bool streams(const Work& work, const Y* y, const X*... x) {
 /// the caches.
 template <int N, class Y, class Make>
 [[gnu::noinline]] void stream_run(const Run<N>& run, Y* y, const Make& make) {
-  constexpr int64_t kLine = 64 / int64_t{sizeof(Y)}, kPart = 32 * kLine;
+  constexpr int64_t kLine = 64 / int64_t{sizeof(Y)}, kPart = 8 * kLine;
   Y buffer[kPart];
   int64_t count = -(reinterpret_cast<intptr_t>(y) / int64_t{sizeof(Y)}) & (kLine - 1);  // to the first line
   if (count == 0) count = kPart;
