@@ -13,22 +13,22 @@ namespace heed::cpu::HWY_NAMESPACE {
 
 /// Where no other pass is taken along.
 struct NothingBeside {
-  template <int K>
   HWY_INLINE void step() {}
   HWY_INLINE void rest() {}
 };
 
 /// The vectors of columns [begin, end): body.step<I>(c, io) for each, Io being Whole or Streaming and I 0 and
-/// 1 by turns. As many vectors of `beside` are taken along.
+/// 1 by turns. After each a vector of `beside` is taken along: where the one asks memory for lines and the
+/// other writes some, that is done by turns, which memory is quickest with.
 template <class T, class Io = Whole<T>, class Body, class Beside>
 HWY_INLINE void for_columns(int64_t begin, int64_t end, Body& body, Beside& beside) {
   constexpr int64_t kLanes = hn::MaxLanes(Tag<T>());
   int64_t c = begin;
   for (; c + 2 * kLanes <= end; c += 2 * kLanes) {
     body.template step<0>(c, Io());
-    beside.template step<1>();
+    beside.step();
     body.template step<1>(c + kLanes, Io());
-    beside.template step<1>();
+    beside.step();
   }
   if (c + kLanes <= end) {
     body.template step<0>(c, Io());
@@ -42,21 +42,19 @@ HWY_INLINE void for_columns(int64_t begin, int64_t end, Body& body) {
   for_columns<T, Io>(begin, end, body, nothing);
 }
 
-/// The last pass over a row, which is taken some vectors at a time: body.step<I>(c, io) for each of n
-/// columns. Beside the first pass over the next row, so that memory is read and written at the same time.
+/// The last pass over a row of n columns, which goes beside the first pass over the next row, so that memory
+/// is read and written at the same time.
 template <class T, class Io, class Body>
 struct LastPass {
   Body body;
   const int64_t n;
   int64_t done = 0;
 
-  /// K vectors, if there are as many.
-  template <int K>
   HWY_INLINE void step() {
     constexpr int64_t kLanes = hn::MaxLanes(Tag<T>());
-    if (done + K * kLanes > n) return;
-    for (int k = 0; k < K; ++k) body.template step<0>(done + k * kLanes, Io());
-    done += K * kLanes;
+    if (done + kLanes > n) return;
+    body.template step<0>(done, Io());
+    done += kLanes;
   }
   HWY_INLINE void rest() { for_columns<T, Io>(done, n, body); }
 };

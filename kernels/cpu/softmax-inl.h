@@ -151,7 +151,7 @@ HWY_INLINE RowSums<A> block_sums(const T* x, A* out, int64_t n, A shift, Beside&
         prefetch_ahead(x + i + k * lanes, kAsked);
         if constexpr (kTo == Exponentials::result) prefetch_ahead(out + i + k * lanes);
       }
-      beside.template step<1>();
+      beside.step();
     }
   }
   for (; i + lanes <= n; i += lanes)
