@@ -65,19 +65,19 @@ HWY_INLINE accumulator_t<T> row_max(const T* x, int64_t n) {
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto lowest = hn::Set(d, -std::numeric_limits<accumulator_t<T>>::infinity());
-  auto most0 = lowest, most1 = lowest;
+  constexpr int kApart = 4;  // so that few wait for the one before
+  Vec<Tag<T>> most[kApart] = {lowest, lowest, lowest, lowest};
   int64_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    most0 = hn::Max(most0, load(d, x + i));
-    most1 = hn::Max(most1, load(d, x + i + lanes));
+  for (; i + kApart * lanes <= n; i += kApart * lanes) {
+    for (int k = 0; k < kApart; ++k) most[k] = hn::Max(most[k], load(d, x + i + k * lanes));
   }
-  for (; i + lanes <= n; i += lanes) most0 = hn::Max(most0, load(d, x + i));
+  for (; i + lanes <= n; i += lanes) most[0] = hn::Max(most[0], load(d, x + i));
   if (i < n) {
     const auto rest =
         hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(n - i)), load_n(d, x + i, n - i), lowest);
-    most1 = hn::Max(most1, rest);
+    most[1] = hn::Max(most[1], rest);
   }
-  return reduce_max(d, hn::Max(most0, most1));
+  return reduce_max(d, hn::Max(hn::Max(most[0], most[1]), hn::Max(most[2], most[3])));
 }
 
 /// Whether `most` is the maximum of a row of nothing but -inf (and not one with a NaN that row_max passed
