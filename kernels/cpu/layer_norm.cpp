@@ -73,6 +73,7 @@ struct ForwardSteps {
   }
 };
 
+/// By value: no store can change what lies in registers.
 template <class Io, class T>
 HWY_INLINE void forward_rows(const kernels::LayerNormForward<T> args, int64_t begin, int64_t end) {
   ForwardSteps<Io, T> steps(args);
