@@ -78,8 +78,7 @@ void for_row_chunks(const Args& args, const Rows& rows) {
 
 #include <heed/kernels/cpu/simd.h>  // after what every target needs: it includes the whole file again
 // The -inl headers follow simd.h.
-#include <heed/kernels/cpu/columns-inl.h>
-#include <heed/kernels/cpu/lane_sums-inl.h>
+#include <heed/kernels/cpu/row_groups-inl.h>
 #include <heed/kernels/cpu/streaming-inl.h>
 
 #if defined(HEED_KERNELS_CPU_LAYER_NORM_SIMD_H_) == defined(HWY_TARGET_TOGGLE)
@@ -91,98 +90,6 @@ void for_row_chunks(const Args& args, const Rows& rows) {
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
-
-/// Two sums that for_columns keeps apart, so that an addition need not wait for the one before.
-template <class T>
-struct Sum {
-  using V = Vec<Tag<T>>;
-  V part[2] = {hn::Zero(Tag<T>()), hn::Zero(Tag<T>())};
-
-  template <int I>
-  HWY_INLINE void add(V v) {
-    part[I] = hn::Add(part[I], v);
-  }
-  template <int I>
-  HWY_INLINE void add_product(V a, V b) {
-    part[I] = hn::MulAdd(a, b, part[I]);
-  }
-  HWY_INLINE V lanes() const { return hn::Add(part[0], part[1]); }
-};
-
-/// Up to how many columns rows are short.
-constexpr int64_t kShort = 256;
-
-/// Rows whose statistics are found together: short ones as many as a vector has lanes, whose sums are then
-/// made at once and whose square roots and quotients take turns no more; of up to `middle` columns a few,
-/// which stay in the nearest cache.
-template <class T>
-HWY_INLINE int64_t rows_in_group(int64_t cols, int64_t middle = 0) {
-  return cols <= kShort ? kLaneSums<Tag<T>> : cols <= middle ? kBlockSums<Tag<T>> : 1;
-}
-
-/// Rows row … row + rows - 1; what is kept of them is in place 0 or 1, since two groups are on their way.
-struct Group {
-  int64_t row, rows, place;
-};
-
-/// Takes the rows begin … end - 1 through the steps, `size` at a time:
-///   begin(group)                 what the first pass needs;
-///   first_pass(group, i, beside) the sums of row group.row + i;
-///   find(group)                  what the last pass needs; if false, then the first is to be taken again;
-///   last_pass(group, i)          a LastPass.
-/// If kBeside, then the last pass over a group goes beside the first over the next.
-template <bool kBeside, class Steps>
-HWY_INLINE void for_groups(int64_t begin, int64_t end, int64_t size, Steps& steps) {
-  NothingBeside nothing;
-  Group before{begin, 0, 1};
-  for (int64_t row = begin; row < end; row += size) {
-    const Group group{row, std::min(size, end - row), 1 - before.place};
-    steps.begin(group);
-    do {
-      for (int64_t i = 0; i < before.rows; ++i) {
-        auto last_pass = steps.last_pass(before, i);
-        if (i < group.rows) steps.first_pass(group, i, last_pass);
-        last_pass.rest();
-      }
-      for (int64_t i = before.rows; i < group.rows; ++i) steps.first_pass(group, i, nothing);
-      before.rows = 0;
-    } while (!steps.find(group));
-    if constexpr (kBeside) {
-      before = group;
-    } else {
-      for (int64_t i = 0; i < group.rows; ++i) steps.last_pass(group, i).rest();
-    }
-  }
-  for (int64_t i = 0; i < before.rows; ++i) steps.last_pass(before, i).rest();
-}
-
-/// Sums of the rows of a group, whose lanes are still to be added.
-template <class T>
-using GroupSums = Vec<Tag<T>>[kLaneSums<Tag<T>>];
-
-/// Lane i is the total of row i.
-template <class T>
-HWY_INLINE Vec<Tag<T>> totals(GroupSums<T>& sums, int64_t rows, int64_t group) {
-  const Tag<T> d;
-  constexpr int64_t kFew = kBlockSums<Tag<T>>;
-  if (group == 1) return hn::Set(d, reduce_sum(d, sums[0]));
-  if (rows <= kFew) {
-    for (int64_t i = 1; i < kFew; ++i)
-      if (i >= rows) sums[i] = hn::Zero(d);
-    return few_lane_sums(d, sums);
-  }
-  for (int64_t i = rows; i < group; ++i) sums[i] = hn::Zero(d);
-  return lane_sums(d, sums);
-}
-
-/// One number for each row of a group.
-template <class T>
-struct PerRow {
-  alignas(64) accumulator_t<T> value[kLaneSums<Tag<T>>];
-
-  HWY_INLINE void set(Vec<Tag<T>> v) { hn::StoreU(v, Tag<T>(), value); }
-  HWY_INLINE Vec<Tag<T>> operator[](int64_t row) const { return hn::Set(Tag<T>(), value[row]); }
-};
 
 /// The mean rounded to a grid of about 2^-15 (2^-28 in double) of `scale`, the size of the row's elements.
 /// Were it finer, then the deviations of numbers with few digits (bf16, integers) would all be rounded off in
@@ -376,7 +283,7 @@ struct BackwardSteps {
   A *const gweight, *const gbias;
   const int64_t cols, size;
   const EmitRow& emit_row;
-  GroupGradient<T> gradients[2];
+  GroupGradient<T> out;  // of one group, since no pass goes beside another
   GroupSums<T> deviation, gradient, product;
 
   /// `args` has gy, weight, mean, rstd and cols.
@@ -397,7 +304,7 @@ struct BackwardSteps {
     const Tag<T> d;
     const auto center = load_n(d, mean + group.row, group.rows);
     const auto inverse = load_n(d, rstd + group.row, group.rows);
-    GroupStatistics<T>& statistics = gradients[group.place].statistics;
+    GroupStatistics<T>& statistics = out.statistics;
     statistics.rstd.set(inverse);
     statistics.inverses = inverse;
     statistics.pivot.set(pivot_near(d, center, hn::Add(hn::Abs(center), hn::Div(hn::Set(d, A(1)), inverse))));
@@ -405,7 +312,7 @@ struct BackwardSteps {
   template <class Beside>
   HWY_INLINE void first_pass(const Group& group, int64_t i, Beside& beside) {
     const int64_t at = (group.row + i) * cols;
-    GradientSums<T> columns{gy + at, x + at, weight, gradients[group.place].statistics.pivot[i], {}, {}, {}};
+    GradientSums<T> columns{gy + at, x + at, weight, out.statistics.pivot[i], {}, {}, {}};
     for_columns<T>(0, cols, columns, beside);
     deviation[i] = columns.deviation.lanes();
     gradient[i] = columns.gradient.lanes();
@@ -413,7 +320,6 @@ struct BackwardSteps {
   }
   HWY_INLINE bool find(const Group& group) {
     const auto n = hn::Set(Tag<T>(), static_cast<A>(cols));
-    GroupGradient<T>& out = gradients[group.place];
     const auto shift = hn::Div(totals<T>(deviation, group.rows, size), n);
     const auto sum = totals<T>(gradient, group.rows, size);
     out.statistics.shift.set(shift);
@@ -425,17 +331,16 @@ struct BackwardSteps {
   HWY_INLINE auto last_pass(const Group& group, int64_t i) const {
     using Emit = decltype(emit_row(group.row));
     const int64_t row = group.row + i, at = row * cols;
-    const GroupGradient<T>& g = gradients[group.place];
     const BackwardColumns<T, Emit> columns{gy + at,
                                            x + at,
                                            weight,
                                            gweight,
                                            gbias,
-                                           g.statistics.pivot[i],
-                                           g.statistics.shift[i],
-                                           g.statistics.rstd[i],
-                                           g.offset[i],
-                                           g.slope[i],
+                                           out.statistics.pivot[i],
+                                           out.statistics.shift[i],
+                                           out.statistics.rstd[i],
+                                           out.offset[i],
+                                           out.slope[i],
                                            emit_row(row)};
     return LastPass<T, Io, BackwardColumns<T, Emit>>{columns, cols};
   }

@@ -115,9 +115,9 @@ struct AddSteps : NormalizeSteps<Io, T> {
 };
 
 /// Without one: normalises what AddSteps stored to the same bits.
-template <class Io, class T>
-struct AgainSteps : NormalizeSteps<Io, T> {
-  using NormalizeSteps<Io, T>::NormalizeSteps;
+template <class T>
+struct AgainSteps : NormalizeSteps<Whole<T>, T> {
+  using NormalizeSteps<Whole<T>, T>::NormalizeSteps;
 
   template <class Beside>
   HWY_INLINE void first_pass(const Group& group, int64_t i, Beside& beside) {
@@ -144,7 +144,7 @@ HWY_INLINE void add_rows(const kernels::ResidualLayerNormForward<T> args, int64_
 template <class T>
 void forward(const kernels::ResidualLayerNormForward<T>& args, int64_t begin, int64_t end) {
   if (args.residual == nullptr) {
-    AgainSteps<Whole<T>, T> steps(args, nullptr);
+    AgainSteps<T> steps(args, nullptr);
     for_groups<false>(begin, end, steps.size, steps);
   } else if (streams(args.y, args.rows, args.cols, 4) && streams(args.sum, args.rows, args.cols, 4)) {
     add_rows<Streaming<T>>(args, begin, end);
