@@ -2,13 +2,12 @@
 // loss, backward, clipping, AdamW. No dropout.
 #include <heed/core/base/parallel_for.h>
 #include <heed/core/ops.h>
-#include <heed/nn/init.h>
-#include <heed/nn/transformer.h>
 #include <heed/nn/weights.h>
 #include <heed/optim/adam.h>
 
 #include "apps/common/command_line.h"
 #include "apps/common/program.h"
+#include "bench/gpt_model.h"
 #include "bench/peer.h"
 #include "bench/step_profile.h"
 #include "bench/training.h"
@@ -17,53 +16,17 @@ namespace {
 
 using namespace heed;
 
-struct Settings {
-  int64_t d_model = 768, heads = 12, layers = 12, vocab = 50257, context = 1024;
+struct Settings : bench::GptSizes {
   int64_t batch = 4, length = 64, threads = 2;
   DType dtype = DType::f32;
   bool profile = false;
   std::string weights;
 };
 
-// Pre-norm blocks with GELU by tanh between learned positions and a final norm; the logits' weight is the
-// embedding's.
-class Gpt : public nn::Module {
- public:
-  explicit Gpt(const Settings& s)
-      : embedding(s.vocab, s.d_model),
-        position(nn::PositionKind::learned, s.d_model, s.context),
-        layers(layer(s), s.layers, true) {
-    nn::initialize(*this, nn::matrix_rules(nn::Initializer::normal));
-  }
-
-  Tensor forward(const nn::Tokens& tokens, const Tensor& position_ids) const {
-    const Tensor x = embedding(tokens.ids, {.position = position.weight, .position_ids = position_ids});
-    return linear(layers(x, tokens.segments, {.visibility = {Causal::top_left}}), embedding.weight);
-  }
-
-  void visit(nn::Visitor& v) override {
-    v("embedding", embedding), v("position", position), v("layers", layers);
-  }
-  std::string describe() const override { return "Gpt"; }
-
-  nn::Embedding embedding;
-  nn::PositionTable position;
-  nn::Encoder layers;
-
- private:
-  static nn::LayerConfig layer(const Settings& s) {
-    nn::LayerConfig config{.d_model = s.d_model, .heads = s.heads, .d_ff = 4 * s.d_model};
-    config.norm = nn::NormPlacement::pre;
-    config.activation = nn::FeedForwardKind::gelu_tanh;
-    config.attention_dropout = config.activation_dropout = config.residual_dropout = 0;
-    return config;
-  }
-};
-
 void run(const Settings& s) {
   set_thread_count(static_cast<int>(s.threads));
   const bench::ResidentMemory memory;
-  Gpt model(s);
+  bench::Gpt model(s);
   const Tensor symbols = bench::ids(s.batch, s.length, s.vocab, 1);
   const nn::Tokens tokens = nn::Tokens::dense(symbols);
   const Tensor position_ids = tokens.row_positions();

@@ -17,9 +17,6 @@ void copy(benchmark::State& state) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  benchmark::RegisterBenchmark("copy", copy)
-      ->Arg(heed::bench::emulated() ? 1 : 1024)
-      ->UseManualTime()
-      ->Unit(benchmark::kMicrosecond);
+  heed::bench::add("copy", copy)->Arg(heed::bench::emulated() ? 1 : 1024);
   return heed::bench::run_benchmarks(argc, argv);
 }

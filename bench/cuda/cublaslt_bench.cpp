@@ -82,7 +82,7 @@ struct Shape {
 };
 
 void add(const char* name, void (*function)(benchmark::State&), const std::vector<Shape>& shapes) {
-  auto* bench = benchmark::RegisterBenchmark(name, function)->UseManualTime()->Unit(benchmark::kMicrosecond);
+  auto* bench = bench::add(name, function);
   if (bench::emulated()) {
     bench->Args({33, 48, 40});
     return;

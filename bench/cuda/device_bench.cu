@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include <heed/core/base/bfloat16.h>
@@ -52,6 +54,8 @@ class Event {
 
 constexpr int kFillThreads = 256;
 
+int batches = 10;  // of calls, timed one after another
+
 }  // namespace
 
 DeviceArray::DeviceArray(int64_t count, DType dtype) : bytes_(static_cast<size_t>(count) * size_of(dtype)) {
@@ -95,8 +99,24 @@ void time_on_device(benchmark::State& state, int sets, int64_t bytes, const std:
   seconds(sets + 3);  // warms up
   // Batches of about a millisecond: one launch alone is not longer than the events' resolution.
   const int calls = static_cast<int>(std::clamp(1e-3 * 8 / std::max(seconds(8), 1e-9), 1.0, 200.0));
-  for (auto _ : state) state.SetIterationTime(seconds(calls) / calls);
-  state.SetBytesProcessed(state.iterations() * bytes);
+  for (auto _ : state) {
+    std::vector<double> times;
+    for (int i = 0; i < batches; ++i) times.push_back(seconds(calls) / calls);
+    std::sort(times.begin(), times.end());
+    state.SetIterationTime(times[times.size() / 2]);
+    state.counters["least_us"] = 1e6 * times.front();
+    state.counters["most_us"] = 1e6 * times.back();
+  }
+  state.counters["batches"] = batches;
+  if (bytes > 0) state.SetBytesProcessed(state.iterations() * bytes);
+}
+
+benchmark::internal::Benchmark* add(const std::string& name,
+                                    std::function<void(benchmark::State&)> function) {
+  return benchmark::RegisterBenchmark(name.c_str(), std::move(function))
+      ->Iterations(1)
+      ->UseManualTime()
+      ->Unit(benchmark::kMicrosecond);
 }
 
 int run_benchmarks(int argc, char** argv) {
@@ -104,6 +124,18 @@ int run_benchmarks(int argc, char** argv) {
     std::fprintf(stderr, "no CUDA device: nothing was timed\n");
     return 7;
   }
+  std::vector<char*> rest;
+  for (int i = 0; i < argc; ++i) {
+    constexpr std::string_view kFlag = "--batches=";
+    const std::string_view argument = argv[i];
+    if (argument.starts_with(kFlag))
+      batches = std::clamp(std::atoi(argv[i] + kFlag.size()), 1, 1000);
+    else
+      rest.push_back(argv[i]);
+  }
+  argc = static_cast<int>(rest.size());
+  rest.push_back(nullptr);
+  argv = rest.data();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

@@ -50,8 +50,14 @@ bool emulated();
 /// How many sets of buffers of `bytes` each to take turns with, so that none is found in the L2 cache.
 int rotation(int64_t bytes);
 
-/// Times run(0), run(1), … in the device's stream, one iteration a call, and reports bytes_per_second for
-/// `bytes` moved in each; `run` is called with 0 to `sets` - 1 in turn.
+/// Registers a benchmark whose function calls time_on_device, which takes all times in one iteration: Google
+/// Benchmark would choose their number by the time of one call, and so take seconds for a call of
+/// microseconds.
+benchmark::internal::Benchmark* add(const std::string& name, std::function<void(benchmark::State&)> function);
+
+/// Times run(0), run(1), … in the device's stream, in batches of about a millisecond, and reports the median
+/// of the batches' time for one call, the least and the most, and bytes_per_second for `bytes` moved in each;
+/// `run` is called with 0 to `sets` - 1 in turn.
 void time_on_device(benchmark::State& state, int sets, int64_t bytes, const std::function<void(int)>& run);
 
 /// ||got - want|| / ||want||; infinite where one is NaN.
@@ -67,7 +73,8 @@ double relative_error(const std::vector<T>& got, const std::vector<U>& want) {
   return std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
 }
 
-/// Runs the benchmarks; exit code 7 where there is no device.
+/// Runs the benchmarks; exit code 7 where there is no device. --batches=N says how many batches are timed
+/// (10), beside Google Benchmark's own options.
 int run_benchmarks(int argc, char** argv);
 
 }  // namespace heed::bench

@@ -175,15 +175,13 @@ void layer_norm(benchmark::State& state) {
 struct Shape {
   int64_t rows, cols;
 };
-constexpr Shape kShapes[] = {{131072, 128}, {16384, 1024}, {16384, 4096}, {1024, 12288}};
+constexpr Shape kShapes[] = {{131072, 128}, {16384, 1024}, {16384, 4096}, {4096, 8192}, {1024, 12288}};
 constexpr Shape kResidualShapes[] = {{131072, 128}, {16384, 1024}};
 
 template <class T>
 void add(const std::string& dtype) {
   const auto each = [&](const char* name, void (*function)(benchmark::State&), const auto& shapes) {
-    auto* bench = benchmark::RegisterBenchmark((name + dtype).c_str(), function)
-                      ->UseManualTime()
-                      ->Unit(benchmark::kMicrosecond);
+    auto* bench = bench::add(name + dtype, function);
     if (bench::emulated()) {
       bench->Args({37, 96});
       return;

@@ -297,8 +297,7 @@ void add(const std::string& name, Work (*make)(int64_t, int64_t), int64_t rows, 
     if (!p.wrong().empty()) return state.SkipWithError(p.wrong().c_str());
     bench::time_on_device(state, p.sets(), p.bytes(), [&](int i) { p(i); });
   };
-  auto* bench =
-      benchmark::RegisterBenchmark(name.c_str(), run)->UseManualTime()->Unit(benchmark::kMicrosecond);
+  auto* bench = bench::add(name, run);
   if (bench::emulated())
     bench->Args({13, 40});
   else
@@ -320,6 +319,7 @@ int main(int argc, char** argv) {
   add("gelu_backward/bf16", gelu_backward<bfloat16>, 8192, 4096);
   add("softmax_forward/bf16", softmax_forward<bfloat16>, 32768, 1024);
   add("softmax_backward/bf16", softmax_backward<bfloat16>, 32768, 1024);
+  add("cross_entropy_of_many_rows/bf16", cross_entropy<bfloat16>, 16384, 32768);
   add("cross_entropy_of_long_rows/bf16", cross_entropy<bfloat16>, 1024, 50304);
   add("embedding_forward/bf16", embedding_forward<bfloat16>, 32768, 1024);
   add("embedding_backward/bf16", embedding_backward<bfloat16>, 32768, 1024);
