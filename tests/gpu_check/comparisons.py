@@ -1,117 +1,142 @@
-"""What is compared with PyTorch: a row names one of heed's benchmarks and the same work in torch_peer.py."""
-import collections
-import json
-import os
+"""Compares heed with PyTorch. What PyTorch compiles is compiled by processes of their own, from the check's begin on; their
+results lie in a folder of the compiler's that the process which is timed reads."""
 import pathlib
-import select
 import shutil
-import subprocess
-import sys
-import time
+import statistics
+import tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent
-SIZES = dict(f32=4, bf16=2)
+import benchmarks
+from frame import INCOMPLETE, PASSED, SKIPPED
+from rows import ROWS, STEPS
+from torch_process import Peer, python_with_torch, question
 
-# `bytes` among the arguments: how large the buffers of one call are, at least.
-Row = collections.namedtuple("Row", "program benchmark work variants arguments")
-
-
-def layer_norm(direction, dtype, rows, cols, residual=False):
-    """Of a tensor, or of residual + dropout(tensor)."""
-    work = f"{'residual_' if residual else ''}layer_norm_{direction}"
-    return Row("cuda_layer_norm_bench", f"{work}/{dtype}/{rows}/{cols}/manual_time", work, ("eager", "compiled"),
-               dict(dtype=dtype, rows=rows, cols=cols, bytes=(4 if residual else 2) * rows * cols * SIZES[dtype]))
+START = 40  # seconds that PyTorch may take to start
+RESTARTS = 4
+AGAIN = 8  # seconds that must be left to time heed's steps again
 
 
-def attention(direction, sequences, heads, length, width, causal):
-    """PyTorch's, with each of its implementations in turn: it does not always choose the fastest."""
-    sizes = f"{sequences}/{heads}/{length}/{width}/{int(causal)}"
-    return Row("cuda_attention_bench", f"attention_{direction}/bf16/{sizes}/manual_time", f"attention_{direction}",
-               ("cudnn", "flash", "efficient", "math"),
-               dict(dtype="bf16", sequences=sequences, heads=heads, length=length, width=width, causal=causal,
-                    bytes=4 * sequences * heads * length * width * SIZES["bf16"]))
+class Torch:
+    """The processes of a check: two that compile, one that is timed."""
+
+    def __init__(self, out, running, python=None, **options):
+        self.python = python or python_with_torch()
+        self.cache = pathlib.Path(tempfile.mkdtemp(prefix="heed-compiled-"))
+        self.start_one = lambda: Peer(self.python, self.cache, out / "pytorch.txt", running, **options)
+        self.compilers, self.peer = [], None
+
+    def compile(self, *lists):
+        """Starts to compile the variants of each list's rows, in their order."""
+        for rows in lists:
+            compiler = self.start_one()
+            asked = [question(row, variant, only_prepare=True) for row in rows for variant in row.variants if "compiled" in variant]
+            for each in asked:
+                compiler.ask(each)
+            self.compilers.append((compiler, {each["name"] for each in asked}))
+
+    def compiled(self, asked, seconds):
+        """Waits for what compiles this; an error if that failed."""
+        for compiler, names in self.compilers:
+            if asked["name"] in names:
+                return compiler.wait(asked["name"], seconds)
+        return {}
+
+    def time(self, asked, seconds):
+        """The answer of the process that is timed, which is started anew after it hung or ended."""
+        if self.peer is None:
+            self.peer = self.start_one()
+            about = self.peer.start(START)
+            if "error" in about:
+                self.end_peer()
+                return about
+        self.peer.ask(asked)
+        answer = self.peer.wait(asked["name"], seconds)
+        if answer.get("timed_out") or answer.get("ended"):
+            self.end_peer()
+        return answer
+
+    def end_peer(self):
+        self.peer.close()
+        self.peer = None
+
+    def close(self):
+        for process in [*(compiler for compiler, _ in self.compilers), *([self.peer] if self.peer else [])]:
+            process.close()
+        shutil.rmtree(self.cache, ignore_errors=True)
 
 
-def training_step(dtype):
-    return Row("cuda_step_bench", f"training_step/{dtype}/graph/manual_time", "training_step",
-               ("eager", "compiled", "graph"), dict(dtype=dtype, bytes=1 << 40))
+def begin(pack, part):
+    """Starts what compiles in the background, for compare()."""
+    if pack.emulated:
+        return part.record("PyTorch", SKIPPED, "the device is emulated")
+    if python_with_torch() is None:
+        return part.record("PyTorch", SKIPPED, "it is not installed")
+    pack.torch = Torch(part.frame.out, part.frame.running)
+    pack.torch.compile(STEPS, [row for row in ROWS if row not in STEPS])
+    return part.record("PyTorch", PASSED, f"compiles for {pack.torch.python}")
 
 
-ROWS = (
-    training_step("bf16"),
-    training_step("f32"),
-    layer_norm("forward", "bf16", 16384, 1024, residual=True),
-    layer_norm("backward", "bf16", 16384, 1024, residual=True),
-    layer_norm("forward", "bf16", 16384, 1024),
-    layer_norm("backward", "bf16", 16384, 1024),
-    attention("forward", 256, 8, 64, 64, False),
-    attention("backward", 256, 8, 64, 64, False),
-    attention("forward", 512, 8, 32, 16, False),
-    attention("backward", 512, 8, 32, 16, False),
-    attention("forward", 16, 16, 1024, 64, True),
-    attention("backward", 16, 16, 1024, 64, True),
-    attention("forward", 4, 16, 4096, 128, False),
-    attention("backward", 4, 16, 4096, 128, False),
-    layer_norm("forward", "f32", 16384, 1024),
-    layer_norm("backward", "f32", 16384, 1024),
-    layer_norm("forward", "bf16", 131072, 128),
-    layer_norm("backward", "bf16", 131072, 128),
-)
-
-
-def python_with_torch():
-    """A Python that can import torch, or None."""
-    for program in dict.fromkeys([shutil.which("python3"), shutil.which("python"), sys.executable]):
-        if program is None:
-            continue
-        code = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
-        if subprocess.run([program, "-c", code], check=False).returncode == 0:
-            return program
+def compare(pack, part, rows=ROWS):
+    torch = pack.torch
+    if torch is None:
+        return part.record("PyTorch", SKIPPED, "the device is emulated" if pack.emulated else "it is not installed")
+    lost = 0
+    try:
+        for row in rows:
+            if part.left() <= 0 or lost > RESTARTS:
+                part.record(row.benchmark, INCOMPLETE, "no time was left" if lost <= RESTARTS else "PyTorch ends too often")
+                continue
+            lost += compare_row(pack, part, torch, row)
+    finally:
+        torch.close()
     return None
 
 
-class Peer:
-    """torch_peer.py as a process that answers questions; `left` says how many seconds there still are."""
+def ours_of(pack, part, row):
+    """The microseconds of heed's benchmark, which is run if it was not yet."""
+    if row.benchmark not in pack.timed:
+        program = next(program for program in pack.programs("bench") if program.name == row.program)
+        recorder = benchmarks.Recorder(pack, part)
+        benchmarks.run_program(part, program, f"^{row.benchmark}/", 10, recorder.tell, recorder.fail)
+    return pack.timed.get(row.benchmark)
 
-    def __init__(self, left, device="cuda", python=None, script=HERE / "torch_peer.py"):
-        self.left, self.about, self.reason, self.process, self.buffer = left, None, "", None, b""
-        python = python or python_with_torch()
-        if python is None:
-            self.reason = "PyTorch is not installed"
-            return
-        self.process = subprocess.Popen([python, str(script), device], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        answer = self.answer()
+
+def compare_row(pack, part, torch, row):
+    """Each variant of a row; how many processes were lost."""
+    ours, best, lost = ours_of(pack, part, row), None, 0
+    for variant in row.variants:
+        name, asked = f"{row.benchmark} and PyTorch {variant}", question(row, variant)
+        compiled = torch.compiled(asked, min(part.left(), part.scaled(3 * row.seconds)))
+        answer = compiled if "error" in compiled else torch.time(asked, min(part.left(), part.scaled(row.seconds)))
         if "error" in answer:
-            self.reason = answer["error"]
-        else:
-            self.about = answer
+            lost += torch.peer is None
+            part.record(name, INCOMPLETE if answer.get("timed_out") else SKIPPED, answer["error"])
+            continue
+        theirs = answer["microseconds"]
+        record_ratio(part, name, ours, theirs, row.goals.get(variant), {key: answer[key] for key in ("how", "least", "most") if key in answer})
+        if best is None or theirs < best:
+            best = theirs
+    if best is not None and len(row.variants) > 1:
+        record_ratio(part, f"{row.benchmark} and PyTorch at its best", ours, best, row.goals.get("best"), {})
+    return lost
 
-    def __enter__(self):
-        return self
 
-    def __exit__(self, *_):
-        if self.process:
-            self.process.kill()
-            self.process.wait()
+def record_ratio(part, name, ours, theirs, goal, more):
+    how = f" ({more['how']})" if "how" in more else ""
+    if ours is None:
+        return part.record(name, PASSED, f"PyTorch {theirs:.1f} us{how}; heed's time is not known", theirs=theirs, **more)
+    detail = f"{ours:.1f} us, PyTorch {theirs:.1f} us{how}: {theirs / ours:.2f} times as long"
+    if goal:
+        detail += f", goal {goal}: {'reached' if theirs >= goal * ours else 'missed'}"
+    return part.record(name, PASSED, detail, ours=ours, theirs=theirs, ratio=theirs / ours, goal=goal, **more)
 
-    def answer(self):
-        end = time.monotonic() + self.left()
-        while b"\n" not in self.buffer:
-            ready, _, _ = select.select([self.process.stdout], [], [], max(0, end - time.monotonic()))
-            if not ready:
-                return dict(error="its time ran out", timed_out=True)
-            piece = os.read(self.process.stdout.fileno(), 65536)
-            if not piece:
-                return dict(error="PyTorch ended unexpectedly")
-            self.buffer += piece
-        line, self.buffer = self.buffer.split(b"\n", 1)
-        return json.loads(line)
 
-    def time(self, row, variant):
-        question = dict(work=row.work, variant=variant, **row.arguments)
-        try:
-            self.process.stdin.write(json.dumps(question).encode() + b"\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            return dict(error="PyTorch ended unexpectedly")
-        return self.answer()
+def again(pack, part):
+    """The main times once more, with nothing compiled beside them: how far the times of this machine can be trusted."""
+    if pack.emulated:
+        return part.record("benchmarks", SKIPPED, "the device is emulated: its times mean nothing")
+    before = dict(pack.timed)
+    benchmarks.time_programs(pack, part, benchmarks.FIRST, 5, suffix=", again")
+    ratios = sorted(pack.timed[name] / before[name] for name in before if pack.timed[name] != before[name])
+    if ratios:
+        part.record("again, of the first time", PASSED, f"{statistics.median(ratios):.2f} in the middle, {ratios[0]:.2f} to {ratios[-1]:.2f}")
+    return None

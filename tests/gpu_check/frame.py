@@ -1,41 +1,18 @@
 """The frame of a GPU check: parts with a time budget each, whose results are written as they come."""
 import concurrent.futures
 import json
-import os
-import signal
-import subprocess
-import tempfile
 import threading
 import time
 
+import command as commands
+from command import Outcome, kill_group
+
 PASSED, FAILED, SKIPPED, INCOMPLETE = "passed", "failed", "skipped", "incomplete"
-OUTPUT_KEPT = 1 << 20  # bytes of a command's output
+LOGGED = 1 << 17  # characters of a command's output in the log
 
 
 class Interrupted(Exception):
     """The check was told to stop."""
-
-
-def kill_group(leader):
-    try:
-        os.killpg(leader, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-
-
-class Outcome:
-    """How a command ended: its exit code (None: its time ran out) and the end of its output."""
-
-    def __init__(self, code, output, seconds):
-        self.code, self.output, self.seconds = code, output, seconds
-
-    @property
-    def timed_out(self):
-        return self.code is None
-
-    def last_line(self):
-        lines = [line for line in self.output.strip().splitlines() if line.strip()]
-        return lines[-1].strip() if lines else "no output"
 
 
 def status_of(statuses):
@@ -47,49 +24,35 @@ def status_of(statuses):
 
 
 class Part:
+    """Limits within a part are in seconds of a check on a GPU, and stretch like its own."""
+
     def __init__(self, frame, name, seconds):
-        self.frame, self.name, self.seconds = frame, name, seconds
+        self.frame, self.name, self.seconds = frame, name, seconds * frame.scale
         self.begin = time.monotonic()
-        self.end = min(self.begin + seconds, frame.deadline)
+        self.end = min(self.begin + self.seconds, frame.deadline)
         self.steps = []
 
     def left(self):
         return self.end - time.monotonic()
+
+    def scaled(self, seconds):
+        return seconds * self.frame.scale
 
     def record(self, name, status, detail="", **data):
         """Adds a result and writes the report."""
         with self.frame.lock:
             self.steps.append(dict(name=name, status=status, detail=detail, **data))
         self.frame.save()
-        print(f"  {status:10s} {name}{': ' + detail if detail else ''}", flush=True)
+        print(f"  {status:10s} {name}{': ' + detail if detail else ''}"[:400], flush=True)
 
-    def run(self, command, seconds=None, environment=None):
+    def run(self, command, seconds=None, environment=None, watch=None):
         """Runs a command for at most `seconds` and as long as the part has time; all that it started ends with it."""
-        limit = min(self.left(), seconds or self.left())
+        limit = self.left() if seconds is None else min(self.left(), self.scaled(seconds))
         if limit <= 0 or self.frame.stopping:
             return Outcome(None, "no time was left to start it", 0.0)
-        begin = time.monotonic()
-        with tempfile.TemporaryFile() as output:
-            try:
-                process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=output,
-                                           stderr=subprocess.STDOUT, start_new_session=True,
-                                           env=dict(os.environ, **(environment or {})))
-            except OSError as error:
-                return Outcome(127, str(error), 0.0)
-            self.frame.running.add(process.pid)
-            try:
-                code = process.wait(limit)
-            except subprocess.TimeoutExpired:
-                code = None
-            finally:
-                self.frame.running.discard(process.pid)
-                kill_group(process.pid)
-                process.wait()
-            if self.frame.stopping:
-                code = None
-            output.seek(max(0, output.tell() - OUTPUT_KEPT))
-            text = output.read().decode(errors="replace")
-        outcome = Outcome(code, text, time.monotonic() - begin)
+        outcome = commands.run(command, limit, environment, watch, self.frame.running)
+        if self.frame.stopping:
+            outcome.code = None
         self.frame.write_log(self.name, command, outcome)
         return outcome
 
@@ -106,10 +69,11 @@ class Part:
 
 
 class Frame:
-    """Runs parts within `seconds` in all; results.json, table.txt and log.txt in `out` are kept up to date."""
+    """Runs parts within `seconds` in all; results.json, table.txt and log.txt in `out` are kept up to date. `scale` is what
+    the limits of parts are multiplied by."""
 
-    def __init__(self, out, seconds, about, table):
-        self.out, self.about, self.table = out, about, table
+    def __init__(self, out, seconds, about, table, scale=1.0):
+        self.out, self.about, self.table, self.scale = out, about, table, scale
         self.begin = time.monotonic()
         self.deadline = self.begin + seconds
         self.lock = threading.RLock()
@@ -121,8 +85,8 @@ class Frame:
 
     def part(self, name, seconds, function):
         """Runs one part. An error in it is a failure of the part, and the next one follows."""
-        print(f"{name} (at most {max(0.0, min(seconds, self.deadline - time.monotonic())):.0f} s)", flush=True)
         part = self.current = Part(self, name, seconds)
+        print(f"{name} (at most {max(0.0, part.left()):.0f} s)", flush=True)
         try:
             if part.left() <= 0:
                 part.record("start", INCOMPLETE, "no time was left")
@@ -143,9 +107,13 @@ class Frame:
     def stop(self, *_):
         """Ends what runs and raises Interrupted: a handler of signals."""
         self.stopping = True
+        self.end()
+        raise Interrupted
+
+    def end(self):
+        """Ends what is still running beside the parts."""
         for leader in list(self.running):
             kill_group(leader)
-        raise Interrupted
 
     def results(self):
         parts = self.done + ([self.current.summary()] if self.current else [])
@@ -161,8 +129,10 @@ class Frame:
                 fresh.replace(self.out / name)
 
     def write_log(self, part, command, outcome):
-        ended = "its time ran out" if outcome.timed_out else f"exit code {outcome.code}"
+        text = outcome.output.rstrip()
+        if len(text) > LOGGED:
+            text = f"{text[:LOGGED // 2]}\n[…]\n{text[-LOGGED // 2:]}"
         with self.lock:
-            self.log.write(f"== {part}: {' '.join(map(str, command))}\n{outcome.output.rstrip()}\n"
-                           f"-- {ended} after {outcome.seconds:.1f} s\n\n")
+            self.log.write(f"== {part}: {' '.join(map(str, command))}\n{text}\n"
+                           f"-- {outcome.how()} after {outcome.seconds:.1f} s\n\n")
             self.log.flush()

@@ -12,8 +12,9 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-SCRIPTS = (*(HERE / name for name in ("frame.py", "parts.py", "comparisons.py", "torch_peer.py")),
-           *(HERE.parents[1] / "bench" / "peers" / name for name in ("peer.py", "torch_training.py", "torch_step.py")))
+SCRIPTS = (*(HERE / f"{name}.py" for name in ("benchmarks", "command", "comparisons", "correct", "frame", "gtest", "pack", "profiler",
+                                               "report", "rows", "runs", "sanitizer", "torch_peer", "torch_process", "torch_work")),
+           *(HERE.parents[1] / "bench" / "peers" / f"{name}.py" for name in ("peer", "torch_training", "torch_step", "torch_gpt")))
 # What every Linux has in a matching version, what comes with the driver, and what is too large and comes with CUDA.
 LEFT_OUT = re.compile(r"^(ld-linux|libc|libm|libdl|librt|libpthread|libcuda|libcublas|libcublasLt|libasan|libubsan)\b")
 FORBIDDEN = re.compile(r"^(libdnnl|libmkl|libgomp|libiomp)")
@@ -76,12 +77,14 @@ def make(build, folder, limit):
                     copy(library, fresh / "lib" / name)
         names[role] = [f"bin/{path.name}" for path in paths]
     shutil.copyfile(HERE.parent / "simt" / "ptx_goldens.txt", fresh / "ptx_goldens.txt")
+    shutil.copyfile(HERE / "known_reports.txt", fresh / "known_reports.txt")
     (fresh / "script").mkdir()
     for script in SCRIPTS:
         shutil.copyfile(script, fresh / "script" / script.name)
     shutil.copyfile(HERE / "run.py", fresh / "run")
     (fresh / "run").chmod(0o755)
-    about = dict(version=version_of(build), device=device, goldens="ptx_goldens.txt", programs=names)
+    about = dict(version=version_of(build), device=device, goldens="ptx_goldens.txt", known_reports="known_reports.txt",
+                 programs=names)
     (fresh / "pack.json").write_text(json.dumps(about, indent=1) + "\n")
     size = size_of(fresh) / 2**20
     if limit and size > limit:

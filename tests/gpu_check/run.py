@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks heed on this machine's GPU: tests, golden results, compute-sanitizer, benchmarks, comparisons with PyTorch.
+"""Checks heed on this machine's GPU: `first` its tests and the main times, `measure` all times beside PyTorch's, `inspect` by
+compute-sanitizer and Nsight Compute; without a word all three.
 
 Writes results.json, table.txt and log.txt, as they come. Exit codes: 0 all that ran passed, 1 something failed or did
 not end in time, 7 there is no device.
@@ -14,23 +15,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "script"))
 
 import frame  # noqa: E402
-import parts  # noqa: E402
-
-SECONDS = 540
-NO_DEVICE = 7
-
-
-def table(results):
-    """The results as text: a line for each part and each of its steps."""
-    about = results["about"]
-    device = "an emulated device" if about["device"] == "emulated" else "a GPU"
-    lines = [f"heed {about['version']} on {device}: {results['status']} after {results['seconds']:.0f} s"]
-    for part in results["parts"]:
-        lines.append("")
-        lines.append(f"{part['name']}: {part['status']} ({part['seconds']:.0f} of {part['limit']:.0f} s)")
-        for step in part["steps"]:
-            lines.append(f"  {step['status']:10s} {step['name']}{'  ' + step['detail'] if step['detail'] else ''}")
-    return "\n".join(lines)
+import report  # noqa: E402
+import runs  # noqa: E402
+from gtest import NO_DEVICE  # noqa: E402
+from pack import Pack  # noqa: E402
 
 
 def library_folders():
@@ -41,36 +29,39 @@ def library_folders():
     return [str(folder) for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 
-def check(pack, out, seconds, only):
-    whole = frame.Frame(out, seconds, pack.about, table)
+def check(pack, out, word, stretch):
+    parts, limit = runs.parts_of(word)
+    whole = frame.Frame(out, limit * stretch, dict(pack.about, run=word), report.table, stretch)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, whole.stop)
     try:
-        for name, function, share in parts.PARTS:
-            if only and name not in only and name != "device":
-                continue
-            status = whole.part(name, share * seconds / SECONDS, lambda part, f=function: f(pack, part))
+        for name, function, share in parts:
+            status = whole.part(name, share, lambda part, f=function: f(pack, part))
             if name == "device" and status == frame.SKIPPED:
                 print("there is no CUDA device on this machine: nothing was checked", file=sys.stderr)
                 return NO_DEVICE
     except frame.Interrupted:
         pass
-    status = whole.results()["status"]
-    print(f"{status} (results.json, table.txt and log.txt are in {out})", flush=True)
-    return 0 if status == frame.PASSED else 1
+    finally:
+        if pack.torch:
+            pack.torch.close()
+        whole.end()
+    results = whole.results()
+    print(f"\n{report.summary(results)}\n{results['status']} (results.json, table.txt and log.txt are in {out})", flush=True)
+    return 0 if results["status"] == frame.PASSED else 1
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", nargs="?", choices=[*runs.RUNS, runs.ALL], default=runs.ALL, metavar="first|measure|inspect",
+                        help="; ".join(f"{word}: at most {limit} s" for word, (_, limit) in runs.RUNS.items()))
     parser.add_argument("--out", type=pathlib.Path, default=os.environ.get("OUT") or "gpu-check",
                         help="folder of the results (default: $OUT, else gpu-check)")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="limit of the whole (default: %(default)s)")
-    parser.add_argument("--only", action="append", choices=[name for name, _, _ in parts.PARTS], default=[],
-                        metavar="PART", help="only this part; can be repeated")
+    parser.add_argument("--stretch", type=float, default=1.0, help="what all limits are multiplied by")
     options = parser.parse_args()
     libraries = [folder for folder in [os.environ.get("LD_LIBRARY_PATH", ""), *library_folders()] if folder]
     os.environ["LD_LIBRARY_PATH"] = ":".join(libraries)
-    sys.exit(check(parts.Pack(HERE), pathlib.Path(options.out), options.seconds, options.only))
+    sys.exit(check(Pack(HERE), pathlib.Path(options.out), options.run, options.stretch))
 
 
 if __name__ == "__main__":

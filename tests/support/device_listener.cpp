@@ -1,7 +1,6 @@
-// Marks each test that took memory of a CUDA device with the property "device" in GoogleTest's reports, so
-// that
-// `./heed gpu-check` can tell tests of a device from those that only share a program with them.
-#include <string>
+// Marks each test that took memory of a CUDA device with a line of its own, so that `./heed gpu-check` can
+// tell tests of a device from those that only share a program with them, however the program ends.
+#include <cstdio>
 
 #include <gtest/gtest.h>
 
@@ -20,8 +19,8 @@ int64_t device_requests() {
 
 class DeviceListener : public ::testing::EmptyTestEventListener {
   void OnTestStart(const ::testing::TestInfo&) override { before_ = device_requests(); }
-  void OnTestEnd(const ::testing::TestInfo&) override {
-    if (device_requests() > before_) ::testing::Test::RecordProperty("device", "cuda");
+  void OnTestEnd(const ::testing::TestInfo& test) override {
+    if (device_requests() > before_) std::printf("[  DEVICE  ] %s.%s\n", test.test_suite_name(), test.name());
   }
 
   int64_t before_ = 0;
