@@ -50,6 +50,7 @@ class Part:
         limit = self.left() if seconds is None else min(self.left(), self.scaled(seconds))
         if limit <= 0 or self.frame.stopping:
             return Outcome(None, "no time was left to start it", 0.0)
+        environment = dict(self.frame.environment, **(environment or {}))
         outcome = commands.run(command, limit, environment, watch, self.frame.running)
         if self.frame.stopping:
             outcome.code = None
@@ -70,10 +71,10 @@ class Part:
 
 class Frame:
     """Runs parts within `seconds` in all; results.json, table.txt and log.txt in `out` are kept up to date. `scale` is what
-    the limits of parts are multiplied by."""
+    the limits of parts are multiplied by; `environment` is for the commands that they run."""
 
-    def __init__(self, out, seconds, about, table, scale=1.0):
-        self.out, self.about, self.table, self.scale = out, about, table, scale
+    def __init__(self, out, seconds, about, table, scale=1.0, environment=None):
+        self.out, self.about, self.table, self.scale, self.environment = out, about, table, scale, environment or {}
         self.begin = time.monotonic()
         self.deadline = self.begin + seconds
         self.lock = threading.RLock()

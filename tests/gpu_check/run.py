@@ -31,7 +31,10 @@ def library_folders():
 
 def check(pack, out, word, stretch):
     parts, limit = runs.parts_of(word)
-    whole = frame.Frame(out, limit * stretch, dict(pack.about, run=word), report.table, stretch)
+    libraries = [folder for folder in [os.environ.get("LD_LIBRARY_PATH", ""), *library_folders()] if folder]
+    # PyTorch brings libraries of its own, and is no command of a part.
+    environment = dict(LD_LIBRARY_PATH=":".join(libraries))
+    whole = frame.Frame(out, limit * stretch, dict(pack.about, run=word), report.table, stretch, environment)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, whole.stop)
     try:
@@ -59,8 +62,6 @@ def main():
                         help="folder of the results (default: $OUT, else gpu-check)")
     parser.add_argument("--stretch", type=float, default=1.0, help="what all limits are multiplied by")
     options = parser.parse_args()
-    libraries = [folder for folder in [os.environ.get("LD_LIBRARY_PATH", ""), *library_folders()] if folder]
-    os.environ["LD_LIBRARY_PATH"] = ":".join(libraries)
     sys.exit(check(Pack(HERE), pathlib.Path(options.out), options.run, options.stretch))
 
 

@@ -38,31 +38,20 @@ class Timer:
         end.synchronize()
         return 1e-3 * start.elapsed_time(end)
 
-    def warm(self, run):
-        """Three calls, which compile: on a stream of their own, as capturing afterwards wants it."""
-        if not self.cuda:
-            run()
-            return
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                run()
-        torch.cuda.current_stream().wait_stream(stream)
-        torch.cuda.synchronize()
-
     def prepared(self, calls, graph):
         """Something that does all the calls at once, and how: by a graph where that works, or one after the other."""
         def one_by_one():
             for call in calls:
                 call()
 
-        self.warm(one_by_one)
+        for _ in range(3):  # compiles, and warms up
+            one_by_one()
         if not self.cuda or not graph:
             return one_by_one, "calls"
         try:
+            torch.cuda.synchronize()
             captured = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(captured):
+            with torch.cuda.graph(captured, stream=torch.cuda.current_stream()):
                 one_by_one()
             captured.replay()
             torch.cuda.synchronize()
@@ -132,6 +121,9 @@ def main():
     if device == "cuda" and not torch.cuda.is_available():
         say(dict(name="about", error=f"PyTorch {torch.__version__} sees no CUDA device"))
         return
+    if device == "cuda":
+        # Gradients are computed in the stream of what they are of, and the default stream cannot be captured.
+        torch.cuda.set_stream(torch.cuda.Stream())
     say(dict(name="about", version=f"PyTorch {torch.__version__}"))
     for line in sys.stdin:
         say(answer_to(device, json.loads(line)))

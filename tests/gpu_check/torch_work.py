@@ -8,6 +8,7 @@ import sys
 import types
 
 import torch
+import torch._functorch.config
 import torch.nn.attention
 from torch.nn import functional as F
 
