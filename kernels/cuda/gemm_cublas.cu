@@ -37,6 +37,8 @@ struct Key {
 };
 static_assert(sizeof(Key) == 10 * sizeof(int64_t) + 10 * sizeof(int32_t));
 
+bool has_bias(const Key& key) { return key.alignment_bias > 0; }
+
 struct KeyHash {
   size_t operator()(const Key& key) const {
     return std::hash<std::string_view>()({reinterpret_cast<const char*>(&key), sizeof key});
@@ -47,7 +49,7 @@ struct Plan {
   cublasLtMatmulDesc_t operation;
   cublasLtMatrixLayout_t a, b, c;
   cublasLtMatmulAlgo_t algorithms[kMostCandidates];  // the first is used
-  int candidates;                                    // those after it are yet to be timed
+  int candidates;  // those after it are yet to be timed; 0 where none adds the bias
 };
 
 // Whether a plan's algorithm is measured. Not by default: the algorithms add in orders of their own, and
@@ -109,28 +111,33 @@ void find_algorithms(cublasLtHandle_t handle, Plan& plan, const Key& key, const 
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.alignment_b, what);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.alignment_a, what);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.alignment_c, what);
-  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.alignment_c, what);
+  // Nothing else tells how the bias is aligned.
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+      has_bias(key) ? std::min(key.alignment_c, key.alignment_bias) : key.alignment_c, what);
   cublasLtMatmulHeuristicResult_t results[kMostCandidates];
   int found = 0;
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle, plan.operation, plan.a, plan.b, plan.c, plan.c, preference,
                                      plans_are_timed() ? kMostCandidates : 1, results, &found);
   cublasLtMatmulPreferenceDestroy(preference);
-  check(status, what);
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, what);
   for (int i = 0; i < found; ++i)
     if (results[i].state == CUBLAS_STATUS_SUCCESS) plan.algorithms[plan.candidates++] = results[i].algo;
-  HEED_CHECK(plan.candidates > 0, DeviceError, what, ": cuBLASLt has no algorithm for a product of [", key.m,
-             ", ", key.k, "] and [", key.k, ", ", key.n, "]");
+  HEED_CHECK(plan.candidates > 0 || has_bias(key), DeviceError, what,
+             ": cuBLASLt has no algorithm for a product of [", key.m, ", ", key.k, "] and [", key.k, ", ",
+             key.n, "]");
 }
 
-Plan make_plan(cublasLtHandle_t handle, const Key& key, const char* what) {
+Plan make_plan(cublasLtHandle_t handle, const Key& key, const void* bias, const char* what) {
   const auto type = static_cast<cudaDataType_t>(key.type), type_c = static_cast<cudaDataType_t>(key.type_c);
   Plan plan{};
   check(cublasLtMatmulDescCreate(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), what);
   set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, what);
   set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, what);
-  if (key.alignment_bias > 0)
+  if (has_bias(key)) {
     set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS, what);
+    set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias, what);
+  }
   const auto layout = [&](bool transposed, int64_t rows, int64_t cols, int64_t ld, int64_t stride) {
     return make_layout(type, transposed ? cols : rows, transposed ? rows : cols, ld, key.batch, stride, what);
   };
@@ -157,10 +164,12 @@ class Library {
     return handle;
   }
 
-  Plan& plan(const Key& key, const char* what) {
+  Plan& plan(const Key& key, const void* bias, const char* what) {
     const auto found = plans_.find(key);
-    if (found != plans_.end()) return found->second;
-    return plans_.emplace(key, make_plan(handle(key.device, what), key, what)).first->second;
+    if (found == plans_.end())
+      return plans_.emplace(key, make_plan(handle(key.device, what), key, bias, what)).first->second;
+    if (has_bias(key)) set(found->second.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias, what);
+    return found->second;
   }
 
  private:
@@ -221,25 +230,11 @@ bool is_capturing(const char* what) {
   return status != cudaStreamCaptureStatusNone;
 }
 
-template <class C>
-void clear(const char* what, C* c, int64_t rows, int64_t cols, int64_t ld) {
-  cuda::check(
-      cudaMemset2DAsync(c, static_cast<size_t>(ld) * sizeof(C), 0, static_cast<size_t>(cols) * sizeof(C),
-                        static_cast<size_t>(rows), current_stream()),
-      what);
-}
-
 }  // namespace
 
 template <class T, class C>
-void multiply(const char* what, const FusedGemm<T, C>& args) {
+bool multiply_by_library(const char* what, const FusedGemm<T, C>& args) {
   const kernels::Gemm<T, C>& p = args.product;
-  HEED_ASSERT(args.bias == nullptr || (p.batch == 1 && sizeof(T) == sizeof(C)), what,
-              ": a bias does not fit");
-  if (p.k == 0 && args.bias == nullptr) {
-    for (int64_t i = 0; i < p.batch && !p.accumulate; ++i) clear(what, p.c + i * p.stride_c, p.m, p.n, p.ldc);
-    return;
-  }
   const int device = current_device();
   const Key key{p.m,
                 p.n,
@@ -261,13 +256,12 @@ void multiply(const char* what, const FusedGemm<T, C>& args) {
                 kDataType<T>,
                 kDataType<C>,
                 device};
-  const Scratch workspace(kWorkspaceBytes);
   const float beta = p.accumulate ? 1.0f : 0.0f;
   Library& library = Library::get();
   const std::lock_guard lock(library.mutex);
-  Plan& plan = library.plan(key, what);
-  if (args.bias != nullptr)
-    set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(args.bias), what);
+  Plan& plan = library.plan(key, args.bias, what);
+  if (plan.candidates == 0) return false;
+  const Scratch workspace(kWorkspaceBytes);
   const auto run = [&](const cublasLtMatmulAlgo_t& algorithm, C* c) {
     check(cublasLtMatmul(library.handle(device, what), plan.operation, &p.alpha, p.b, plan.a, p.a, plan.b,
                          &beta, c, plan.c, c, plan.c, &algorithm, workspace.as<void>(), kWorkspaceBytes,
@@ -280,10 +274,11 @@ void multiply(const char* what, const FusedGemm<T, C>& args) {
         plan, [&](const cublasLtMatmulAlgo_t& algorithm) { run(algorithm, elsewhere.as<C>()); }, what);
   }
   run(plan.algorithms[0], p.c);
+  return true;
 }
 
-template void multiply<float, float>(const char*, const FusedGemm<float>&);
-template void multiply<bfloat16, bfloat16>(const char*, const FusedGemm<bfloat16>&);
-template void multiply<bfloat16, float>(const char*, const FusedGemm<bfloat16, float>&);
+template bool multiply_by_library<float, float>(const char*, const FusedGemm<float>&);
+template bool multiply_by_library<bfloat16, bfloat16>(const char*, const FusedGemm<bfloat16>&);
+template bool multiply_by_library<bfloat16, float>(const char*, const FusedGemm<bfloat16, float>&);
 
 }  // namespace heed::cuda

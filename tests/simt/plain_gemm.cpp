@@ -6,7 +6,7 @@
 namespace heed::cuda {
 
 template <class T, class C>
-void multiply(const char*, const FusedGemm<T, C>& args) {
+bool multiply_by_library(const char*, const FusedGemm<T, C>& args) {
   const kernels::Gemm<T, C>& p = args.product;
   for (int64_t batch = 0; batch < p.batch; ++batch)
     for (int64_t i = 0; i < p.m; ++i)
@@ -23,10 +23,11 @@ void multiply(const char*, const FusedGemm<T, C>& args) {
         // By a copy, so that the checks know of the write.
         cudaMemcpy(to, &c, sizeof c, cudaMemcpyHostToDevice);
       }
+  return true;
 }
 
-template void multiply<float, float>(const char*, const FusedGemm<float>&);
-template void multiply<bfloat16, bfloat16>(const char*, const FusedGemm<bfloat16>&);
-template void multiply<bfloat16, float>(const char*, const FusedGemm<bfloat16, float>&);
+template bool multiply_by_library<float, float>(const char*, const FusedGemm<float>&);
+template bool multiply_by_library<bfloat16, bfloat16>(const char*, const FusedGemm<bfloat16>&);
+template bool multiply_by_library<bfloat16, float>(const char*, const FusedGemm<bfloat16, float>&);
 
 }  // namespace heed::cuda

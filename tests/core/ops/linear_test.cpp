@@ -26,12 +26,12 @@ struct Case {
 int64_t stacked(const Case& c) { return c.stacked == 0 ? c.out : c.stacked; }
 
 Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& bias, const Case& c) {
-  const int64_t in = x.size(-1), rows = in ? x.numel() / in : 0;
+  const int64_t in = x.size(-1);
   const Tensor input = x.contiguous(), matrix = weight.contiguous();
   Shape shape = x.shape();
   shape[x.rank() - 1] = c.out;
   const Tensor y = empty(shape, x.options());
-  for (int64_t r = 0; r < rows; ++r)
+  for (int64_t r = 0; r < y.numel() / c.out; ++r)
     for (int64_t o = 0; o < c.out; ++o) {
       double sum = bias.defined() ? bias.contiguous().data<double>()[c.first + o] : 0;
       for (int64_t i = 0; i < in; ++i)
@@ -86,6 +86,12 @@ TEST(Linear, AnyLeadingAxes) {
   check({.shape = {2, 0, 4}, .out = 3, .activation = Activation::relu, .dropout = 0.5});
 }
 
+TEST(Linear, OfNoColumnsIsTheBias) {
+  for (const bool bias : {false, true})
+    for (const Activation which : {Activation::none, Activation::gelu})
+      check({.shape = {2, 0}, .out = 3, .bias = bias, .activation = which});
+}
+
 TEST(Linear, EveryActivationWithAndWithoutBiasAndDropout) {
   for (Activation which : kActivations)
     for (bool bias : {false, true})
@@ -94,7 +100,9 @@ TEST(Linear, EveryActivationWithAndWithoutBiasAndDropout) {
 
 TEST(Linear, SomeOutputsOfAStackedWeight) {
   for (bool bias : {false, true})
-    for (int64_t first : {0, 5, 9}) check({{7, 6}, 4, bias, Activation::none, 0, first, 13});
+    for (int64_t first : {0, 5, 8, 9})  // a bias on and off every boundary of a vector
+      for (const Activation which : {Activation::none, Activation::silu})
+        check({{7, 6}, 4, bias, which, 0, first, 13});
   check({{2, 3, 40}, 70, true, Activation::gelu, 0.5, 64, 150});
 }
 

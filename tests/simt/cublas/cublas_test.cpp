@@ -1,4 +1,5 @@
 // kernels/cuda/gemm_cublas.cu with a fake cuBLASLt: what it is asked for, and how algorithms are chosen.
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cublasLt.h>
@@ -12,6 +13,7 @@
 #include <heed/kernels/runtime.h>
 
 #include "../device_buffer.h"
+#include "../device_test.h"
 #include "fake_cublaslt.h"
 
 namespace heed::cuda {
@@ -38,18 +40,24 @@ struct Case {
   int64_t gap = 0;  // between rows and between matrices
   int64_t batch = 1;
   bool accumulate = false, bias = false;
+  size_t bias_offset = 0;  // elements past a 16-byte boundary
 };
+
+Case with_bias(int64_t m, int64_t n, int64_t k, size_t offset = 0) {
+  return {m, n, k, false, true, 0, 1, false, true, offset};
+}
 
 template <class T, class C>
 void check(const Case& c) {
-  const int64_t lda = (c.transpose_a ? c.m : c.k) + c.gap, ldb = (c.transpose_b ? c.k : c.n) + c.gap,
-                ldc = c.n + c.gap;
+  const auto width = [&](int64_t columns) { return std::max<int64_t>(columns + c.gap, 1); };
+  const int64_t lda = width(c.transpose_a ? c.m : c.k), ldb = width(c.transpose_b ? c.k : c.n),
+                ldc = width(c.n);
   const int64_t stride_a = (c.transpose_a ? c.k : c.m) * lda + c.gap,
                 stride_b = (c.transpose_b ? c.n : c.k) * ldb + c.gap, stride_c = c.m * ldc + c.gap;
   const std::vector<T> a = numbers<T>(c.batch * stride_a, 1), b = numbers<T>(c.batch * stride_b, 2),
                        bias = numbers<T>(c.n, 3);
   const std::vector<C> start = numbers<C>(c.batch * stride_c, 4);
-  const DeviceBuffer<T> device_a(a), device_b(b), device_bias(bias);
+  const DeviceBuffer<T> device_a(a), device_b(b), device_bias(bias, c.bias_offset);
   const DeviceBuffer<C> device_c(start);
   multiply("product", FusedGemm<T, C>{.product = {.a = device_a.data(),
                                                   .b = device_b.data(),
@@ -97,13 +105,74 @@ TEST(Cublas, ProductsAreThoseOfPlainLoops) {
           check<bfloat16, bfloat16>(c);
           check<bfloat16, float>(c);
         }
-  const Case bias{4, 3, 5, false, true, 0, 1, false, true};
-  check<float, float>(bias);
-  check<bfloat16, bfloat16>(bias);
+  check<float, float>(with_bias(4, 3, 5));
+  check<bfloat16, bfloat16>(with_bias(4, 3, 5));
 }
 
-TEST(Cublas, AnEmptySumIsZero) {
+TEST(Cublas, AnEmptySumIsZeroAndThenTheBias) {
+  fake_cublas() = {};
   for (const bool accumulate : {false, true}) check<float, float>({4, 3, 0, false, false, 1, 2, accumulate});
+  check<float, float>(with_bias(4, 3, 0));
+  check<bfloat16, bfloat16>(with_bias(4, 3, 0, 1));
+  EXPECT_EQ(fake_cublas().heuristics, 0) << "cuBLASLt knows no matrices without rows";
+}
+
+template <class T>
+bool is_fused(const Case& c) {
+  fake_cublas().fused = 0;
+  check<T, T>(c);
+  return fake_cublas().fused > 0;
+}
+
+// Fused where the library's kernels can read it, and else added by one of ours.
+TEST(Cublas, ABiasMayBeginAnywhere) {
+  for (size_t offset = 0; offset < 8; ++offset) {
+    EXPECT_EQ(is_fused<float>(with_bias(6, 8, 4, offset)), offset % 4 == 0);
+    EXPECT_EQ(is_fused<bfloat16>(with_bias(6, 8, 4, offset)), offset == 0);
+    EXPECT_EQ(is_fused<bfloat16>(with_bias(300, 7, 3, offset)), offset == 0);
+  }
+}
+
+TEST(Cublas, WithoutAnAlgorithmForABiasItIsAddedAfterwards) {
+  for (const cublasStatus_t refusal : {CUBLAS_STATUS_SUCCESS, CUBLAS_STATUS_NOT_SUPPORTED}) {
+    const int64_t m = refusal == CUBLAS_STATUS_SUCCESS ? 11 : 12;  // shapes that were not planned before
+    fake_cublas() = {.adds_bias = false, .refusal = refusal};
+    for (int i = 0; i < 3; ++i) {
+      check<float, float>(with_bias(m, 5, 7));
+      check<bfloat16, bfloat16>(with_bias(m, 5, 7));
+    }
+    EXPECT_EQ(fake_cublas().heuristics, 4) << "asked once a shape, with the bias and without";
+  }
+}
+
+// 257 is no bf16 and would be 256; 257 + 1 is one.
+TEST(Cublas, ABiasIsAddedBeforeTheSumIsRounded) {
+  const DeviceBuffer<bfloat16> a(std::vector<bfloat16>{bfloat16(128.0f), bfloat16(129.0f)}),
+      b(std::vector<bfloat16>{bfloat16(1.0f), bfloat16(1.0f)}),
+      bias(std::vector<bfloat16>{bfloat16(1.0f)}, 1), c(1);
+  multiply("product", FusedGemm<bfloat16>{{.a = a.data(),
+                                           .b = b.data(),
+                                           .c = c.data(),
+                                           .m = 1,
+                                           .n = 1,
+                                           .k = 2,
+                                           .lda = 2,
+                                           .ldb = 2,
+                                           .ldc = 1,
+                                           .transpose_b = true},
+                                          bias.data()});
+  EXPECT_EQ(static_cast<float>(c.get()[0]), 258.0f);
+}
+
+TEST(Cublas, NoAlgorithmAtAllIsADeviceError) {
+  fake_cublas() = {.adds_bias = false, .multiplies = false};
+  EXPECT_EQ(message_of<DeviceError>([] {
+              check<float, float>({13, 2, 3});
+            }),
+            "product: cuBLASLt has no algorithm for a product of [13, 3] and [3, 2]");
+  EXPECT_EQ(message_of<DeviceError>([] { check<float, float>(with_bias(13, 2, 3)); }),
+            "product: cuBLASLt has no algorithm for a product of [13, 3] and [3, 2]");
+  fake_cublas() = {};
 }
 
 TEST(Cublas, AProductOfNothingIsNotAskedFor) {

@@ -4,9 +4,11 @@
 #include <chrono>
 #include <cstring>
 #include <cublasLt.h>
+#include <string>
 #include <thread>
 
 #include <heed/core/base/bfloat16.h>
+#include <heed/kernels/simt/host/emulator.h>
 #include <heed/kernels/simt/host/runtime/device_memory.h>
 #include <heed/kernels/simt/host/runtime/stream.h>
 
@@ -26,9 +28,23 @@ struct Layout {
   int32_t batch = 1;
   int64_t stride = 0;
 };
+// What the caller promises of the addresses of A, B, C and D.
+struct Alignments {
+  uint32_t a = 256, b = 256, c = 256, d = 256;
+};
 struct Preference {
   uint32_t reductions = 0;
+  Alignments alignments;
 };
+
+// A device traps at an address that is not what its kernel was chosen for.
+void trap_unless(const void* pointer, uint32_t alignment, const char* what) {
+  if (reinterpret_cast<uintptr_t>(pointer) % alignment != 0)
+    throw emulator::Error(std::string("misaligned address: ") + what);
+}
+
+// How the fake's kernels read a bias, whatever they were chosen for.
+constexpr uint32_t kBiasBytes = 16;
 
 template <class To, class From>
 To* behind(From handle) {
@@ -59,6 +75,16 @@ struct Product {
   const void *from_a, *from_b;
   void* to;
   float alpha, beta;
+
+  void check_addresses(const Alignments& promised) const {
+    trap_unless(from_a, promised.a, "A");
+    trap_unless(from_b, promised.b, "B");
+    trap_unless(to, promised.c, "C");
+    trap_unless(to, promised.d, "D");
+    if (operation.epilogue != CUBLASLT_EPILOGUE_BIAS) return;
+    trap_unless(operation.bias, kBiasBytes, "the bias");
+    trap_unless(operation.bias, promised.d, "the bias, read as D is written");
+  }
 
   // Whether the result stays within one allocation.
   bool fits() const {
@@ -135,7 +161,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* out, cudaDataType type, uint64_t rows,
                                           uint64_t cols, int64_t ld) {
-  if (ld < static_cast<int64_t>(rows)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (rows == 0 || cols == 0 || ld < static_cast<int64_t>(rows)) return CUBLAS_STATUS_INVALID_VALUE;
   *out = behind<cublasLtMatrixLayoutOpaque_t>(new Layout{type, rows, cols, ld});
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -155,26 +181,43 @@ cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* out) {
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
                                                     cublasLtMatmulPreferenceAttributes_t which,
                                                     const void* buffer, size_t bytes) {
-  if (which == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK)
-    return take(behind<Preference>(handle)->reductions, buffer, bytes);
-  return CUBLAS_STATUS_SUCCESS;
+  auto& preference = *behind<Preference>(handle);
+  switch (which) {
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+      return take(preference.reductions, buffer, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+      return take(preference.alignments.a, buffer, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+      return take(preference.alignments.b, buffer, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+      return take(preference.alignments.c, buffer, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      return take(preference.alignments.d, buffer, bytes);
+    default:
+      return CUBLAS_STATUS_SUCCESS;
+  }
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t handle) {
   delete behind<Preference>(handle);
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatmulPreference_t preference,
-                                              int asked, cublasLtMatmulHeuristicResult_t results[],
-                                              int* returned) {
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatmulPreference_t preference, int asked,
+                                              cublasLtMatmulHeuristicResult_t results[], int* returned) {
   ++fake_cublas().heuristics;
   fake_cublas().reductions = behind<Preference>(preference)->reductions;
+  *returned = 0;
+  const bool biased = behind<Operation>(operation)->epilogue == CUBLASLT_EPILOGUE_BIAS;
+  if (biased ? !fake_cublas().adds_bias : !fake_cublas().multiplies) return fake_cublas().refusal;
   *returned = std::min(asked, 4);
   for (int i = 0; i < *returned; ++i) {
     results[i] = {};
     results[i].algo.data[0] = kFirst + static_cast<uint64_t>(i);
+    static_assert(sizeof(Alignments) == 2 * sizeof(uint64_t));
+    memcpy(results[i].algo.data + 1, &behind<Preference>(preference)->alignments, sizeof(Alignments));
     results[i].state = i < 3 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
   }
   return CUBLAS_STATUS_SUCCESS;
@@ -198,8 +241,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
                         *static_cast<const float*>(beta)};
   if (!product.fits()) return CUBLAS_STATUS_INVALID_VALUE;
   const uint64_t id = algorithm->data[0];
-  const cudaError_t error = heed::emulator::enqueue(stream, [product, id] {
+  Alignments promised;
+  memcpy(static_cast<void*>(&promised), algorithm->data + 1, sizeof promised);
+  const cudaError_t error = heed::emulator::enqueue(stream, [product, id, promised] {
+    product.check_addresses(promised);
     fake_cublas().used.push_back(id);
+    fake_cublas().fused += product.operation.epilogue == CUBLASLT_EPILOGUE_BIAS;
     if (id != kFastest) std::this_thread::sleep_for(std::chrono::milliseconds(id == kSlowest ? 6 : 3));
     product.run();
   });
