@@ -6,6 +6,8 @@
 
 #include <heed/core/base/allocator.h>
 
+struct CUstream_st;  // CUDA's: a cudaStream_t points to one
+
 namespace heed::cuda {
 
 /// Usable devices; 0 where there is none. Never throws.
@@ -17,6 +19,14 @@ std::string device_name(int index);
 /// Makes `index` the device on which the kernels called by this thread run; 0 at first. DeviceError if there
 /// is no such device.
 void set_device(int index);
+
+/// The cudaStream_t in which all of heed's work on device `index` is ordered, and which waits for no other. A
+/// kernel or copy of your own in it comes after all that heed has enqueued and before all that it will; it
+/// becomes a part of a step that is being captured. Work in another stream, CUDA's default stream too, must
+/// wait for an event recorded in this one before it touches heed's memory, and this one for it
+/// (cudaStreamWaitEvent). DeviceError if there is no such device; StateError while another thread captures a
+/// step there.
+CUstream_st* device_stream(int index);
 
 /// Memory of device `index`, reused in the order of its stream. DeviceError if there is no such device.
 Allocator& allocator(int index);

@@ -220,6 +220,8 @@ void synchronize(int index) {
   kernels::throw_if_wrong(wrong);
 }
 
+cudaStream_t device_stream(int index) { return device_state(index).stream(); }
+
 Scratch::Scratch(size_t bytes) : bytes_(bytes) {
   DeviceState& device = device_state(selected_device);
   const CaptureState* const capture = device.own_capture();

@@ -1,12 +1,26 @@
 // Products in plain loops behind kernels/cuda/gemm.h, so that the kernels can be tested by themselves.
-#include <cuda_runtime.h>
-
+#include <heed/kernels/cuda/device.cuh>
 #include <heed/kernels/cuda/gemm.h>
+#include <heed/kernels/simt/host/monitor.h>
+#include <heed/kernels/simt/host/runtime/stream.h>
 
 namespace heed::cuda {
+namespace {
+
+// So that the race checker knows of it.
+template <class T>
+void used(const T* element, bool write) {
+  if (emulator::monitor != nullptr) emulator::monitor->range_used(element, sizeof *element, write);
+}
+
+template <class T>
+float read(const T* element) {
+  used(element, false);
+  return static_cast<float>(*element);
+}
 
 template <class T, class C>
-bool multiply_by_library(const char*, const FusedGemm<T, C>& args) {
+void run(const FusedGemm<T, C>& args) {
   const kernels::Gemm<T, C>& p = args.product;
   for (int64_t batch = 0; batch < p.batch; ++batch)
     for (int64_t i = 0; i < p.m; ++i)
@@ -15,14 +29,20 @@ bool multiply_by_library(const char*, const FusedGemm<T, C>& args) {
         C* const to = p.c + batch * p.stride_c + i * p.ldc + j;
         float sum = 0;
         for (int64_t k = 0; k < p.k; ++k)
-          sum += static_cast<float>(a[p.transpose_a ? k * p.lda + i : i * p.lda + k]) *
-                 static_cast<float>(b[p.transpose_b ? j * p.ldb + k : k * p.ldb + j]);
+          sum += read(a + (p.transpose_a ? k * p.lda + i : i * p.lda + k)) *
+                 read(b + (p.transpose_b ? j * p.ldb + k : k * p.ldb + j));
         sum *= p.alpha;
-        if (args.bias != nullptr) sum += static_cast<float>(args.bias[j]);
-        const C c(p.accumulate ? static_cast<float>(*to) + sum : sum);
-        // By a copy, so that the checks know of the write.
-        cudaMemcpy(to, &c, sizeof c, cudaMemcpyHostToDevice);
+        if (args.bias != nullptr) sum += read(args.bias + j);
+        *to = C(p.accumulate ? read(to) + sum : sum);
+        used(to, true);
       }
+}
+
+}  // namespace
+
+template <class T, class C>
+bool multiply_by_library(const char* what, const FusedGemm<T, C>& args) {
+  check(emulator::enqueue(current_stream(), [args] { run(args); }), what);
   return true;
 }
 

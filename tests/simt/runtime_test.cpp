@@ -7,9 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/base/check.h>
+#include <heed/kernels/capture.h>
 #include <heed/kernels/runtime.h>
 #include <heed/kernels/simt/host/emulator.h>
 
+#include "device_buffer.h"
 #include "device_test.h"
 
 namespace heed::cuda {
@@ -18,6 +20,7 @@ void check(cudaError_t error, const char* what);  // of kernels/cuda/device.cuh,
 
 namespace {
 
+using heed::testing::DeviceBuffer;
 using heed::testing::emulated;
 using heed::testing::message_of;
 
@@ -72,6 +75,53 @@ TEST(CudaRuntime, CopiesAndFillsRoundTrip) {
   synchronize(0);
   memory.deallocate(a, bytes);
   memory.deallocate(b, bytes);
+}
+
+// What a program enqueues itself is in order with what heed does, and part of a step that is captured.
+TEST(CudaRuntime, WorkOfOnesOwnGoesIntoTheDevicesStream) {
+  DeviceBuffer<float> a(2), b(2);
+  const auto work = [&] {
+    fill_bytes(0, a.data(), 0xff, 8);
+    EXPECT_EQ(cudaMemsetAsync(a.data(), 0, 4, device_stream(0)), cudaSuccess);
+    copy_on_device(0, b.data(), a.data(), 8);
+  };
+  const auto expect_done = [&] {
+    synchronize(0);
+    const std::vector<float> values = b.get();
+    EXPECT_EQ(values[0], 0.0f);
+    EXPECT_TRUE(std::isnan(values[1]));
+  };
+  work();
+  expect_done();
+  const Graph graph(0, make_arena(0), work);
+  b.set({1.0f, 1.0f});
+  graph.launch();
+  expect_done();
+  EXPECT_THROW(device_stream(99), DeviceError);
+}
+
+TEST(CudaRuntime, WorkInAnotherStreamMustWait) {
+  if (!emulated()) GTEST_SKIP() << "a real device does not look";
+  const DeviceBuffer<float> a(2);
+  for (const bool waits : {false, true}) {
+    cudaEvent_t event = nullptr;
+    EXPECT_EQ(cudaEventCreate(&event), cudaSuccess);
+    fill_bytes(0, a.data(), 0, 8);
+    EXPECT_EQ(cudaEventRecord(event, device_stream(0)), cudaSuccess);
+    if (waits) {
+      EXPECT_EQ(cudaStreamWaitEvent(nullptr, event, 0), cudaSuccess);
+    }
+    const std::string message =
+        message_of<emulator::Error>([&] { cudaMemsetAsync(a.data(), 1, 8, nullptr); });
+    if (waits || !emulator::checks_races())
+      EXPECT_EQ(message, "nothing thrown");
+    else
+      EXPECT_NE(message.find("unordered with the write by a copy, fill or product in another stream"),
+                std::string::npos)
+          << message;
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+  }
 }
 
 TEST(CudaRuntime, AHostPointerInPlaceOfADevicePointerIsRefused) {

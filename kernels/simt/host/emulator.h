@@ -59,6 +59,9 @@ struct Stats {
 };
 Stats& stats();
 
+/// Whether the race checker is linked.
+bool checks_races();
+
 /// Calls `run` under four schedules: forward and a random order with deferred copies, reverse and another
 /// random order with eager ones; then puts the settings back. The argument names the schedule, for messages.
 void each_schedule(const std::function<void(const std::string& schedule)>& run);

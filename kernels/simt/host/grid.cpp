@@ -9,6 +9,7 @@
 #include <heed/kernels/simt/host/machine.h>
 #include <heed/kernels/simt/host/monitor.h>
 #include <heed/kernels/simt/host/runtime/device_memory.h>
+#include <heed/kernels/simt/host/runtime/order.h>
 
 namespace heed::emulator {
 
@@ -182,6 +183,7 @@ void run_grid(const Launch& launch) {
   make_stacks(m.threads);
   seed_random(config().seed);
   ++stats().launches;
+  stream_order().launched_at(launch.at);
   if (monitor) monitor->launch_begin(launch.kernel, launch.body.get(), launch.body_bytes);
   const uint64_t count = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
   uint64_t stride = count / 2 + random_below(1u << 20);

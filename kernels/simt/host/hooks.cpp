@@ -1,5 +1,6 @@
-// The two device functions that only the race checker cares about.
+// What only the race checker cares about.
 #include <heed/kernels/simt/host/atomics.h>
+#include <heed/kernels/simt/host/emulator.h>
 #include <heed/kernels/simt/host/machine.h>
 #include <heed/kernels/simt/host/monitor.h>
 
@@ -8,6 +9,8 @@
 #endif
 
 namespace heed::emulator {
+
+bool checks_races() { return monitor != nullptr; }
 
 void thread_fence() {
   if (monitor && machine.current) monitor->fence(machine.current->thread);

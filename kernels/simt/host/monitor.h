@@ -33,7 +33,7 @@ class Monitor {
   // the runtime's side
   virtual void region_added(void* address, size_t bytes, bool device_only) = 0;
   virtual void region_removed(void* address) = 0;
-  virtual void host_write(void* address, size_t bytes) = 0;
+  virtual void range_used(const void* address, size_t bytes, bool write) = 0;  // by a copy, fill or product
 };
 
 /// Null unless the race checker is linked.

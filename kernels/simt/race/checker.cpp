@@ -1,5 +1,6 @@
 #include <heed/kernels/simt/host/builtins.h>
 #include <heed/kernels/simt/host/machine.h>
+#include <heed/kernels/simt/host/runtime/order.h>
 #include <heed/kernels/simt/race/checker.h>
 
 namespace heed::emulator {
@@ -14,7 +15,7 @@ bool inside(const void* address, const void* start, size_t bytes) {
 }  // namespace
 
 void Checker::launch_begin(const void* kernel, const void* arguments, size_t argument_bytes) {
-  ++launch_;
+  launch_ = stream_order().current();
   arguments_ = static_cast<const char*>(arguments);
   argument_bytes_ = argument_bytes;
   fenced_blocks_.clear();
@@ -82,6 +83,33 @@ void Checker::check(const Use& use, F each) {
   }
 }
 
+// Compares with what other operations did that may still be under way, and notes this one. `use` is a
+// thread's; null: that of a copy, fill or product.
+void Checker::check_streams(Cell& cell, const void* address, bool write, const Use* use) {
+  const StreamOrder& order = stream_order();
+  const uint32_t now = order.current();
+  if (write ? cell.last_write == now && cell.last_reads[0] == 0 : cell.last_reads[0] == now) return;
+  const auto compare = [&](uint32_t other, const char* did) {
+    if (order.before_current(other)) return;
+    report_error("race between streams on " + where(Space::global, address) + ": " +
+                 (write ? "write" : "read") + " by " + (use ? who(use->by) : "a copy, fill or product") +
+                 ", unordered with the " + did + " by " + order.text(other) +
+                 " in another stream; let one wait for the other's event, or the host for one of them");
+  };
+  const bool both_atomic = use != nullptr && use->by.atomic && cell.writer.atomic;
+  if (!both_atomic) compare(cell.last_write, "write");
+  if (!write) {
+    if (!order.before_current(cell.last_reads[0])) cell.last_reads[1] = cell.last_reads[0];
+    cell.last_reads[0] = now;
+    return;
+  }
+  for (uint32_t& read : cell.last_reads) {
+    compare(read, "read");
+    read = 0;
+  }
+  cell.last_write = now;
+}
+
 // Makes the cell speak of the running block, after comparing with what another block of the same launch did.
 // False if the other block's write stays on record, so that a third block is compared with it too.
 bool Checker::enter_block(Cell& cell, Space space, const void* address, const Use& use) {
@@ -116,6 +144,7 @@ void Checker::record_read(Cell& cell, const Access& by) {
 }
 
 void Checker::touch_cell(Cell& cell, Space space, const void* address, const Use& use) {
+  if (space == Space::global) check_streams(cell, address, use.write, &use);
   if (!enter_block(cell, space, address, use)) return;
   if (cell.copy_in_flight)
     report_error(std::string(verb(use)) + " of " + where(space, address) + " by " + who(use.by) +
@@ -169,15 +198,22 @@ void Checker::copy_end(const void* to, size_t bytes, unsigned thread, Location a
 }
 
 void Checker::region_added(void* address, size_t bytes, bool device_only) {
-  shadow_.add_region(static_cast<unsigned char*>(address), bytes, device_only);
-  if (!device_only) host_write(address, bytes);  // the host may write it unseen
+  Region& region = shadow_.add_region(static_cast<unsigned char*>(address), bytes, device_only);
+  if (!device_only)  // the host may write it unseen
+    for (size_t i = 0; i < bytes; ++i) region.cells[i].written = true;
 }
 
-void Checker::host_write(void* address, size_t bytes) {
+void Checker::range_used(const void* address, size_t bytes, bool write) {
   const unsigned char* p = static_cast<const unsigned char*>(address);
   Region* region = shadow_.region_near(p);
   if (region == nullptr || p < region->start || p + bytes > region->start + region->bytes) return;
-  for (size_t i = 0; i < bytes; ++i) region->cells[static_cast<size_t>(p - region->start) + i].written = true;
+  for (size_t i = 0; i < bytes; ++i) {
+    Cell& cell = region->cells[static_cast<size_t>(p - region->start) + i];
+    check_streams(cell, p + i, write, nullptr);
+    if (!write) continue;
+    cell.written = true;
+    cell.writer.atomic = false;
+  }
 }
 
 }  // namespace heed::emulator

@@ -1,7 +1,7 @@
 // The race checker: told of every access by the instrumentation that -fsanitize=thread compiles in
 // (callbacks.cpp), and of all synchronisation by the emulator. Finds data races by what must happen before
-// what, whatever order this run took; reads of memory that nobody wrote; accesses out of bounds, to host
-// memory, and during a copy.
+// what, whatever order this run took, also between streams; reads of memory that nobody wrote; accesses out
+// of bounds, to host memory, and during a copy.
 #pragma once
 
 #include <string>
@@ -34,7 +34,7 @@ class Checker final : public Monitor {
 
   void region_added(void* address, size_t bytes, bool device_only) override;
   void region_removed(void* address) override { shadow_.remove_region(static_cast<unsigned char*>(address)); }
-  void host_write(void* address, size_t bytes) override;
+  void range_used(const void* address, size_t bytes, bool write) override;
 
   /// An instrumented load or store.
   void instrumented(const void* address, size_t bytes, bool write, const void* return_address);
@@ -54,6 +54,7 @@ class Checker final : public Monitor {
   void check(const Use& use, F each);
   void touch(const Use& use);
   void touch_cell(Cell& cell, Space space, const void* address, const Use& use);
+  void check_streams(Cell& cell, const void* address, bool write, const Use* use);
   bool enter_block(Cell& cell, Space space, const void* address, const Use& use);
   void record_read(Cell& cell, const Access& by);
   bool skipped(const void* address) const;
@@ -68,7 +69,7 @@ class Checker final : public Monitor {
   Clocks clocks_;
   Shadow shadow_;
   Sites sites_;
-  uint32_t launch_ = 0, block_ = 0;
+  uint32_t launch_ = 0, block_ = 0;  // launch_ is the operation's number in StreamOrder
   std::unordered_set<uint32_t> fenced_blocks_;
   const char* arguments_ = nullptr;
   size_t argument_bytes_ = 0;

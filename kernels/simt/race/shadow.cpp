@@ -16,8 +16,9 @@ std::unique_ptr<Cell[], decltype(&std::free)> zeroed_cells(size_t count) {
 
 Shadow::Shadow() : shared_(zeroed_cells(kArenaBytes)), piece_(kArenaBytes, 0) {}
 
-void Shadow::add_region(unsigned char* start, size_t bytes, bool device_only) {
-  regions_.insert_or_assign(start, Region{start, bytes, device_only, zeroed_cells(bytes)});
+Region& Shadow::add_region(unsigned char* start, size_t bytes, bool device_only) {
+  return regions_.insert_or_assign(start, Region{start, bytes, device_only, zeroed_cells(bytes)})
+      .first->second;
 }
 
 Region* Shadow::region_near(const unsigned char* address) {

@@ -24,8 +24,11 @@ struct Access {
 /// All zero is a byte of which nothing is known.
 struct Cell {
   static constexpr int kReaders = 3;
+  static constexpr int kStreams = 2;
   uint32_t launch, block;  // of the accesses below
-  bool written;            // at some time, by anyone
+  // Operations in StreamOrder; 0: none. Of those that read since, the last one in each of so many streams.
+  uint32_t last_write, last_reads[kStreams];
+  bool written;  // at some time, by anyone
   bool has_writer, copy_in_flight;
   uint8_t readers;
   Access writer;
@@ -47,7 +50,7 @@ class Shadow {
   static constexpr size_t kGuard = 4096;  // an access this close to an allocation is taken to be meant for it
 
   Shadow();
-  void add_region(unsigned char* start, size_t bytes, bool device_only);
+  Region& add_region(unsigned char* start, size_t bytes, bool device_only);
   void remove_region(unsigned char* start) { regions_.erase(start); }
   /// The allocation at or near `address`; null if there is none.
   Region* region_near(const unsigned char* address);

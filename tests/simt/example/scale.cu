@@ -8,7 +8,7 @@ __global__ void scale_kernel(float* values, float factor, int count) {
   if (i < count) values[i] *= factor;
 }
 
-cudaError_t scale(float* values, float factor, int count) {
-  return simt::launch(scale_kernel, dim3(simt::ceil_div(count, 128)), dim3(128), 0, nullptr, values, factor,
+cudaError_t scale(float* values, float factor, int count, cudaStream_t stream) {
+  return simt::launch(scale_kernel, dim3(simt::ceil_div(count, 128)), dim3(128), 0, stream, values, factor,
                       count);
 }

@@ -7,19 +7,22 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
-cudaError_t scale(float* values, float factor, int count);
+cudaError_t scale(float* values, float factor, int count, cudaStream_t stream);
 
 TEST(Example, ScalesOnTheEmulatedDevice) {
   std::vector<float> values(1000, 3.0f);
   float* device = nullptr;
-  ASSERT_EQ(cudaMalloc(&device, values.size() * sizeof(float)), cudaSuccess);
-  ASSERT_EQ(cudaMemcpy(device, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice),
-            cudaSuccess);
-  ASSERT_EQ(scale(device, 2.0f, 1000), cudaSuccess);
-  ASSERT_EQ(cudaMemcpy(values.data(), device, values.size() * sizeof(float), cudaMemcpyDeviceToHost),
-            cudaSuccess);
+  cudaStream_t stream = nullptr;
+  const size_t bytes = values.size() * sizeof(float);
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaMalloc(&device, bytes), cudaSuccess);
+  ASSERT_EQ(cudaMemcpyAsync(device, values.data(), bytes, cudaMemcpyHostToDevice, stream), cudaSuccess);
+  ASSERT_EQ(scale(device, 2.0f, 1000, stream), cudaSuccess);
+  ASSERT_EQ(cudaMemcpyAsync(values.data(), device, bytes, cudaMemcpyDeviceToHost, stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
   EXPECT_EQ(values, std::vector<float>(1000, 6.0f));
   cudaFree(device);
+  cudaStreamDestroy(stream);
 }
 
 TEST(Example, IsTheOneInTheDocumentation) {

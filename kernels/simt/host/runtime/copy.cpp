@@ -4,6 +4,7 @@
 #include <heed/kernels/simt/host/machine.h>
 #include <heed/kernels/simt/host/monitor.h>
 #include <heed/kernels/simt/host/runtime/device_memory.h>
+#include <heed/kernels/simt/host/runtime/order.h>
 #include <heed/kernels/simt/host/runtime/stream.h>
 
 namespace heed::emulator {
@@ -14,6 +15,8 @@ bool allowed(const void* pointer, size_t bytes, bool as_device) {
   if (place.kind == MemoryKind::pinned) return place.fits;
   return place.fits && (place.kind == MemoryKind::device) == as_device;
 }
+
+MemoryKind kind_of(const void* pointer, size_t bytes) { return placement(pointer, bytes).kind; }
 
 bool kind_fits(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   switch (kind) {
@@ -34,13 +37,13 @@ bool kind_fits(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
 cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
   if (!kind_fits(to, from, bytes, kind)) return report(cudaErrorInvalidValue);
-  const auto pageable = [&](const void* pointer) {
-    return placement(pointer, bytes).kind == MemoryKind::host;
-  };
+  const auto pageable = [&](const void* pointer) { return kind_of(pointer, bytes) == MemoryKind::host; };
   if (is_capturing(stream) && (pageable(to) || pageable(from))) return refuse_in_capture(stream);
   return enqueue(stream, [=] {
     memmove(to, from, bytes);
-    if (monitor) monitor->host_write(to, bytes);
+    if (!monitor) return;
+    monitor->range_used(from, bytes, false);
+    monitor->range_used(to, bytes, true);
   });
 }
 
@@ -49,28 +52,40 @@ cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream) {
   if (!allowed(to, bytes, true)) return report(cudaErrorInvalidValue);
   return enqueue(stream, [=] {
     memset(to, value, bytes);
-    if (monitor) monitor->host_write(to, bytes);
+    if (monitor) monitor->range_used(to, bytes, true);
   });
 }
 
 }  // namespace
 }  // namespace heed::emulator
 
+using namespace heed::emulator;
+
 extern "C" {
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-  if (const cudaError_t error = heed::emulator::check_unsafe_call(); error != cudaSuccess) return error;
-  return heed::emulator::copy(to, from, bytes, kind, nullptr);
+  if (const cudaError_t error = check_unsafe_call(); error != cudaSuccess) return error;
+  // From pageable memory the last part may still be under way when this returns; a copy on the device is.
+  std::lock_guard lock(operations_mutex());
+  const MemoryKind source = kind_of(from, bytes), target = kind_of(to, bytes);
+  const bool pageable_upload = source == MemoryKind::host && target == MemoryKind::device;
+  const bool on_device = source == MemoryKind::device && target == MemoryKind::device;
+  if (pageable_upload) stream_order().host_waits_for(number_of(nullptr));
+  const cudaError_t error = copy(to, from, bytes, kind, nullptr);
+  if (!pageable_upload && !on_device) stream_order().host_waits_for(number_of(nullptr));
+  return error;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-  return heed::emulator::copy(to, from, bytes, kind, stream);
+  std::lock_guard lock(operations_mutex());
+  const cudaError_t error = copy(to, from, bytes, kind, stream);
+  if (error == cudaSuccess && kind_of(to, bytes) == MemoryKind::host)  // waits for pageable memory
+    stream_order().host_waits_for(number_of(stream));
+  return error;
 }
-cudaError_t cudaMemset(void* to, int value, size_t bytes) {
-  return heed::emulator::fill(to, value, bytes, nullptr);
-}
+cudaError_t cudaMemset(void* to, int value, size_t bytes) { return fill(to, value, bytes, nullptr); }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
-  return heed::emulator::fill(to, value, bytes, stream);
+  return fill(to, value, bytes, stream);
 }
 cudaError_t cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height,
                               cudaStream_t stream) {

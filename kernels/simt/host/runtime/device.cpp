@@ -75,6 +75,7 @@ cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : repor
 cudaError_t cudaDeviceSynchronize() {
   if (const cudaError_t error = check_unsafe_call(); error != cudaSuccess) return error;
   ++stats().synchronizations;
+  wait_for_all();
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {

@@ -4,6 +4,7 @@
 
 #include <heed/kernels/simt/host/emulator.h>
 #include <heed/kernels/simt/host/runtime/device_memory.h>
+#include <heed/kernels/simt/host/runtime/order.h>
 #include <heed/kernels/simt/host/runtime/stream.h>
 
 struct CUgraphExec_st {
@@ -69,9 +70,12 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph, unsign
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
-  return enqueue(stream, [operations = graph->operations] {
+  return enqueue(stream, [stream, operations = graph->operations] {
     ++stats().graph_launches;
-    for (const auto& operation : operations) operation();
+    for (const auto& operation : operations) {
+      stream_order().begin(number_of(stream));
+      operation();
+    }
   });
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

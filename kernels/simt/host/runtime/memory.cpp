@@ -88,7 +88,9 @@ cudaError_t allocate_now(void** out, size_t bytes, MemoryKind kind) {
 }
 cudaError_t release_now(void* pointer, MemoryKind kind) {
   const cudaError_t error = check_unsafe_call();
-  return error == cudaSuccess ? release(pointer, kind) : error;
+  if (error != cudaSuccess) return error;
+  wait_for_all();
+  return release(pointer, kind);
 }
 
 }  // namespace

@@ -6,11 +6,13 @@
 #include <heed/kernels/simt/host/emulator.h>
 #include <heed/kernels/simt/host/launch.h>
 #include <heed/kernels/simt/host/runtime/device_memory.h>
+#include <heed/kernels/simt/host/runtime/order.h>
 #include <heed/kernels/simt/host/runtime/stream.h>
 
 struct CUevent_st {
   std::chrono::steady_clock::time_point recorded;
   bool is_recorded = false;
+  heed::emulator::Clock clock;
 };
 
 namespace heed::emulator {
@@ -21,6 +23,12 @@ std::mutex streams_mutex;
 std::set<cudaStream_t>& streams() {
   static auto* const all = new std::set<cudaStream_t>;
   return *all;
+}
+
+template <class What>
+void host_waits_for(const What& what) {
+  std::lock_guard lock(operations_mutex());
+  stream_order().host_waits_for(what);
 }
 
 }  // namespace
@@ -35,11 +43,27 @@ bool is_stream(cudaStream_t stream) {
   return streams().count(stream) != 0;
 }
 
+std::recursive_mutex& operations_mutex() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
+unsigned number_of(cudaStream_t stream) {
+  if (!is_built_in(stream)) return stream->number;
+  static const unsigned per_thread = stream_order().new_stream(true);
+  return stream == cudaStreamPerThread ? per_thread : 0;
+}
+
+void wait_for_all() {
+  std::lock_guard lock(operations_mutex());
+  stream_order().host_waits_for_all();
+}
+
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> operation) {
-  static std::recursive_mutex one_operation_at_a_time;
   if (!is_stream(stream)) return report(cudaErrorInvalidResourceHandle);
-  std::lock_guard lock(one_operation_at_a_time);
+  std::lock_guard lock(operations_mutex());
   if (!is_capturing(stream)) {
+    stream_order().begin(number_of(stream));
     operation();
     return cudaSuccess;
   }
@@ -58,8 +82,11 @@ using namespace heed::emulator;
 
 extern "C" {
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* out, unsigned, int) {
-  *out = new CUstream_st;
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* out, unsigned flags, int) {
+  {
+    std::lock_guard lock(operations_mutex());
+    *out = new CUstream_st{stream_order().new_stream((flags & cudaStreamNonBlocking) == 0), nullptr};
+  }
   std::lock_guard lock(streams_mutex);
   streams().insert(*out);
   return cudaSuccess;
@@ -81,14 +108,17 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (!is_stream(stream)) return report(cudaErrorInvalidResourceHandle);
   if (is_capturing(stream)) return refuse_in_capture(stream);
   ++stats().synchronizations;
+  host_waits_for(number_of(stream));
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (!is_stream(stream)) return report(cudaErrorInvalidResourceHandle);
-  return is_capturing(stream) ? refuse_in_capture(stream) : cudaSuccess;
+  if (is_capturing(stream)) return refuse_in_capture(stream);
+  host_waits_for(number_of(stream));
+  return cudaSuccess;
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t, unsigned) {
-  return is_stream(stream) ? cudaSuccess : report(cudaErrorInvalidResourceHandle);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  return enqueue(stream, [event] { stream_order().current_waits_for(event->clock); });
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned) {
@@ -104,12 +134,16 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return enqueue(stream, [event] {
     event->recorded = std::chrono::steady_clock::now();
     event->is_recorded = true;
+    event->clock = stream_order().now();
   });
 }
-cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
-  ++stats().event_waits;
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  host_waits_for(event->clock);
   return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  ++stats().event_waits;
+  return cudaEventQuery(event);
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   if (!start->is_recorded || !end->is_recorded) return report(cudaErrorInvalidResourceHandle);

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include <cuda_runtime.h>
@@ -14,6 +15,7 @@ struct CUgraph_st {
 };
 
 struct CUstream_st {
+  unsigned number;  // in StreamOrder
   std::unique_ptr<CUgraph_st> capture;
 };
 
@@ -21,6 +23,15 @@ namespace heed::emulator {
 
 /// Runs `operation` now (streams are synchronous), or records it if `stream` is capturing.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> operation);
+
+/// Held by whatever runs operations or asks for their order.
+std::recursive_mutex& operations_mutex();
+
+/// In StreamOrder.
+unsigned number_of(cudaStream_t stream);
+
+/// The host has waited for all streams.
+void wait_for_all();
 
 /// Whether the handle is null, a built-in stream or one made by cudaStreamCreate and not destroyed.
 bool is_stream(cudaStream_t stream);
