@@ -257,7 +257,7 @@ const std::vector<RowWise>& table() {
       // Made of nothing.
       {"zeros", {}, {matrix}, [](A a) { return zeros(a.shape, {.dtype = a.dtype}); }},
       {"full", {}, {matrix}, [](A a) { return full(a.shape, 1, {.dtype = a.dtype}); }},
-      {"arange", {}, {integers}, [](A a) { return arange(0, static_cast<double>(a.shape[0] * a.shape[1])); }},
+      {"arange", {}, {integers}, [](A a) { return arange(0, a.shape[0] * a.shape[1]); }},
       {"rand", {}, {matrix}, [](A a) { return rand(a.shape, {.dtype = a.dtype}); }},
       {"randn", {}, {matrix}, [](A a) { return randn(a.shape, {.dtype = a.dtype}); }},
       {"randint", {}, {integers}, [](A a) { return randint(0, 1000, a.shape); }}};

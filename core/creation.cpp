@@ -37,44 +37,95 @@ Tensor full(const Shape& shape, double value, TensorOptions options) {
 
 Tensor scalar(double value, TensorOptions options) { return full({}, value, options); }
 
+namespace detail {
 namespace {
 
-// A whole number that double and int64_t both hold, as they do those around it.
-bool is_whole(double x) { return std::abs(x) < 0x1p53 && x == std::floor(x); }
+constexpr int64_t kElementsPerTask = 16384;
 
-}  // namespace
-
-Tensor arange(double begin, double end, double step, TensorOptions options) {
-  HEED_CHECK(step != 0 && std::isfinite(step), ConfigError, "arange: step is ", step);
-  const int64_t count = std::max<int64_t>(0, static_cast<int64_t>(std::ceil((end - begin) / step)));
+// [count], where set(values, first, last) sets the elements of a task.
+template <class Set>
+Tensor filled_by_tasks(int64_t count, TensorOptions options, const Set& set) {
   const Tensor host = empty({count}, {options.dtype, kCpu});
-  constexpr int64_t kElementsPerTask = 16384;
   visit_dtype(options.dtype, [&]<class T>() {
     T* values = host.data<T>();
-    if constexpr (std::is_integral_v<T>) {
-      if (is_whole(begin) && is_whole(end) && is_whole(step)) {  // without a detour through double
-        const auto from = static_cast<int64_t>(begin), by = static_cast<int64_t>(step);
-        return parallel_for(count, kElementsPerTask, [&](int64_t first, int64_t last) {
-          for (int64_t i = first, value = from + i * by; i < last; ++i, value += by)
-            values[i] = static_cast<T>(value);
-        });
-      }
-    }
-    parallel_for(count, kElementsPerTask, [&](int64_t first, int64_t last) {
-      constexpr int64_t kTogether = 8;  // they differ by constants: the compiler makes vectors of them
-      int64_t i = first;
-      const auto set = [&](double number, int64_t j) {
-        values[i + j] = static_cast<T>(begin + (number + static_cast<double>(j)) * step);
-      };
-      for (; i + kTogether <= last; i += kTogether) {
-        const double number = static_cast<double>(i);
-        for (int64_t j = 0; j < kTogether; ++j) set(number, j);
-      }
-      for (; i < last; ++i) set(static_cast<double>(i), 0);
-    });
+    heed::parallel_for(count, kElementsPerTask,
+                       [&](int64_t first, int64_t last) { set(values, first, last); });
   });
   return host.to(options.device);
 }
+
+// How many numbers from begin on, `step` apart, lie before end.
+int64_t count_steps(int64_t begin, int64_t end, int64_t step) {
+  HEED_CHECK(step != 0, ConfigError, "arange: step is 0");
+  if (step > 0 ? begin >= end : begin <= end) return 0;
+  const auto gap = [](int64_t from, int64_t to) {
+    return static_cast<uint64_t>(to) - static_cast<uint64_t>(from);
+  };
+  const uint64_t way = step > 0 ? gap(begin, end) : gap(end, begin),
+                 by = step > 0 ? gap(0, step) : gap(step, 0);
+  const uint64_t count = (way - 1) / by + 1;
+  HEED_CHECK(count <= INT64_MAX, ShapeError, "arange: from ", begin, " to ", end, " by ", step, " are ",
+             count, " elements, more than 2^63 - 1");
+  return static_cast<int64_t>(count);
+}
+
+int64_t whole(double value, DType dtype) {
+  HEED_CHECK(value == std::trunc(value) && value >= -0x1p63 && value < 0x1p63, ConfigError, "arange: ", value,
+             " is not an ", dtype, " number; ask for {.dtype = DType::f32}");
+  return static_cast<int64_t>(value);
+}
+
+// begin + i * step, which fits wherever it is an element.
+int64_t element(int64_t begin, int64_t i, int64_t step) {
+  return static_cast<int64_t>(static_cast<uint64_t>(begin) +
+                              static_cast<uint64_t>(i) * static_cast<uint64_t>(step));
+}
+
+}  // namespace
+
+int64_t to_i64(uint64_t number) {
+  HEED_CHECK(number <= INT64_MAX, ConfigError, "arange: ", number, " is more than 2^63 - 1");
+  return static_cast<int64_t>(number);
+}
+
+Tensor arange(int64_t begin, int64_t end, int64_t step, TensorOptions options) {
+  const int64_t count = count_steps(begin, end, step);
+  if (is_floating(options.dtype))
+    return arange(static_cast<double>(begin), static_cast<double>(end), static_cast<double>(step), options);
+  for (const int64_t edge : {begin, element(begin, std::max<int64_t>(count - 1, 0), step)})
+    HEED_CHECK(count == 0 || options.dtype != DType::i32 || edge == static_cast<int32_t>(edge), ConfigError,
+               "arange: ", edge, " does not fit i32; ask for {.dtype = DType::i64}");
+  return filled_by_tasks(count, options, [&]<class T>(T* values, int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) values[i] = static_cast<T>(element(begin, i, step));
+  });
+}
+
+Tensor arange(double begin, double end, double step, TensorOptions options) {
+  HEED_CHECK(step != 0 && std::isfinite(begin) && std::isfinite(end) && std::isfinite(step), ConfigError,
+             "arange: from ", begin, " to ", end, " by ", step, "; all must be finite, and the step not 0");
+  if (!is_floating(options.dtype))
+    return arange(whole(begin, options.dtype),
+                  whole(step > 0 ? std::ceil(end) : std::floor(end), options.dtype),
+                  whole(step, options.dtype), options);
+  const double steps = std::ceil((end - begin) / step);
+  HEED_CHECK(steps < 0x1p63, ShapeError, "arange: from ", begin, " to ", end, " by ", step, " are ", steps,
+             " elements, more than 2^63 - 1");
+  const auto count = static_cast<int64_t>(std::max(0.0, steps));
+  return filled_by_tasks(count, options, [&]<class T>(T* values, int64_t first, int64_t last) {
+    constexpr int64_t kTogether = 8;  // they differ by constants: the compiler makes vectors of them
+    int64_t i = first;
+    const auto set = [&](double number, int64_t j) {
+      values[i + j] = static_cast<T>(begin + (number + static_cast<double>(j)) * step);
+    };
+    for (; i + kTogether <= last; i += kTogether) {
+      const double number = static_cast<double>(i);
+      for (int64_t j = 0; j < kTogether; ++j) set(number, j);
+    }
+    for (; i < last; ++i) set(static_cast<double>(i), 0);
+  });
+}
+
+}  // namespace detail
 
 namespace {
 

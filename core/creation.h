@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <heed/core/generator.h>
@@ -19,8 +21,35 @@ Tensor zeros(const Shape& shape, TensorOptions options = {});
 Tensor zeros_like(const Tensor& other);
 Tensor ones(const Shape& shape, TensorOptions options = {});
 Tensor full(const Shape& shape, double value, TensorOptions options = {});
-/// begin, begin + step, … below end, [n].
-Tensor arange(double begin, double end, double step = 1, TensorOptions options = {.dtype = DType::i64});
+namespace detail {
+template <class... Numbers>
+inline constexpr bool kAreIntegers = (std::is_integral_v<Numbers> && ...);
+int64_t to_i64(uint64_t number);  // ConfigError if it is larger
+template <class T>
+int64_t to_i64(T number) {
+  if constexpr (std::is_signed_v<T>)
+    return number;
+  else
+    return to_i64(uint64_t{number});
+}
+Tensor arange(int64_t begin, int64_t end, int64_t step, TensorOptions options);
+Tensor arange(double begin, double end, double step, TensorOptions options);
+}  // namespace detail
+
+/// begin, begin + step, … below end (above it if step < 0), [n]: i64 if all three are integers and f32
+/// otherwise, as in PyTorch, where the options say nothing. ConfigError for a number that is not finite, for
+/// a step of 0, and for elements that an integer dtype cannot hold.
+template <class Begin, class End, class Step = int>
+requires(std::is_arithmetic_v<Begin>&& std::is_arithmetic_v<End>&& std::is_arithmetic_v<Step>) Tensor
+    arange(Begin begin, End end, Step step = 1,
+           TensorOptions options = {.dtype = detail::kAreIntegers<Begin, End, Step> ? DType::i64
+                                                                                    : DType::f32}) {
+  if constexpr (detail::kAreIntegers<Begin, End, Step>)
+    return detail::arange(detail::to_i64(begin), detail::to_i64(end), detail::to_i64(step), options);
+  else
+    return detail::arange(static_cast<double>(begin), static_cast<double>(end), static_cast<double>(step),
+                          options);
+}
 
 /// A copy of the values, in row-major order; ShapeError if their number does not fit.
 template <class T>
@@ -35,10 +64,14 @@ template <class T, class Memory>
 Tensor tensor(const std::vector<T, Memory>& values, const Shape& shape, Device device = kCpu) {
   return tensor(std::span<const T>(values), shape, device);
 }
-/// One axis.
+/// One axis. tensor({1, 2}) is i64, as indices and class ids are; tensor<int32_t>({1, 2}) is i32.
 template <class T>
 Tensor tensor(std::initializer_list<T> values, Device device = kCpu) {
   return tensor(std::span<const T>(values.begin(), values.size()), {static_cast<int64_t>(values.size())},
+                device);
+}
+inline Tensor tensor(std::initializer_list<int> values, Device device = kCpu) {
+  return tensor(std::vector<int64_t>(values.begin(), values.end()), {static_cast<int64_t>(values.size())},
                 device);
 }
 /// Rank 0.

@@ -10,6 +10,8 @@ void Shape::fail_rank(size_t rank) {
   throw ShapeError(concat("a tensor has at most ", kMaxRank, " axes, got ", rank));
 }
 
+int64_t Shape::place_from_end(int64_t axis) const { return normalize_axis(axis, rank_, "shape"); }
+
 int64_t Shape::numel() const {
   int64_t product = 1;
   bool overflow = false;

@@ -10,7 +10,8 @@
 
 namespace heed {
 
-/// Up to kMaxRank numbers. As the shape of a tensor each is >= 0; the last axis is the fastest.
+/// Up to kMaxRank numbers. As the shape of a tensor each is >= 0; the last axis is the fastest. shape[-1] is
+/// that of the last axis, as wherever an axis is named.
 class Shape {
  public:
   Shape() = default;
@@ -22,8 +23,9 @@ class Shape {
   }
 
   int rank() const { return rank_; }
-  int64_t operator[](int axis) const { return sizes_[axis]; }
-  int64_t& operator[](int axis) { return sizes_[axis]; }
+  /// Of an axis, which may count from the end; IndexError.
+  int64_t operator[](int64_t axis) const { return sizes_[place(axis)]; }
+  int64_t& operator[](int64_t axis) { return sizes_[place(axis)]; }
   const int64_t* begin() const { return sizes_; }
   const int64_t* end() const { return sizes_ + rank_; }
 
@@ -41,6 +43,11 @@ class Shape {
   }
 
  private:
+  int64_t place(int64_t axis) const {
+    const bool counts_from_start = static_cast<uint64_t>(axis) < static_cast<uint64_t>(rank_);
+    return counts_from_start ? axis : place_from_end(axis);
+  }
+  int64_t place_from_end(int64_t axis) const;
   [[noreturn]] static void fail_rank(size_t rank);
 
   int rank_ = 0;

@@ -31,9 +31,19 @@ double Tensor::item_as_double() const {
   return visit_dtype(dtype(), [&]<class T>() { return static_cast<double>(*host.data<T>()); });
 }
 
-int64_t Tensor::item_as_integer() const {
-  if (dtype() != DType::i64 || numel() != 1) return static_cast<int64_t>(item_as_double());
-  return *detach().to(kCpu).data<int64_t>();
+int64_t Tensor::item_as_integer(int64_t least, int64_t most) const {
+  int64_t value = 0;
+  if (dtype() == DType::i64 && numel() == 1) {
+    value = *detach().to(kCpu).data<int64_t>();
+  } else {
+    const double number = item_as_double();
+    HEED_CHECK(number >= -0x1p63 && number < 0x1p63, NumericError, "item: ", number, ", the element of an ",
+               dtype(), " tensor, does not fit a 64-bit integer");
+    value = static_cast<int64_t>(number);
+  }
+  HEED_CHECK(value >= least && value <= most, NumericError, "item: ", value,
+             " does not fit the integer asked for, which lies between ", least, " and ", most);
+  return value;
 }
 
 template <class T>

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -68,7 +69,7 @@ class Tensor {
   const Shape& strides() const { return layout().strides; }
   int rank() const { return shape().rank(); }
   /// Size of an axis, which may count from the end; IndexError.
-  int64_t size(int64_t axis) const { return shape()[normalize_axis(axis, rank(), "size")]; }
+  int64_t size(int64_t axis) const { return shape()[axis]; }
   int64_t numel() const { return layout().numel; }
   DType dtype() const { return layout().dtype; }
   Device device() const { return layout().storage->device(); }
@@ -94,13 +95,18 @@ class Tensor {
   void bump_version() const;
   int64_t version() const;
 
-  /// The only element, from any device; ShapeError if there is not exactly one. Converted to T.
+  /// The only element, from any device, converted to T; ShapeError if there is not exactly one. As an integer
+  /// it loses its fraction; NumericError if it is NaN or T cannot hold it.
   template <class T>
   T item() const {
-    if constexpr (std::is_same_v<T, int64_t>)
-      return item_as_integer();
-    else
+    static_assert(std::is_arithmetic_v<T>);
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      constexpr T kLeast = std::numeric_limits<T>::min(), kMost = std::numeric_limits<T>::max();
+      constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();  // no element exceeds that of an i64
+      return static_cast<T>(item_as_integer(kLeast, sizeof(T) < 8 ? static_cast<int64_t>(kMost) : kEnd));
+    } else {
       return static_cast<T>(item_as_double());
+    }
   }
   /// All elements in row-major order, on the host. T must be the tensor's dtype.
   template <class T>
@@ -133,8 +139,13 @@ class Tensor {
   // Views and copies: the rest of the operations are functions of core/ops.h
   // ------------------------------------
 
+  /// select(0, index). A const handle, so that nobody assigns to it: x[0] = y would leave x as it is; write
+  /// x[0].copy_(y).
+  const Tensor operator[](int64_t index) const { return select(0, index); }
   Tensor contiguous() const;
   Tensor clone() const;  // a copy of its own, recorded
+  /// Converted. Numbers become integers by truncation, the nearest there is where they are too large, 0 where
+  /// they are NaN; bool asks whether they are not 0. Only floating-point results are recorded.
   Tensor to(DType dtype) const;
   Tensor to(Device device) const;
   Tensor view(const Shape& shape) const;     // without copying; ShapeError where strides do not allow it
@@ -144,7 +155,7 @@ class Tensor {
   Tensor expand(const Shape& shape) const;
   Tensor unsqueeze(int64_t axis) const;
   Tensor squeeze(int64_t axis) const;
-  Tensor select(int64_t axis, int64_t index) const;
+  Tensor select(int64_t axis, int64_t index) const;  // index -1 is the last
   Tensor slice(int64_t axis, int64_t begin, int64_t end, int64_t step = 1) const;
   Tensor flatten(int64_t first_axis = 0, int64_t last_axis = -1) const;
 
@@ -170,7 +181,7 @@ class Tensor {
   [[noreturn]] static void fail_undefined();  // StateError
   [[noreturn]] void fail_dtype(DType wanted) const;
   double item_as_double() const;
-  int64_t item_as_integer() const;  // i64 is not rounded to a double on the way
+  int64_t item_as_integer(int64_t least, int64_t most) const;  // not rounded to a double on the way
 
   Ref<TensorLayout> impl_;  // a TensorImpl
 };

@@ -23,6 +23,22 @@ TEST(Shape, HoldsUpToEightSizes) {
   EXPECT_EQ(concat(Shape{}), "[]");
 }
 
+TEST(Shape, IndicesAreCheckedAndCountFromTheEnd) {
+  Shape shape = {2, 3, 5};
+  EXPECT_EQ(shape[0], 2);
+  EXPECT_EQ(shape[-1], 5);
+  EXPECT_EQ(shape[-3], 2);
+  shape[-1] = 7;
+  EXPECT_EQ(shape, (Shape{2, 3, 7}));
+  for (const int64_t axis : {int64_t{3}, int64_t{-4}, int64_t{1} << 32, std::numeric_limits<int64_t>::min()})
+    expect_error<IndexError>([&] { static_cast<void>(shape[axis]); }, {concat("axis ", axis), "[-3, 2]"});
+  expect_error<IndexError>([] { static_cast<void>(Shape()[0]); }, {"rank 0"});
+  const Tensor x = zeros({2, 3});
+  EXPECT_EQ(x.shape()[-1], x.size(-1));
+  EXPECT_EQ(x.strides()[-2], 3);
+  expect_error<IndexError>([&] { x.size(2); }, {"axis 2", "[-2, 1]"});
+}
+
 TEST(Shape, InsertAppendErase) {
   Shape shape = {2, 3};
   shape.insert(0, 5);

@@ -54,11 +54,11 @@ struct Batch {
   }
   // Of the tokens, in this layout.
   Tensor valid() const {
-    return layout == Layout::packed ? arange(0, static_cast<double>(valid_dense().numel())) : valid_dense();
+    return layout == Layout::packed ? arange(0, valid_dense().numel()) : valid_dense();
   }
   // Of what this layout shares with the padded batch.
   Tensor shared() const {
-    return layout == Layout::padded_keys ? arange(0, static_cast<double>(count() * width)) : valid();
+    return layout == Layout::padded_keys ? arange(0, count() * width) : valid();
   }
   Tensor shared_dense() const { return layout == Layout::padded_keys ? shared() : valid_dense(); }
   Tensor input(uint64_t key, DType dtype, Device device) const {
