@@ -65,15 +65,45 @@ Tensor Saved::get() const {
 // ---- gradients in and out of a node
 // --------------------------------------------------------------------------
 
-const Tensor& GradIn::operator[](int i) const { return node_.outputs()[static_cast<size_t>(i)].gradient; }
+namespace {
 
-bool GradIn::owned(int i) const { return node_.outputs()[static_cast<size_t>(i)].owned; }
+template <class List>
+void check_number(const char* operation, const char* what, int i, const List& list) {
+  HEED_CHECK(i >= 0 && static_cast<size_t>(i) < list.size(), IndexError, operation, ": its backward names ",
+             what, " ", i, ", but there are ", list.size(), ", counted from 0");
+}
 
-bool GradOut::wants(int i) const { return static_cast<bool>(node_.edges()[static_cast<size_t>(i)].node); }
+const Node::Output& output_of(const Node& node, int i) {
+  check_number(node.name(), "output", i, node.outputs());
+  return node.outputs()[static_cast<size_t>(i)];
+}
+
+const Node::Edge& edge_to(const Node& node, int i) {
+  check_number(node.name(), "input", i, node.edges());
+  return node.edges()[static_cast<size_t>(i)];
+}
+
+const Node::Edge& wanted_edge_to(const Node& node, int i) {
+  const Node::Edge& edge = edge_to(node, i);
+  HEED_CHECK(edge.node, AutogradError, node.name(), ": its backward gives a gradient to input ", i,
+             ", which needs none; ask gx.wants(", i, ") first");
+  return edge;
+}
+
+const Node::Output& target_of(const Node::Edge& edge) {
+  return edge.node->outputs()[static_cast<size_t>(edge.output)];
+}
+
+}  // namespace
+
+const Tensor& GradIn::operator[](int i) const { return output_of(node_, i).gradient; }
+
+bool GradIn::owned(int i) const { return output_of(node_, i).owned; }
+
+bool GradOut::wants(int i) const { return static_cast<bool>(edge_to(node_, i).node); }
 
 GradSlot GradOut::into(int i, DType dtype) {
-  HEED_ASSERT(wants(i), node_.name(), ": input ", i, " needs no gradient");
-  const Node::Edge& edge = node_.edges()[static_cast<size_t>(i)];
+  const Node::Edge& edge = wanted_edge_to(node_, i);
   const bool shared = std::any_of(given_.begin(), given_.end(), [&](int other) {
     const Node::Edge& seen = node_.edges()[static_cast<size_t>(other)];
     return seen.node == edge.node && seen.output == edge.output;
@@ -84,35 +114,44 @@ GradSlot GradOut::into(int i, DType dtype) {
     if (slot.tensor.defined()) return slot;
   }
   // The same tensor came in twice, or its gradient is kept in another dtype: write apart, add when done.
-  const Node::Output& target = edge.node->outputs()[static_cast<size_t>(edge.output)];
+  const Node::Output& target = target_of(edge);
   pending_.push_back({i, empty(target.shape, {dtype, target.device})});
   return {pending_.back().tensor, false};
 }
 
-GradSlot GradOut::into(int i) {
-  const Node::Edge& edge = node_.edges()[static_cast<size_t>(i)];
-  HEED_ASSERT(edge.node, node_.name(), ": input ", i, " needs no gradient");
-  return into(i, edge.node->outputs()[static_cast<size_t>(edge.output)].dtype);
-}
+GradSlot GradOut::into(int i) { return into(i, target_of(wanted_edge_to(node_, i)).dtype); }
 
 GradSlot GradOut::into_accumulator(int i) {
-  const Node::Edge& edge = node_.edges()[static_cast<size_t>(i)];
-  HEED_ASSERT(edge.node, node_.name(), ": input ", i, " needs no gradient");
-  const DType dtype = edge.node->outputs()[static_cast<size_t>(edge.output)].dtype;
+  const DType dtype = target_of(wanted_edge_to(node_, i)).dtype;
   return into(i, dtype == DType::bf16 ? DType::f32 : dtype);
 }
 
 void GradOut::add(int i, const Tensor& gradient) {
-  HEED_ASSERT(wants(i), node_.name(), ": input ", i, " needs no gradient");
-  const Node::Edge& edge = node_.edges()[static_cast<size_t>(i)];
-  const Node::Output& target = edge.node->outputs()[static_cast<size_t>(edge.output)];
-  HEED_ASSERT(gradient.shape() == target.shape, node_.name(), ": gradient of shape ", gradient.shape(),
-              " for input ", i, " of shape ", target.shape);
+  const Node::Edge& edge = wanted_edge_to(node_, i);
+  const Node::Output& target = target_of(edge);
+  HEED_CHECK(gradient.defined(), AutogradError, node_.name(), ": the gradient for input ", i,
+             " is undefined");
+  HEED_CHECK(gradient.shape() == target.shape, ShapeError, node_.name(), ": a gradient of shape ",
+             gradient.shape(), " for input ", i, " of shape ", target.shape, "; sum_to() undoes a broadcast");
+  HEED_CHECK(gradient.device() == target.device, DeviceError, node_.name(), ": a gradient on ",
+             gradient.device(), " for input ", i, " on ", target.device, "; move it with to(Device)");
   edge.node->collect(edge.output, gradient);
 }
 
 void GradOut::finish() {
   for (const Pending& pending : pending_) add(pending.input, pending.tensor);
+}
+
+Node::Edge edge_of(const Tensor& x) {
+  if (!x.defined() || !x.requires_grad()) return {};
+  return {x.impl().node, x.impl().output};
+}
+
+Tensor with_edge(const Tensor& x, const Node::Edge& edge) {
+  Tensor handle = x.detach();
+  handle.impl().node = edge.node;
+  handle.impl().output = edge.output;
+  return handle;
 }
 
 // ---- nodes
@@ -197,21 +236,35 @@ uint64_t next_sequence() {
   return sequence.fetch_add(1, std::memory_order_relaxed);
 }
 
-void attach(Ref<Node> node, TensorList inputs, TensorList outputs) {
-  node->edges().reserve(inputs.size());
-  for (const Tensor& input : inputs) {
-    if (input.defined() && input.requires_grad())
-      node->edges().push_back({input.impl().node, input.impl().output});
-    else
-      node->edges().push_back({});
+namespace {
+
+// Before anything is attached to a graph.
+void check_outputs(const char* operation, TensorList outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& output = outputs[i];
+    HEED_CHECK(output.defined(), AutogradError, operation, ": output ", i, " is undefined");
+    HEED_CHECK(is_floating(output.dtype()), AutogradError, operation, ": output ", i, " is ", output.dtype(),
+               "; only floating-point tensors have gradients");
+    HEED_CHECK(!output.requires_grad(), AutogradError, operation, ": output ", i, " is ",
+               output.is_leaf() ? "a leaf that requires a gradient"
+                                : concat("the result of ", output.operation(), " already"),
+               "; record a new tensor, or its detach()");
+    for (size_t j = 0; j < i; ++j)
+      HEED_CHECK(&output.impl() != &outputs[j].impl(), AutogradError, operation, ": outputs ", j, " and ", i,
+                 " are one tensor; record a detach() of it");
   }
+}
+
+}  // namespace
+
+void attach(Ref<Node> node, TensorList inputs, TensorList outputs) {
+  check_outputs(node->name(), outputs);
+  node->edges().reserve(inputs.size());
+  for (const Tensor& input : inputs) node->edges().push_back(edge_of(input));
   node->outputs().reserve(outputs.size());
   int index = 0;
   for (const Tensor& output : outputs) {
     TensorImpl& impl = output.impl();
-    HEED_CHECK(is_floating(impl.dtype), AutogradError, node->name(), ": output ", index, " is ", impl.dtype,
-               "; only floating-point tensors have gradients");
-    HEED_ASSERT(!impl.node, node->name(), ": output ", index, " is part of a graph already");
     node->outputs().push_back({impl.shape, impl.dtype, output.device(), {}, false, false, {}, {}});
     impl.node = node;
     impl.output = index++;

@@ -20,7 +20,7 @@
 namespace heed {
 
 /// While one lives on a thread, that thread records nothing: for evaluation, decoding and optimizer steps.
-class NoGrad {
+class [[nodiscard]] NoGrad {
  public:
   NoGrad();
   ~NoGrad();
@@ -36,7 +36,7 @@ bool grad_enabled();
 
 /// While one lives on a thread, each backward there checks every gradient and throws NumericError naming the
 /// operation that made the first NaN or infinity.
-class DetectAnomaly {
+class [[nodiscard]] DetectAnomaly {
  public:
   DetectAnomaly();
   ~DetectAnomaly();
@@ -104,7 +104,7 @@ struct GradSlot {
   bool accumulate = false;
 };
 
-/// The gradients that reached the outputs.
+/// The gradients that reached the outputs. IndexError, naming the operation, for an output it does not have.
 class GradIn {
  public:
   GradIn(const Node& node, bool last) : node_(node), last_(last) {}
@@ -120,20 +120,23 @@ class GradIn {
   bool last_;
 };
 
-/// Takes the gradients of the inputs.
+/// Takes the gradients of the inputs. What is wrong in them is an error that names the operation: IndexError
+/// for an input it does not have, AutogradError for one that needs no gradient, ShapeError and DeviceError
+/// for a gradient that does not fit its input.
 class GradOut {
  public:
   explicit GradOut(Node& node) : node_(node) {}
   GradOut(const GradOut&) = delete;
   GradOut& operator=(const GradOut&) = delete;
 
-  /// Whether input i needs a gradient. Asking for a slot that nobody wants is an error of the operation.
+  /// Whether input i needs a gradient: to be asked before one is computed where there are several inputs.
   bool wants(int i) const;
   /// The slot of input i, in the input's dtype: the gradient of a leaf, or what the graph already holds.
   GradSlot into(int i);
   /// The same in accumulator_t of the input's dtype (f32 for bf16): for sums over many rows, such as weights.
   GradSlot into_accumulator(int i);
-  /// Adds a gradient computed elsewhere, which may be strided and may share memory with others.
+  /// Adds a gradient computed elsewhere, of the input's shape, in any dtype. It may be strided and may share
+  /// memory with others.
   void add(int i, const Tensor& gradient);
 
  private:
@@ -279,10 +282,11 @@ void attach(Ref<Node> node, TensorList inputs, TensorList outputs);
 
 /// Records that `outputs` were computed from `inputs`, unless gradients are off or no input needs one. `name`
 /// must be a string literal. `backward` is called at most once (again if the graph is retained) with the
-/// gradients of the outputs; it must not keep an input or output except through save(). Where it is an object
-/// with `static constexpr int kRecomputed`, the number of an output, and `Tensor recompute() const`, which
-/// computes that from what the backward needs anyway, operations that save() a large such output keep no
-/// memory for it (Chen et al., arXiv 1604.06174).
+/// gradients of the outputs; it must not keep an input or output except through save(). AutogradError for an
+/// output that is no new floating-point tensor. docs/custom_operations.md shows how to write one. Where it is
+/// an object with `static constexpr int kRecomputed`, the number of an output, and `Tensor recompute()
+/// const`, which computes that from what the backward needs anyway, operations that save() a large such
+/// output keep no memory for it (Chen et al., arXiv 1604.06174).
 template <class F>
 requires std::invocable<F&, const GradIn&, GradOut&>
 void record(const char* name, TensorList inputs, TensorList outputs, F backward) {
@@ -299,8 +303,8 @@ requires std::invocable<F&, const GradIn&, GradOut&> Tensor record(const char* n
   return output;
 }
 
-/// What an operation without a gradient says instead of record(): AutogradError if gradients are on and an
-/// input needs one.
+/// What an operation says instead of record() where a gradient would be needed but there is none:
+/// AutogradError if gradients are on and an input needs one. (Results that are integers or bool need none.)
 void not_differentiable(const char* name, TensorList inputs);
 
 }  // namespace heed

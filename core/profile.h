@@ -29,7 +29,7 @@ void stop_profile();
 std::vector<ProfileEvent> profile_events();
 
 /// Records its lifetime under `name`, a string literal. Costs a branch when nothing is recorded.
-class ProfileScope {
+class [[nodiscard]] ProfileScope {
  public:
   explicit ProfileScope(const char* name) : name_(profiling() ? name : nullptr) {
     if (name_) begin_ = Clock::now();

@@ -26,6 +26,12 @@ Tensor make_contiguous(Ref<Storage> storage, const Shape& shape, int64_t numel, 
 /// The same elements seen with other sizes and strides, not recorded.
 Tensor make_view(const Tensor& source, const Shape& shape, const Shape& strides, int64_t offset);
 
+/// Where the gradient of x goes; nowhere if it is undefined or needs none.
+Node::Edge edge_of(const Tensor& x);
+
+/// x outside its graph, with its gradient going to `edge`.
+Tensor with_edge(const Tensor& x, const Node::Edge& edge);
+
 /// Throws where an in-place write into `target` is not allowed; `operation` names the caller.
 void check_in_place(const Tensor& target, const char* operation);
 

@@ -149,6 +149,71 @@ TEST_P(AutogradOn, ErrorsOfBackward) {
   EXPECT_TRUE(contains(message_of([&] { not_differentiable("argmax", {x}); }), "argmax: has no gradient"));
 }
 
+// An operation of two inputs, of which the first requires a gradient, and what its backward does.
+template <class F>
+std::string message_of_backward(const Tensor& a, F backward) {
+  const Tensor b = a.detach().clone(), y = a.detach().clone();
+  record("mine", {a, b}, y, backward);
+  return message_of([&] { y.backward(full(y.shape(), 1, y.options())); });
+}
+
+TEST_P(AutogradOn, MistakesOfABackwardNameItsOperation) {
+  const Tensor x = zeros({3}).set_requires_grad();
+  const auto expect = [&](auto backward, const std::string& text) {
+    EXPECT_TRUE(contains(message_of_backward(x, backward), "mine: " + text))
+        << message_of_backward(x, backward);
+  };
+  using In = const GradIn&;
+  using Out = GradOut&;
+  expect([](In, Out gx) { gx.add(0, zeros({2})); },
+         "a gradient of shape [2] for input 0 of shape [3]; sum_to() undoes a broadcast");
+  expect([](In, Out gx) { gx.add(0, Tensor()); }, "the gradient for input 0 is undefined");
+  expect([](In gy, Out gx) { gx.add(1, gy[0]); },
+         "its backward gives a gradient to input 1, which needs none; ask gx.wants(1) first");
+  expect([](In, Out gx) { gx.into(1); }, "its backward gives a gradient to input 1");
+  expect([](In, Out gx) { gx.into_accumulator(1); }, "its backward gives a gradient to input 1");
+  for (const int i : {2, -1, 1000}) {
+    const std::string input = concat("its backward names input ", i, ", but there are 2, counted from 0");
+    expect([i](In, Out gx) { gx.wants(i); }, input);
+    expect([i](In gy, Out gx) { gx.add(i, gy[0]); }, input);
+    expect([i](In, Out gx) { gx.into(i); }, input);
+    expect([i](In, Out gx) { gx.into_accumulator(i); }, input);
+  }
+  expect([](In gy, Out gx) { gx.add(0, gy[1]); }, "its backward names output 1, but there are 1");
+  expect([](In gy, Out) { static_cast<void>(gy.owned(-1)); }, "its backward names output -1");
+  EXPECT_FALSE(x.grad().defined());
+  scaled(x, 2).backward(ones({3}));  // the leaf is as it was
+  EXPECT_EQ(x.grad().to_vector<float>(), std::vector<float>(3, 2));
+}
+
+TEST_P(AutogradOn, OnlyNewFloatingTensorsAreRecorded) {
+  const Tensor x = zeros({3}).set_requires_grad();
+  const auto nothing = [](const GradIn&, GradOut&) {};
+  const auto expect = [&](TensorList outputs, const std::string& text) {
+    const std::string message = message_of([&] { record("mine", {x}, outputs, nothing); });
+    EXPECT_TRUE(contains(message, "mine: " + text)) << message;
+  };
+  const Tensor y = scaled(x, 2), fresh = zeros({3});
+  expect(y, "output 0 is the result of scaled already; record a new tensor, or its detach()");
+  expect(x, "output 0 is a leaf that requires a gradient");
+  expect({fresh, y}, "output 1 is the result of scaled already");
+  expect({fresh, fresh}, "outputs 0 and 1 are one tensor");
+  expect({fresh, Tensor()}, "output 1 is undefined");
+  expect(full({3}, 0, DType::i64), "output 0 is i64; only floating-point tensors have gradients");
+  EXPECT_FALSE(fresh.requires_grad()) << "nothing has changed";
+  record("mine", {x}, fresh, nothing);
+  EXPECT_TRUE(fresh.requires_grad());
+  expect(fresh, "output 0 is the result of mine already");
+}
+
+TEST(Autograd, AGradientOnAnotherDeviceIsAnError) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  const Tensor x = zeros({3}).set_requires_grad();
+  const std::string message =
+      message_of_backward(x, [](const GradIn& gy, GradOut& gx) { gx.add(0, gy[0].to(cuda_device())); });
+  EXPECT_TRUE(contains(message, "mine: a gradient on cuda:0 for input 0 on cpu")) << message;
+}
+
 TEST_P(AutogradOn, HooksSeeAndReplaceGradients) {
   const Tensor x = leaf(1);
   const Tensor middle = scaled(x, 2);
