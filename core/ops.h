@@ -15,6 +15,10 @@
 
 namespace heed {
 
+namespace detail {
+Tensor& assign(const char* operation, Tensor& target, const Tensor& value);
+}
+
 // ---- arithmetic, element by element
 // --------------------------------------------------------------------------- Both operands have one dtype;
 // scalars take the tensor's.
@@ -24,8 +28,10 @@ Tensor subtract(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);
 Tensor divide(const Tensor& a, const Tensor& b);
 Tensor power(const Tensor& a, const Tensor& b);
-Tensor maximum(const Tensor& a, const Tensor& b);  // where equal each side gets half of the gradient
-Tensor minimum(const Tensor& a, const Tensor& b);
+Tensor maximum(const Tensor& a, const Tensor& b);  // where equal each side gets half of the gradient,
+Tensor minimum(const Tensor& a, const Tensor& b);  // where the result is NaN all of it
+Tensor maximum(const Tensor& a, double b);
+Tensor minimum(const Tensor& a, double b);
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return subtract(a, b); }
@@ -40,6 +46,18 @@ Tensor operator-(double a, const Tensor& b);
 Tensor operator*(double a, const Tensor& b);
 Tensor operator/(double a, const Tensor& b);
 Tensor operator-(const Tensor& a);
+
+/// a = a + b, recorded: a becomes another tensor, and what else saw the old one, a view of it too, still
+/// does. Only a leaf that requires a gradient, such as a parameter, is written in place, as by copy_(): under
+/// NoGrad.
+inline Tensor& operator+=(Tensor& a, const Tensor& b) { return detail::assign("+=", a, a + b); }
+inline Tensor& operator-=(Tensor& a, const Tensor& b) { return detail::assign("-=", a, a - b); }
+inline Tensor& operator*=(Tensor& a, const Tensor& b) { return detail::assign("*=", a, a * b); }
+inline Tensor& operator/=(Tensor& a, const Tensor& b) { return detail::assign("/=", a, a / b); }
+inline Tensor& operator+=(Tensor& a, double b) { return detail::assign("+=", a, a + b); }
+inline Tensor& operator-=(Tensor& a, double b) { return detail::assign("-=", a, a - b); }
+inline Tensor& operator*=(Tensor& a, double b) { return detail::assign("*=", a, a * b); }
+inline Tensor& operator/=(Tensor& a, double b) { return detail::assign("/=", a, a / b); }
 
 Tensor exp(const Tensor& x);
 Tensor log(const Tensor& x);
@@ -58,7 +76,7 @@ Tensor floor(const Tensor& x);                           // gradient 0, as round
 Tensor round(const Tensor& x);
 Tensor sign(const Tensor& x);
 
-// ---- comparison and choice: results are bool and have no gradient
+// ---- comparison and choice: results are bool, and no gradient goes through them
 // ---------------------------------------------
 
 Tensor equal(const Tensor& a, const Tensor& b);
@@ -67,6 +85,13 @@ Tensor less(const Tensor& a, const Tensor& b);
 Tensor less_equal(const Tensor& a, const Tensor& b);
 Tensor greater(const Tensor& a, const Tensor& b);
 Tensor greater_equal(const Tensor& a, const Tensor& b);
+Tensor equal(const Tensor& a,
+             double b);  // b as a number of a's dtype; ConfigError if an integer dtype has none
+Tensor not_equal(const Tensor& a, double b);
+Tensor less(const Tensor& a, double b);
+Tensor less_equal(const Tensor& a, double b);
+Tensor greater(const Tensor& a, double b);
+Tensor greater_equal(const Tensor& a, double b);
 Tensor logical_and(const Tensor& a, const Tensor& b);
 Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_not(const Tensor& a);
@@ -79,6 +104,8 @@ bool equal_all(const Tensor& a, const Tensor& b);
 
 /// condition ? a : b, element by element; condition is bool.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+Tensor where(const Tensor& condition, const Tensor& a, double b);
+Tensor where(const Tensor& condition, double a, const Tensor& b);
 /// x with `value` where mask (bool, broadcast) is true.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 
@@ -95,13 +122,14 @@ Tensor sum(const Tensor& x, const ReduceOptions& options = {});   // of nothing:
 Tensor mean(const Tensor& x, const ReduceOptions& options = {});  // of nothing: NaN
 /// Sum of squared differences from the mean over (n - correction).
 Tensor variance(const Tensor& x, const ReduceOptions& options = {}, int64_t correction = 1);
-Tensor max(const Tensor& x,
-           const ReduceOptions& options = {});  // gradient shared among equal maxima; of nothing:
-Tensor min(const Tensor& x, const ReduceOptions& options = {});   // ShapeError
-Tensor norm(const Tensor& x, const ReduceOptions& options = {});  // Euclidean
+/// NaN where any element is. The gradient is shared among equal maxima, or among the NaNs. Of nothing:
+/// ShapeError.
+Tensor max(const Tensor& x, const ReduceOptions& options = {});
+Tensor min(const Tensor& x, const ReduceOptions& options = {});
+Tensor norm(const Tensor& x, const ReduceOptions& options = {});  // Euclidean; gradient 0 at 0
 Tensor log_sum_exp(const Tensor& x, const ReduceOptions& options = {});
 Tensor cumulative_sum(const Tensor& x, int64_t axis);
-Tensor argmax(const Tensor& x, int64_t axis, bool keep = false);  // i64, the first of equals; no gradient
+Tensor argmax(const Tensor& x, int64_t axis, bool keep = false);  // i64, the first of equals
 Tensor argmin(const Tensor& x, int64_t axis, bool keep = false);
 Tensor any(const Tensor& x, const ReduceOptions& options = {});  // bool
 Tensor all(const Tensor& x, const ReduceOptions& options = {});

@@ -15,7 +15,6 @@ TensorOptions bool_on(const Tensor& x) { return {DType::boolean, x.device()}; }
 
 Tensor compare(CompareOp op, const char* operation, const Tensor& a, const Tensor& b) {
   check_same_kind(a, b, operation);
-  not_differentiable(operation, {a, b});
   const Tensor y = empty(broadcast_shapes(a.shape(), b.shape(), operation), bool_on(a));
   visit_dtype(a.dtype(), [&]<class T>() {
     HEED_DISPATCH(a.device(), compare,
@@ -49,7 +48,6 @@ Tensor logical(kernels::BinaryOp op, const char* operation, const Tensor& a, con
 }
 
 Tensor predicate(kernels::PredicateOp op, const char* operation, const Tensor& x) {
-  not_differentiable(operation, x);
   if (!is_floating(x.dtype()))  // integers are finite and never NaN
     return full(x.shape(), op == kernels::PredicateOp::is_finite, bool_on(x));
   const Tensor y = empty(x.shape(), bool_on(x));
@@ -74,6 +72,24 @@ Tensor less_equal(const Tensor& a, const Tensor& b) {
 }
 Tensor greater(const Tensor& a, const Tensor& b) { return compare(CompareOp::greater, "greater", a, b); }
 Tensor greater_equal(const Tensor& a, const Tensor& b) {
+  return compare(CompareOp::greater_equal, "greater_equal", a, b);
+}
+
+namespace {
+
+Tensor compare(CompareOp op, const char* operation, const Tensor& a, double b) {
+  check_scalar(b, a.dtype(), operation);
+  return compare(op, operation, a, scalar(b, a.options()));
+}
+
+}  // namespace
+
+Tensor equal(const Tensor& a, double b) { return compare(CompareOp::equal, "equal", a, b); }
+Tensor not_equal(const Tensor& a, double b) { return compare(CompareOp::not_equal, "not_equal", a, b); }
+Tensor less(const Tensor& a, double b) { return compare(CompareOp::less, "less", a, b); }
+Tensor less_equal(const Tensor& a, double b) { return compare(CompareOp::less_equal, "less_equal", a, b); }
+Tensor greater(const Tensor& a, double b) { return compare(CompareOp::greater, "greater", a, b); }
+Tensor greater_equal(const Tensor& a, double b) {
   return compare(CompareOp::greater_equal, "greater_equal", a, b);
 }
 
@@ -127,6 +143,16 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
                   if (gx.wants(0)) gx.add(0, sum_to(where(*condition, gy[0], zero), sa));
                   if (gx.wants(1)) gx.add(1, sum_to(where(*condition, zero, gy[0]), sb));
                 });
+}
+
+Tensor where(const Tensor& condition, const Tensor& a, double b) {
+  check_scalar(b, a.dtype(), "where");
+  return where(condition, a, scalar(b, a.options()));
+}
+
+Tensor where(const Tensor& condition, double a, const Tensor& b) {
+  check_scalar(a, b.dtype(), "where");
+  return where(condition, scalar(a, b.options()), b);
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {

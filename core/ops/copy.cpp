@@ -50,7 +50,6 @@ Tensor Tensor::contiguous() const { return is_contiguous() ? *this : clone(); }
 Tensor Tensor::to(DType dtype) const {
   const DType source = this->dtype();
   if (dtype == source) return *this;
-  if (!is_floating(dtype)) not_differentiable("to", *this);
   const Tensor result = empty(shape(), {dtype, device()});
   copy_elements(result, *this);
   if (!is_floating(dtype)) return result;

@@ -6,6 +6,7 @@
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/copy.h>
 #include <heed/core/ops/strided_index.h>
+#include <heed/core/tensor_impl.h>
 #include <heed/kernels/elementwise.h>
 
 namespace heed {
@@ -121,52 +122,53 @@ Tensor divide(const Tensor& a, const Tensor& b) {
   return record("divide", {a, b}, y,
                 [shape = a.shape(), b = save(b), y = save(y)](const GradIn& gy, GradOut& gx) {
                   const Tensor divisor = *b;
-                  const Tensor g = gy[0] / divisor;
-                  if (gx.wants(0)) add_summed(gx, 0, g, shape);
-                  if (gx.wants(1)) add_summed(gx, 1, -(g * *y), divisor.shape());
+                  if (gx.wants(0)) add_summed(gx, 0, gy[0] / divisor, shape);
+                  // Not gy / b * y, which is infinite or NaN for small b where y is small too.
+                  if (gx.wants(1)) add_summed(gx, 1, -(gy[0] * *y / divisor), divisor.shape());
                 });
 }
 
 Tensor power(const Tensor& a, const Tensor& b) {
   const Tensor y = binary(BinaryOp::power, "power", a, b);
   return record("power", {a, b}, y, [a = save(a), b = save(b), y = save(y)](const GradIn& gy, GradOut& gx) {
-    const Tensor base = *a, exponent = *b, zero = constant(0, base);
+    const Tensor base = *a, exponent = *b, g = gy[0];
     // x^0 and 0^b are constant: no 0 * inf there.
     if (gx.wants(0)) {
-      const Tensor slope = exponent * power(base, exponent - 1.0);
-      add_summed(gx, 0, gy[0] * where(equal(exponent, zero), zero, slope), base.shape());
+      const Tensor slope = g * (exponent * power(base, exponent - 1.0));
+      const Tensor falling = g * *y * exponent / base;  // x^(b - 1) may be infinite where x^b is not
+      add_summed(gx, 0, where(equal(exponent, 0), 0, where(less(exponent, 0), falling, slope)), base.shape());
     }
     if (gx.wants(1)) {
-      const Tensor constant_zero = logical_and(equal(base, zero), greater_equal(exponent, zero));
-      add_summed(gx, 1, gy[0] * where(constant_zero, zero, *y * log(base)), exponent.shape());
+      const Tensor constant_zero = logical_and(equal(base, 0), greater_equal(exponent, 0));
+      add_summed(gx, 1, g * where(constant_zero, 0, *y * log(base)), exponent.shape());
     }
   });
 }
 
 namespace {
 
-// The gradient of an extremum: all to the winner, half to each where they are equal.
-template <class Wins>
-void extremum_backward(const GradIn& gy, GradOut& gx, const Tensor& a, const Tensor& b, Wins wins) {
+// The gradient of an extremum: none to the loser, half to each where they are equal, all to both for NaN.
+void extremum_backward(const GradIn& gy, GradOut& gx, const Tensor& a, const Tensor& b,
+                       Tensor (*loses)(const Tensor&, const Tensor&)) {
   const Tensor g = gy[0];
-  const Tensor tied = where(equal(a, b), g * 0.5, constant(0, g));
-  if (gx.wants(0)) add_summed(gx, 0, where(wins(a, b), g, tied), a.shape());
-  if (gx.wants(1)) add_summed(gx, 1, where(wins(b, a), g, tied), b.shape());
+  const Tensor share = where(equal(a, b), g * 0.5, g);
+  if (gx.wants(0)) add_summed(gx, 0, where(loses(a, b), 0, share), a.shape());
+  if (gx.wants(1)) add_summed(gx, 1, where(loses(b, a), 0, share), b.shape());
 }
 
 }  // namespace
 
 Tensor maximum(const Tensor& a, const Tensor& b) {
-  return record("maximum", {a, b}, binary(BinaryOp::maximum, "maximum", a, b),
-                [a = save(a), b = save(b)](const GradIn& gy, GradOut& gx) {
-                  extremum_backward(gy, gx, *a, *b, greater);
-                });
+  return record(
+      "maximum", {a, b}, binary(BinaryOp::maximum, "maximum", a, b),
+      [a = save(a), b = save(b)](const GradIn& gy, GradOut& gx) { extremum_backward(gy, gx, *a, *b, less); });
 }
 
 Tensor minimum(const Tensor& a, const Tensor& b) {
-  return record(
-      "minimum", {a, b}, binary(BinaryOp::minimum, "minimum", a, b),
-      [a = save(a), b = save(b)](const GradIn& gy, GradOut& gx) { extremum_backward(gy, gx, *a, *b, less); });
+  return record("minimum", {a, b}, binary(BinaryOp::minimum, "minimum", a, b),
+                [a = save(a), b = save(b)](const GradIn& gy, GradOut& gx) {
+                  extremum_backward(gy, gx, *a, *b, greater);
+                });
 }
 
 // ---- a tensor and a number
@@ -204,12 +206,37 @@ Tensor operator/(double a, const Tensor& b) {
 }
 
 Tensor power(const Tensor& x, double exponent) {
-  return record("power", x, binary(BinaryOp::power, "power", x, exponent),
-                [x = save(x), exponent](const GradIn& gy, GradOut& gx) {
-                  if (exponent == 0) return give_zeros(gx);
-                  gx.add(0, gy[0] * (power(*x, exponent - 1) * exponent));
-                });
+  const Tensor y = binary(BinaryOp::power, "power", x, exponent);
+  if (exponent < 0)  // x^(exponent - 1) may be infinite where x^exponent is not
+    return record("power", x, y, [x = save(x), y = save(y), exponent](const GradIn& gy, GradOut& gx) {
+      gx.add(0, gy[0] * *y * exponent / *x);
+    });
+  return record("power", x, y, [x = save(x), exponent](const GradIn& gy, GradOut& gx) {
+    if (exponent == 0) return give_zeros(gx);
+    gx.add(0, gy[0] * (power(*x, exponent - 1) * exponent));
+  });
 }
+
+Tensor maximum(const Tensor& a, double b) {
+  check_scalar(b, a.dtype(), "maximum");
+  return maximum(a, constant(b, a));
+}
+
+Tensor minimum(const Tensor& a, double b) {
+  check_scalar(b, a.dtype(), "minimum");
+  return minimum(a, constant(b, a));
+}
+
+namespace detail {
+
+Tensor& assign(const char* operation, Tensor& target, const Tensor& value) {
+  if (!target.is_leaf() || !target.requires_grad()) return target = value;
+  check_in_place(target, operation);
+  target.copy_(value);  // another tensor would be no parameter
+  return target;
+}
+
+}  // namespace detail
 
 Tensor clamp(const Tensor& x, double low, double high) {
   HEED_CHECK(low <= high, ConfigError, "clamp: low is ", low, " and high ", high, "; low must not be larger");

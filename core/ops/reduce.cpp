@@ -122,7 +122,8 @@ Tensor extremum(ReduceOp op, const char* operation, const Tensor& x, const Reduc
   if (!is_floating(x.dtype())) return y;
   return record(operation, x, y,
                 [x = save(x), extremes = save(extreme), axes = options.axes](const GradIn& gy, GradOut& gx) {
-                  const Tensor extreme = *extremes, mask = equal(*x, extreme);
+                  const Tensor from = *x, extreme = *extremes;
+                  const Tensor mask = logical_or(equal(from, extreme), is_nan(from));  // NaN equals nothing
                   const Tensor ties = sum(mask, {.axes = axes, .keep = true});
                   const Tensor share = gy[0].reshape(extreme.shape()) / ties.to(extreme.dtype());
                   gx.add(0, where(mask, share, scalar(0, extreme.options())));
@@ -157,10 +158,11 @@ Tensor norm(const Tensor& x, const ReduceOptions& options) {
   const Tensor length = reduce(ReduceOp::norm, x, axes);
   return record("norm", x, shaped(length, axes, options.keep, x.dtype()),
                 [x = save(x), lengths = save(length)](const GradIn& gy, GradOut& gx) {
-                  const Tensor length = *lengths, zero = scalar(0, length.options());
+                  const Tensor length = *lengths, is_zero = equal(length, 0);
                   const Tensor g = gy[0].to(length.dtype()).reshape(length.shape());
-                  const Tensor slope = where(equal(length, zero), zero, g / length);
-                  gx.add(0, (*x).to(length.dtype()) * slope);
+                  // Not x * (g / length), which is infinite for small lengths.
+                  const Tensor direction = (*x).to(length.dtype()) / where(is_zero, 1, length);
+                  gx.add(0, direction * where(is_zero, 0, g));
                 });
 }
 
@@ -197,7 +199,6 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 namespace {
 
 Tensor arg_extremum(bool largest, const char* operation, const Tensor& x, int64_t axis, bool keep) {
-  not_differentiable(operation, x);
   HEED_CHECK(x.dtype() != DType::boolean, DTypeError, operation, ": not defined for bool");
   const int place = normalize_axis(axis, x.rank(), operation);
   HEED_CHECK(x.shape()[place] > 0, ShapeError, operation, ": axis ", axis, " of ", x.shape(), " is empty");

@@ -55,8 +55,8 @@ TEST(Compare, IntegersAndBools) {
 TEST(Compare, NanEqualsNothing) {
   const Tensor nan = tensor<float>({NAN}), number = tensor<float>({1});
   for (const CompareCase& op : comparisons()) {
-    EXPECT_EQ(op.function(nan, number).item<bool>(), op.function == not_equal) << op.name;
-    EXPECT_EQ(op.function(nan, nan).item<bool>(), op.function == not_equal) << op.name;
+    EXPECT_EQ(op.function(nan, number).item<bool>(), op.value(NAN, 1)) << op.name;
+    EXPECT_EQ(op.function(nan, nan).item<bool>(), op.value(NAN, NAN)) << op.name;
   }
   EXPECT_FALSE(equal_all(nan, nan));
 }
@@ -156,11 +156,50 @@ TEST(Compare, Errors) {
       },
       {"masked_fill", "[4, 2, 3]", "[2, 3]"});
   expect_error<ConfigError>([&] { masked_fill(i, m, 0.5); }, {"masked_fill", "0.5", "i64"});
-  const Tensor leaf = zeros({2, 3}).set_requires_grad();
-  expect_error<AutogradError>([&] { greater(leaf, f); }, {"greater", "no gradient", "detach()"});
-  expect_error<AutogradError>([&] { is_nan(leaf); }, {"is_nan"});
-  const NoGrad no_grad;
-  EXPECT_EQ(sum(greater(leaf, f)).item<int64_t>(), 0);
+  expect_error<ConfigError>([&] { less(i, 0.5); }, {"less", "0.5", "i64"});
+  expect_error<ConfigError>([&] { where(m, 0.5, i); }, {"where", "0.5", "i64"});
+}
+
+TEST(Compare, WhatRequiresAGradientIsCompared) {
+  const Tensor leaf = tensor<float>({-1, 2}).set_requires_grad(), result = leaf * 3.0;
+  for (const Tensor& x : {leaf, result})
+    for (const Tensor& y : {greater(x, zeros({2})), greater(x, 0), logical_not(is_nan(x)), is_finite(x)})
+      EXPECT_FALSE(y.requires_grad());
+  EXPECT_EQ(greater(result, 0).to_vector<bool>(), (std::vector<bool>{false, true}));
+  sum(where(greater(leaf, 0), leaf * leaf, -1)).backward();
+  EXPECT_EQ(leaf.grad().to_vector<float>(), (std::vector<float>{0, 4}));
+}
+
+TEST(Compare, WithNumbers) {
+  using ByNumber = Tensor (*)(const Tensor&, double);
+  const std::vector<ByNumber> by_number = {equal, not_equal, less, less_equal, greater, greater_equal};
+  for (const Device device : devices())
+    for (const DType dtype : {DType::f32, DType::bf16, DType::i64, DType::i32}) {
+      const Tensor x = whole({4, 9}, 1).to(dtype).to(device), one = full({}, 1, x.options());
+      for (size_t i = 0; i < by_number.size(); ++i)
+        EXPECT_TRUE(equal_all(by_number[i](x, 1), comparisons()[i].function(x, one))) << i << dtype << device;
+    }
+  EXPECT_TRUE(equal(tensor<float>({0.1f}), 0.1).item<bool>())
+      << "the number is rounded to the tensor's dtype";
+  EXPECT_TRUE(equal(tensor({true, false}), 1).to_vector<bool>()[0]);
+}
+
+TEST(Compare, WhereWithANumber) {
+  check_op({.name = "where with numbers",
+            .inputs = {indices({3, 1}, 0, 2, 1).to(DType::boolean), normal({3, 5}, 2)},
+            .function =
+                [](const Tensors& in) {
+                  return Tensors{where(in[0], in[1], -1.5), where(in[0], -1.5, in[1])};
+                },
+            .reference =
+                [](const Tensors& in) {
+                  const auto choose = [&](bool first) {
+                    return build({3, 5}, [&](const Place& p) {
+                      return (at(in[0], p) != 0) == first ? at(in[1], p) : -1.5;
+                    });
+                  };
+                  return Tensors{choose(true), choose(false)};
+                }});
 }
 
 }  // namespace

@@ -113,6 +113,10 @@ TEST(Elementwise, OneOperand) {
       {"power 0", [](const Tensor& x) { return power(x, 0.0); }, [](double) { return 1; }},
       {"clamp", [](const Tensor& x) { return clamp(x, -0.5, 0.75); },
        [](double x) { return std::min(std::max(x, -0.5), 0.75); }},
+      {"maximum 0.5", [](const Tensor& x) { return maximum(x, 0.5); },
+       [](double x) { return std::max(x, 0.5); }},
+      {"minimum 0.5", [](const Tensor& x) { return minimum(x, 0.5); },
+       [](double x) { return std::min(x, 0.5); }},
       {"x + 2", [](const Tensor& x) { return x + 2.0; }, [](double x) { return x + 2; }},
       {"2 + x", [](const Tensor& x) { return 2.0 + x; }, [](double x) { return x + 2; }},
       {"x - 2", [](const Tensor& x) { return x - 2.0; }, [](double x) { return x - 2; }},
@@ -142,11 +146,10 @@ std::vector<double> gradient(const Tensor& x, const std::function<Tensor(const T
 }
 
 TEST(Elementwise, EqualOperandsOfAnExtremumShareTheGradient) {
-  for (auto function : {maximum, minimum}) {
+  for (const bool larger : {true, false}) {
     const Tensor a = tensor<double>({1, 2, 3}).set_requires_grad();
     const Tensor b = tensor<double>({1, 5, 0}).set_requires_grad();
-    sum(function(a, b)).backward();
-    const bool larger = function == maximum;
+    sum(larger ? maximum(a, b) : minimum(a, b)).backward();
     EXPECT_EQ(a.grad().to_vector<double>(), (std::vector<double>{0.5, larger ? 0. : 1., larger ? 1. : 0.}));
     EXPECT_EQ(b.grad().to_vector<double>(), (std::vector<double>{0.5, larger ? 1. : 0., larger ? 0. : 1.}));
   }
@@ -165,6 +168,88 @@ TEST(Elementwise, GradientsAtCorners) {
             (std::vector<double>{0, 1, 0}));
   EXPECT_EQ(gradient(exponents.clone(), [](const Tensor& e) { return power(zeros_like(e), e); }),
             (std::vector<double>{0, 0, 0}));
+}
+
+TEST(Elementwise, TheGradientOfANanGoesToBothOperands) {
+  for (const bool larger : {true, false}) {
+    const Tensor a = tensor<float>({NAN, 1, NAN}).set_requires_grad();
+    const Tensor b = tensor<float>({1, NAN, NAN}).set_requires_grad();
+    sum(larger ? maximum(a, b) : minimum(a, b)).backward();
+    for (const Tensor& x : {a, b}) EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{1, 1, 1}));
+  }
+}
+
+// The gradient is finite in f32, but a factor of it need not be.
+TEST(Elementwise, GradientsOfExtremeOperands) {
+  struct Case {
+    const char* name;
+    std::function<Tensor(const Tensor&)> function;
+    float x, upstream;
+    double gradient;
+  };
+  const auto over = [](float a) {
+    return [a](const Tensor& x) { return full(x.shape(), a, x.options()) / x; };
+  };
+  const auto to_the = [](float e) {
+    return [e](const Tensor& x) { return power(x, full(x.shape(), e, x.options())); };
+  };
+  const std::vector<Case> cases = {
+      {"a / x", over(1e-30f), 1e-20f, 1e20f, -1e30},
+      {"0 / x", over(0), 2e-38f, 1e10f, 0},
+      {"0 / a subnormal", over(0), 1e-40f, 1, 0},
+      {"number / x", [](const Tensor& x) { return 1e-30 / x; }, 1e-20f, 1e20f, -1e30},
+      {"x ^ -1", [](const Tensor& x) { return power(x, -1.0); }, 1e-20f, 1e-20f, -1e20},
+      {"x ^ -0.5", [](const Tensor& x) { return power(x, -0.5); }, 1e-30f, 1e-20f, -0.5e25},
+      {"x ^ tensor", to_the(-1), 1e-20f, 1e-20f, -1e20},
+      {"x ^ tensor 2", to_the(2), 1e20f, 1e10f, 2e30},
+      {"rsqrt", rsqrt, 1e-30f, 1e-20f, -0.5e25},
+      {"sqrt", sqrt, 1e-36f, 1e10f, 0.5e28},
+      {"log", log, 1e-30f, 1e-20f, 1e10},
+      {"square", square, 1e20f, 1e10f, 2e30}};
+  for (const Device device : devices())
+    for (const Case& c : cases) {
+      const Tensor x = tensor<float>({c.x}, device).set_requires_grad();
+      c.function(x).backward(tensor<float>({c.upstream}, device));
+      EXPECT_NEAR(x.grad().item<double>(), c.gradient, 1e-5 * std::abs(c.gradient)) << c.name << device;
+    }
+  const Tensor zero = tensor<float>({0}).set_requires_grad();
+  power(zero, -1.0).backward();
+  EXPECT_EQ(zero.grad().item<float>(), -HUGE_VALF);
+}
+
+TEST(Elementwise, AssignmentsAreRecordedAndChangeNoOtherHandle) {
+  const Tensor x = tensor<float>({1, 2, 3}).set_requires_grad();
+  Tensor y = x * 2.0;
+  const Tensor before = y;
+  y += x;
+  y -= 1.0;
+  y *= x;
+  y /= 2.0;  // (3 x - 1) x / 2
+  EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{1, 5, 12}));
+  EXPECT_EQ(before.to_vector<float>(), (std::vector<float>{2, 4, 6}));
+  sum(y).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{2.5f, 5.5f, 8.5f}));
+  Tensor wide = tensor<float>({1, 2});
+  wide += zeros({3, 1});
+  wide -= tensor<float>({1, 0});
+  wide *= 3.0;
+  wide /= tensor<float>({3, 2});
+  EXPECT_EQ(wide.to_vector<float>(), (std::vector<float>{0, 3, 0, 3, 0, 3}));
+}
+
+TEST(Elementwise, AParameterStaysOneWhenItIsAssignedTo) {
+  Tensor weight = tensor<float>({1, 2}).set_requires_grad();
+  const Tensor same = weight;
+  expect_error<AutogradError>([&] { weight -= 0.5; }, {"-=", "leaf that requires a gradient", "NoGrad"});
+  sum(square(weight)).backward();
+  {
+    const NoGrad no_grad;
+    weight -= weight.grad() * 0.25;
+    weight += 1.0;
+    expect_error<ShapeError>([&] { weight += zeros({3, 1}); }, {"[3, 2]", "[2]"});
+  }
+  EXPECT_TRUE(weight.is_leaf() && weight.requires_grad());
+  EXPECT_EQ(same.to_vector<float>(), (std::vector<float>{1.5f, 2}));
 }
 
 // ---- special values, integers, kinds of numbers

@@ -470,8 +470,47 @@ TEST(Reduce, Errors) {
   expect_error<DTypeError>([&] { any(x); }, {"any", "f32", "comparing"});
   expect_error<DTypeError>([&] { cumulative_sum(b, 0); }, {"cumulative_sum", "bool"});
   expect_error<IndexError>([&] { argmax(x, 5); }, {"argmax", "axis 5"});
-  const Tensor leaf = zeros({2, 3}).set_requires_grad();
-  expect_error<AutogradError>([&] { argmax(leaf, 0); }, {"argmax", "no gradient"});
+}
+
+TEST(Reduce, WhatRequiresAGradientIsSearched) {
+  const Tensor leaf = tensor<float>({1, 3, 2}).set_requires_grad();
+  EXPECT_EQ(argmax(leaf, 0).item<int64_t>(), 1);
+  EXPECT_EQ(argmin(leaf * 2.0, 0).item<int64_t>(), 0);
+  EXPECT_FALSE(argmax(leaf, 0).requires_grad());
+}
+
+// As in PyTorch: not to those that are smaller than others.
+TEST(Reduce, TheGradientOfANanGoesToTheNans) {
+  for (const Device device : devices())
+    for (const auto& extremum : {max, min}) {
+      const Tensor x = tensor<float>({1, NAN, 2, NAN, 5, 6, 5, 6}, device).view({2, 4});
+      x.set_requires_grad();
+      const Tensor y = extremum(x, {.axes = {1}});
+      EXPECT_TRUE(std::isnan(y[0].item<float>()));
+      sum(y).backward();
+      const bool largest = y[1].item<float>() == 6;
+      EXPECT_EQ(x.grad().to_vector<float>(),
+                (largest ? std::vector<float>{0, 0.5f, 0, 0.5f, 0, 0.5f, 0, 0.5f}
+                         : std::vector<float>{0, 0.5f, 0, 0.5f, 0.5f, 0, 0.5f, 0}));
+    }
+}
+
+TEST(Reduce, TheGradientOfASmallNorm) {
+  const auto expect_gradient = [](const Tensor& x, double upstream, double first, double second) {
+    x.set_requires_grad();
+    (norm(x) * upstream).backward();
+    const std::vector<double> g = x.grad().to(kCpu).to(DType::f64).to_vector<double>();
+    EXPECT_NEAR(g[0], first, 1e-5 * std::abs(first));
+    EXPECT_NEAR(g[1], second, 1e-5 * std::abs(second));
+  };
+  for (const Device device : devices()) {
+    SCOPED_TRACE(concat(device));
+    expect_gradient(tensor<float>({3e-38f, -4e-38f}, device), 100, 60, -80);
+    expect_gradient(tensor<float>({-1.8e37f, 2.4e37f}, device), 100, -60, 80);
+    const Tensor subnormal = tensor<float>({3e-40f, -4e-40f}, device);
+    if (norm(subnormal).item<float>() != 0)  // else they count as zeros there
+      expect_gradient(subnormal, 1, 0.6, -0.8);
+  }
 }
 
 TEST(Reduce, AResultChangedBeforeTheBackwardIsAnError) {
