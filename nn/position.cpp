@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include <heed/core/creation.h>
@@ -40,10 +41,14 @@ Tensor sinusoidal_table(int64_t length, int64_t d_model) {
 }
 
 Tensor alibi_slopes(int64_t heads) {
+  HEED_CHECK(heads > 0, ConfigError, "alibi_slopes: heads is ", heads, "; it must be positive");
   const Tensor slopes = empty({heads});
-  for (int64_t h = 0; h < heads; ++h)
-    slopes.data<float>()[h] =
-        static_cast<float>(std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(heads)));
+  const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(heads)));
+  for (int64_t h = 0; h < heads; ++h) {
+    const double exponent = h < power ? static_cast<double>(h + 1) / static_cast<double>(power)
+                                      : (static_cast<double>(h - power) + 0.5) / static_cast<double>(power);
+    slopes.data<float>()[h] = static_cast<float>(std::exp2(-8 * exponent));
+  }
   return slopes;
 }
 

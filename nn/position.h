@@ -22,7 +22,9 @@ const char* name(PositionKind kind);
 /// on odd ones, of position / 10000^(2i / d_model). Any width, odd ones too.
 Tensor sinusoidal_table(int64_t length, int64_t d_model);
 
-/// ALiBi's slope of each head, f32 [heads]: 2^(-8 (h + 1) / heads).
+/// ALiBi's slope of each head, f32 [heads]: 2^(-8 (h + 1) / heads) where heads is a power of two. Else, as in
+/// the paper's code, those of the next lower power P, and then every second one of 2 P heads, from the first
+/// on.
 Tensor alibi_slopes(int64_t heads);
 
 /// The table added to embeddings. A sinusoidal one grows on demand and is not saved; a learned one is the

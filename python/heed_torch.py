@@ -72,6 +72,13 @@ class Config:
 # ---- the model
 
 
+def alibi_slopes(heads):
+    """[heads]: those of the paper's code, for any number of heads."""
+    power = 2 ** (heads.bit_length() - 1)
+    exponents = torch.cat([torch.arange(1, power + 1), torch.arange(heads - power) + 0.5])
+    return 2.0 ** (-8.0 * exponents / power)
+
+
 def sinusoidal_table(length, d_model):
     """[length, d_model], f64: sin on even columns, cos on odd ones; any width."""
     column = torch.arange(d_model)
@@ -176,8 +183,7 @@ class Transformer(nn.Module):
         place = torch.arange(length, device=x.device)
         distance = place[None, :] - place[:, None]  # key - query
         if kind == "alibi":
-            slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1, device=x.device) / heads)
-            bias = -slopes.to(x)[:, None, None] * distance.abs()
+            bias = -alibi_slopes(heads).to(x)[:, None, None] * distance.abs()
         else:
             limit = self.config.relative_limit
             bias = layer.self_attn.relative_bias[:, distance.clamp(-limit, limit) + limit]
