@@ -60,7 +60,7 @@ Tensor attention_kv(const Tensor& q, const Tensor& kv, const Segments& segments,
 /// While one lives on a thread, attention calls there leave a handle in it, from which the weights of any
 /// sequence and head are rebuilt. Costs no memory but what the backward keeps anyway. The innermost one
 /// records.
-class AttentionRecord {
+class [[nodiscard]] AttentionRecord {
  public:
   AttentionRecord();
   ~AttentionRecord();
@@ -72,8 +72,9 @@ class AttentionRecord {
   int64_t heads(const std::string& name) const;
   int64_t sequences(const std::string& name) const;
   /// The softmax weights before dropout of the latest call of that name, [queries, keys], f32 (f64 for f64).
-  /// Rows with a visible key sum to 1. IndexError for a name, sequence or head that is not there,
-  /// StateError if q, k or a bias was written to since the call.
+  /// Rows with a visible key sum to 1. Recorded if the call was: a loss of them leads gradients to q, k and
+  /// the biases. IndexError for a name, sequence or head that is not there, StateError if q, k or a bias was
+  /// written to since the call.
   Tensor weights(const std::string& name, int64_t sequence, int64_t head) const;
   /// All heads: [heads, queries, keys].
   Tensor weights(const std::string& name, int64_t sequence) const;

@@ -4,8 +4,10 @@
 #include <heed/core/attention.h>
 #include <heed/core/creation.h>
 #include <heed/core/dispatch.h>
+#include <heed/core/ops.h>
 #include <heed/core/ops/attention_call.h>
 #include <heed/core/ops/common.h>
+#include <heed/core/tensor_impl.h>
 
 namespace heed {
 namespace {
@@ -54,6 +56,107 @@ void rebuild(const AttentionRecord::Call& recorded, int64_t sequence, int64_t he
                     recorded.lse.data<accumulator_t<T>>(), weights, sequence, head});
 }
 
+// ---- the gradient of weights
+// ----------------------------------------------------------------------------------------
+
+// What the weights of heads [first, first + count) of one sequence were made from.
+struct WeightsSaved {
+  AttentionRecord::Call recorded;
+  Saved weights;  // [count, queries, keys]
+  int64_t sequence, first, count;
+
+  const Segments& segments() const { return recorded.call.segments; }
+};
+
+// What is added to.
+Tensor zeroed_slot(GradOut& gx, int input) {
+  const GradSlot slot = gx.into_accumulator(input);
+  if (!slot.accumulate) slot.tensor.zero_();
+  return slot.tensor;
+}
+
+// Of q [query_rows, …] the part of one head, [queries, width]; of k that which it reads.
+Tensor part_of_q(const WeightsSaved& saved, const Tensor& q, int64_t head) {
+  const AttentionCall& call = saved.recorded.call;
+  const int64_t row = saved.segments().query_first(saved.sequence),
+                column = saved.recorded.q_column + head * call.width;
+  return q.view({call.query_rows, q.size(-1)})
+      .slice(0, row, row + saved.segments().query_length(saved.sequence))
+      .slice(1, column, column + call.width);
+}
+
+Tensor part_of_k(const WeightsSaved& saved, const Tensor& k, int64_t head) {
+  const AttentionCall& call = saved.recorded.call;
+  const int64_t row = saved.segments().key_first(saved.sequence),
+                column = saved.recorded.k_column + head * call.key_heads / call.heads * call.width;
+  return k.view({call.key_rows, k.size(-1)})
+      .slice(0, row, row + saved.segments().key_length(saved.sequence))
+      .slice(1, column, column + call.width);
+}
+
+// To a bias that was broadcast to [sequences, heads, queries, keys], which may be larger on the last two.
+void add_to_bias(const WeightsSaved& saved, const Tensor& gscores, const Tensor& gbias) {
+  Shape shape = gbias.shape();
+  while (shape.rank() < 4) shape.insert(0, 1);
+  Tensor part = gbias.view(shape);
+  const int64_t begin[] = {saved.sequence, saved.first, 0, 0},
+                size[] = {1, saved.count, gscores.size(1), gscores.size(2)};
+  for (int axis = 0; axis < 4; ++axis)
+    if (shape[axis] != 1) part = part.slice(axis, begin[axis], begin[axis] + size[axis]);
+  part.add_(sum_to(gscores.unsqueeze(0), part.shape()));
+}
+
+// To the entries [heads, 2 * limit + 1] by key - diagonal(query).
+void add_to_relative(const WeightsSaved& saved, const Tensor& gscores, const Tensor& grelative) {
+  const int64_t queries = gscores.size(1), keys = gscores.size(2), limit = grelative.size(1) / 2;
+  const Tensor entries = empty({1, queries * keys}, {.dtype = DType::i64});
+  int64_t* entry = entries.data<int64_t>();
+  for (int64_t i = 0; i < queries; ++i) {
+    const int64_t diagonal = saved.recorded.call.visibility.diagonal(i, queries, keys);
+    for (int64_t j = 0; j < keys; ++j) *entry++ = std::clamp(j - diagonal, -limit, limit) + limit;
+  }
+  const Tensor part = grelative.slice(0, saved.first, saved.first + saved.count);
+  const Tensor sums = scatter_add(zeros(part.shape(), part.options()), 1,
+                                  entries.to(gscores.device()).expand({saved.count, queries * keys}),
+                                  gscores.reshape({saved.count, queries * keys}));
+  part.add_(sums);
+}
+
+// Inputs: q, k, bias, relative.
+void weights_backward(const WeightsSaved& saved, const GradIn& gy, GradOut& gx) {
+  const AttentionCall& call = saved.recorded.call;
+  const Tensor weights = *saved.weights, g = gy[0];
+  const Tensor gscores = weights * (g - sum(g * weights, {.axes = {-1}, .keep = true}));
+  const Tensor gq = gx.wants(0) ? zeroed_slot(gx, 0) : Tensor(),
+               gk = gx.wants(1) ? zeroed_slot(gx, 1) : Tensor(), q = *saved.recorded.q, k = *saved.recorded.k;
+  for (int64_t h = 0; h < saved.count; ++h) {
+    const int64_t head = saved.first + h;
+    const Tensor gproduct = gscores.select(0, h) * call.scale;
+    if (gq.defined())
+      part_of_q(saved, gq, head).add_(matmul(gproduct, part_of_k(saved, k, head).to(gproduct.dtype())));
+    if (gk.defined())
+      part_of_k(saved, gk, head)
+          .add_(matmul(gproduct.transpose(0, 1), part_of_q(saved, q, head).to(gproduct.dtype())));
+  }
+  if (gx.wants(2)) add_to_bias(saved, gscores, zeroed_slot(gx, 2));
+  if (gx.wants(3)) add_to_relative(saved, gscores, zeroed_slot(gx, 3));
+}
+
+// As the call was recorded: nowhere under NoGrad, or where nothing needed a gradient.
+Tensor record_weights(const AttentionRecord::Call& recorded, int64_t sequence, int64_t first,
+                      const Tensor& weights) {
+  const auto input = [](const Saved& value, const Node::Edge& edge) {
+    return edge.node ? with_edge(*value, edge) : Tensor();
+  };
+  return record(
+      "attention_weights",
+      {input(recorded.q, recorded.q_edge), input(recorded.k, recorded.k_edge),
+       input(recorded.call.bias, recorded.bias_edge), input(recorded.call.relative, recorded.relative_edge)},
+      weights,
+      [saved = WeightsSaved{recorded, save(weights), sequence, first, weights.size(0)}](
+          const GradIn& gy, GradOut& gx) { weights_backward(saved, gy, gx); });
+}
+
 // The weights of heads [first, first + count): [count, queries, keys].
 Tensor rebuild_heads(const AttentionRecord::Call& recorded, int64_t sequence, int64_t first, int64_t count) {
   const Segments& segments = recorded.call.segments;
@@ -64,7 +167,7 @@ Tensor rebuild_heads(const AttentionRecord::Call& recorded, int64_t sequence, in
     for (int64_t h = 0; h < count; ++h)
       rebuild<T>(recorded, sequence, first + h, weights.data<accumulator_t<T>>() + h * queries * keys);
   });
-  return weights;
+  return record_weights(recorded, sequence, first, weights);
 }
 
 }  // namespace

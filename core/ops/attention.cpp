@@ -5,6 +5,7 @@
 #include <heed/core/ops/attention_call.h>
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/dropout_option.h>
+#include <heed/core/tensor_impl.h>
 
 namespace heed {
 namespace {
@@ -225,9 +226,26 @@ Tensor attend(const Operands& given, const Segments& segments, const AttentionOp
     forward<T>(call, operands, dropout, out, lse, kept);
   });
 
-  if (watcher)
-    watcher->add({std::string(options.name), call, save(q), save(operands.of(1)), operands.column[0],
-                  operands.column[1], lse});
+  if (watcher) {
+    AttentionRecord::Call seen{std::string(options.name),
+                               call,
+                               save(q),
+                               save(operands.of(1)),
+                               operands.column[0],
+                               operands.column[1],
+                               lse,
+                               {},
+                               {},
+                               {},
+                               {}};
+    if (backward_follows) {
+      seen.q_edge = edge_of(given.of(0));
+      seen.k_edge = edge_of(given.of(1));
+      seen.bias_edge = edge_of(options.mask.bias());
+      seen.relative_edge = edge_of(options.relative);
+    }
+    watcher->add(std::move(seen));
+  }
   if (!backward_follows) return out;
   AttentionSaved saved{.call = call,
                        .matrix = {save(*whole[0]), save(*whole[1]), save(*whole[2])},

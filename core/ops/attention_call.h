@@ -71,6 +71,7 @@ struct AttentionRecord::Call {
   Saved q, k;
   int64_t q_column, k_column;
   Tensor lse;
+  Node::Edge q_edge, k_edge, bias_edge, relative_edge;  // where gradients go, if the call was recorded
 };
 
 }  // namespace heed

@@ -63,8 +63,107 @@ TEST(AttentionRecord, RowsSumToOneInTrainingToo) {
   attend(c, in);
   for (float total : sum(record.weights("a", 0), {.axes = {-1}}).to_vector<float>())
     EXPECT_NEAR(total, 1, 1e-6);
-  EXPECT_FALSE(record.weights("a", 0).requires_grad());
   EXPECT_EQ(record.weights("a", 1).shape(), (Shape{2, 4, 0}));
+}
+
+// ---- gradients: inputs are q, k, bias and relative
+// ---------------------------------------------------------------------------------------------
+
+Tensors all_weights(const AttentionCase& c, const Tensors& in) {
+  const Tensor v = ones({c.key_rows(), c.kv_heads() * c.width}, in[0].options());
+  AttentionRecord record;
+  attend(c, {in[0], in[1], v, in[2], in[3]});
+  Tensors result;
+  for (int64_t s = 0; s < c.segments.count(); ++s) {
+    result.push_back(record.weights(c.name, s));
+    result.push_back(record.weights(c.name, s, c.heads - 1));
+  }
+  return result;
+}
+
+void check_gradients_of_weights(const AttentionCase& c) {
+  const Tensors in = c.inputs();
+  check_op({.name = c.name,
+            .inputs = {in[0], in[1], in[3], in[4]},
+            .function = [&](const Tensors& in) { return all_weights(c, in); },
+            .reference =
+                [&](const Tensors& in) {
+                  Tensors result;
+                  for (int64_t s = 0; s < c.segments.count(); ++s) {
+                    const Tensor all = reference_weights(c, {in[0], in[1], {}, in[2], in[3]}, s);
+                    result.push_back(all);
+                    result.push_back(all.select(0, c.heads - 1));
+                  }
+                  return result;
+                },
+            .ulps = 16,
+            .gradient_ulps = 16,
+            .magnitude = 1});
+}
+
+TEST(AttentionRecord, WeightsHaveGradients) {
+  check_gradients_of_weights({.name = "self", .segments = kPacked, .dropout = 0.5});
+  check_gradients_of_weights(
+      {.name = "causal", .segments = kPacked, .scale = 0.3, .visibility = {.causal = Causal::top_left}});
+  check_gradients_of_weights({.name = "cross", .segments = Segments::packed(Lengths{2, 4}, Lengths{7, 3})});
+  check_gradients_of_weights({.name = "grouped", .segments = kPacked, .heads = 4, .key_heads = 2});
+  check_gradients_of_weights({.name = "dense", .segments = Segments::dense(2, 4, 4, Lengths{3, 0})});
+  check_gradients_of_weights(
+      {.name = "biases", .segments = kPacked, .bias = {6, 5}, .relative_limit = 2, .alibi = true});
+  check_gradients_of_weights({.name = "bias of heads", .segments = kPacked, .bias = {3, 2, 1, 5}});
+  check_gradients_of_weights({.name = "aligned at the end",
+                              .segments = Segments::packed(Lengths{2, 4}, Lengths{7, 5}),
+                              .visibility = {.causal = Causal::bottom_right, .window_left = 3},
+                              .relative_limit = 2});
+}
+
+TEST(AttentionRecord, FusedLayoutsHaveGradientsToo) {
+  const AttentionCase c{.name = "", .segments = kPacked};
+  const Tensors in = c.inputs();
+  const Tensor separate = in[0].clone().set_requires_grad(),
+               qkv = cat({in[0], in[1], in[2]}, 1).set_requires_grad(), q = in[0].clone().set_requires_grad(),
+               kv = cat({in[1], in[2]}, 1).set_requires_grad(), k = in[1].clone().set_requires_grad();
+  AttentionRecord record;
+  attention(separate, k, in[2], kPacked, {.heads = 2, .name = "separate"});
+  attention_qkv(qkv, kPacked, {.heads = 2, .name = "qkv"});
+  attention_kv(q, kv, kPacked, {.heads = 2, .name = "kv"});
+  for (const std::string& name : record.names()) sum(square(record.weights(name, 2))).backward();
+  const int64_t width = in[0].size(1);
+  EXPECT_GT(max_abs(separate.grad()), 0.001);
+  EXPECT_LE(max_difference(q.grad(), separate.grad()), 1e-14);
+  EXPECT_LE(max_difference(qkv.grad(), cat({separate.grad(), k.grad(), zeros_like(in[2])}, 1)), 1e-14);
+  EXPECT_LE(max_difference(kv.grad().slice(1, 0, width), k.grad()), 1e-14);
+}
+
+TEST(AttentionRecord, ALossOfWeightsTrainsBesideTheOutputs) {
+  const AttentionCase c{.name = "a", .segments = kPacked};
+  const auto gradient = [&](double factor) {
+    Tensors in = c.inputs();
+    in[0].set_requires_grad();
+    AttentionRecord record;
+    Tensor loss = sum(attend(c, in));
+    if (factor != 0) {
+      const Tensor weights = record.weights("a", 2);
+      loss += factor * sum(weights * log(weights));  // less of their entropy
+    }
+    loss.backward();
+    return in[0].grad();
+  };
+  const Tensor plain = gradient(0), once = gradient(1) - plain, twice = gradient(2) - plain;
+  EXPECT_GT(max_abs(once), 0.01);
+  EXPECT_LE(max_difference(twice, once * 2.0), 1e-12);
+  {
+    const NoGrad no_grad;
+    EXPECT_FALSE(
+        all_weights(c, {c.inputs()[0].set_requires_grad(), c.inputs()[1], {}, {}})[0].requires_grad());
+  }
+  AttentionRecord record;
+  const Tensors in = c.inputs();
+  in[1].set_requires_grad();
+  attend(c, in);
+  const Tensor weights = record.weights("a", 0);
+  in[0].detach().fill_(0);
+  expect_error<AutogradError>([&] { sum(weights).backward(); }, "was changed in place");
 }
 
 TEST(AttentionRecord, FusedLayoutsGiveTheSameWeights) {
