@@ -20,8 +20,8 @@ struct Sequences {
 
   Sequences(int64_t count, int64_t each, int64_t vocabulary, int64_t seed, Device device) : longest(each) {
     ids = bench::ids(count, each, vocabulary, seed).view({count * each}).to(device);
-    positions = arange(0, static_cast<double>(each)).expand({count, each}).reshape({-1}).to(device);
-    first = arange(0, static_cast<double>(count * each), static_cast<double>(each)).to(device);
+    positions = arange(0, each).expand({count, each}).reshape({-1}).to(device);
+    first = arange(0, count * each, each).to(device);
     length = full({count}, static_cast<double>(each), {.dtype = DType::i32}).to(device);
   }
   nn::Tokens tokens() const {
