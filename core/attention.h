@@ -62,7 +62,7 @@ Tensor attention_kv(const Tensor& q, const Tensor& kv, const Segments& segments,
 /// records.
 class [[nodiscard]] AttentionRecord {
  public:
-  AttentionRecord();
+  [[nodiscard]] AttentionRecord();
   ~AttentionRecord();
   AttentionRecord(const AttentionRecord&) = delete;
   AttentionRecord& operator=(const AttentionRecord&) = delete;

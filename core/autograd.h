@@ -22,7 +22,7 @@ namespace heed {
 /// While one lives on a thread, that thread records nothing: for evaluation, decoding and optimizer steps.
 class [[nodiscard]] NoGrad {
  public:
-  NoGrad();
+  [[nodiscard]] NoGrad();
   ~NoGrad();
   NoGrad(const NoGrad&) = delete;
   NoGrad& operator=(const NoGrad&) = delete;
@@ -38,7 +38,7 @@ bool grad_enabled();
 /// operation that made the first NaN or infinity.
 class [[nodiscard]] DetectAnomaly {
  public:
-  DetectAnomaly();
+  [[nodiscard]] DetectAnomaly();
   ~DetectAnomaly();
   DetectAnomaly(const DetectAnomaly&) = delete;
   DetectAnomaly& operator=(const DetectAnomaly&) = delete;
@@ -207,6 +207,7 @@ class Node : public RefCounted, public Pooled {
   virtual void complete();
 
   bool queued = false;  // in the list of the running backward
+  bool frozen = false;  // of a leaf: it wants no gradient any more
 
  protected:
   void destroy() noexcept override;  // iterative, so that the end of a long graph needs no deep stack

@@ -41,7 +41,7 @@ Generator& default_generator();
 /// draw from their own, and repeat whatever the others do.
 class [[nodiscard]] GeneratorScope {
  public:
-  explicit GeneratorScope(Generator& generator);
+  [[nodiscard]] explicit GeneratorScope(Generator& generator);
   ~GeneratorScope();
   GeneratorScope(const GeneratorScope&) = delete;
   GeneratorScope& operator=(const GeneratorScope&) = delete;
@@ -56,7 +56,7 @@ class [[nodiscard]] GeneratorScope {
 class [[nodiscard]] RepeatedDraws {
  public:
   /// StateError if one lives on this thread.
-  RepeatedDraws(Generator& generator, const uint64_t* base);
+  [[nodiscard]] RepeatedDraws(Generator& generator, const uint64_t* base);
   ~RepeatedDraws();
   RepeatedDraws(const RepeatedDraws&) = delete;
   RepeatedDraws& operator=(const RepeatedDraws&) = delete;

@@ -9,6 +9,7 @@ LeafNode::LeafNode(const Shape& shape, DType dtype, Device device) : Node("", 0)
 }
 
 GradSlot LeafNode::slot(int output, DType dtype) {
+  if (frozen) return {};
   const Output& self = outputs()[static_cast<size_t>(output)];
   if (!self.hooks.empty()) return Node::slot(output, dtype);
   settle();
@@ -22,6 +23,7 @@ GradSlot LeafNode::slot(int output, DType dtype) {
 }
 
 void LeafNode::collect(int output, const Tensor& gradient) {
+  if (frozen) return;  // since it was recorded
   const Output& self = outputs()[static_cast<size_t>(output)];
   if (!self.hooks.empty()) return Node::collect(output, gradient);
   settle();
@@ -76,6 +78,11 @@ void LeafNode::accumulate(Tensor gradient) {
 void LeafNode::settle() {
   Output& self = outputs()[0];
   if (self.gradient.defined()) accumulate(std::exchange(self.gradient, {}));
+}
+
+void LeafNode::freeze(bool value) {
+  frozen = value;
+  if (value) forget();
 }
 
 void LeafNode::bind(DType dtype, Device device, DType gradient_dtype) {

@@ -24,9 +24,14 @@ class LeafNode final : public Node {
   const Tensor& grad() const { return grad_; }
   /// Forgets the gradient, whose memory is free for others.
   void forget() { grad_ = {}; }
+  /// Whether gradients are wanted no more. One that was there is forgotten.
+  void freeze(bool value);
   /// Makes it that of a parameter, moved or converted, whose gradient may be of a wider dtype.
   void bind(DType dtype, Device device, DType gradient_dtype);
   bool bound() const { return bound_; }
+  /// Makes it one that an optimizer steps.
+  void hold() { held_ = true; }
+  bool held() const { return held_; }
 
  private:
   void apply(const GradIn&, GradOut&) override {}
@@ -37,10 +42,10 @@ class LeafNode final : public Node {
 
   Tensor grad_;
   DType gradient_dtype_;
-  bool bound_ = false;
+  bool bound_ = false, held_ = false;
 };
 
-/// The node of a leaf that requires grad; null for any other tensor.
+/// The node of a leaf that requires grad, or did so before it was frozen; null for any other tensor.
 LeafNode* leaf_node(const Tensor& tensor);
 
 }  // namespace heed

@@ -1,13 +1,15 @@
+#include <algorithm>
 #include <bit>
 #include <unordered_map>
-#include <unordered_set>
 
 #include <heed/core/base/divide.h>
+#include <heed/core/base/pattern.h>
 #include <heed/core/creation.h>
 #include <heed/core/dispatch.h>
-#include <heed/core/gradient_parts.h>
 #include <heed/core/leaf_node.h>
+#include <heed/core/parameters.h>
 #include <heed/core/tensor_impl.h>
+#include <heed/kernels/optimizer.h>
 
 namespace heed {
 namespace {
@@ -19,70 +21,121 @@ DType gradient_dtype_of(DType dtype) { return dtype == DType::bf16 ? DType::f32 
 // Slots start at multiples that are 128 bytes in the narrowest dtype an arena may have.
 int64_t aligned(int64_t elements) { return round_up(elements, kSlotBytes / size_of(DType::bf16)); }
 
+bool is_of(const Tensor& tensor, const TensorOptions& kind) {
+  return tensor.dtype() == kind.dtype && tensor.device() == kind.device;
+}
+
+void point_at_slot(const Tensor& tensor, const Tensor& arena, int64_t offset) {
+  TensorImpl& impl = tensor.impl();
+  const int64_t size = size_of(arena.dtype());
+  const Ref<Storage> slot = make_ref<Storage>(arena.storage(), offset * size, impl.numel * size);
+  const Tensor target = make_contiguous(slot, impl.shape, impl.numel, arena.dtype());
+  target.copy_(tensor.detach());
+  impl.storage = slot;
+  impl.dtype = target.dtype();
+  impl.strides = target.strides();
+  impl.offset = 0;
+  impl.contiguous = true;
+  leaf_node(tensor)->bind(impl.dtype, slot->device(), gradient_dtype_of(impl.dtype));
+}
+
+// Points each handle at a slot of a new arena. The memory that held the tensors goes back to the system: as
+// much as they all take, which nothing else may ask for.
+void pack(const std::vector<Tensor>& tensors, const TensorOptions& kind) {
+  int64_t elements = 0;
+  for (const Tensor& tensor : tensors) elements += aligned(tensor.numel());
+  const Tensor arena = zeros({elements}, kind);
+  std::vector<Device> devices;  // where they were
+  int64_t offset = 0;
+  for (const Tensor& tensor : tensors) {
+    if (std::find(devices.begin(), devices.end(), tensor.device()) == devices.end())
+      devices.push_back(tensor.device());
+    point_at_slot(tensor, arena, offset);
+    offset += aligned(tensor.numel());
+  }
+  for (const Device device : devices) allocator(device).release_cached();
+}
+
+// The tensors of each kind in an arena of their own.
+void pack_by_kind(const std::vector<std::pair<Tensor, TensorOptions>>& all) {
+  std::vector<std::pair<TensorOptions, std::vector<Tensor>>> kinds;
+  for (const auto& [tensor, kind] : all) {
+    auto place = kinds.begin();
+    while (place != kinds.end() && !(place->first.dtype == kind.dtype && place->first.device == kind.device))
+      ++place;
+    if (place == kinds.end()) place = kinds.insert(place, {kind, {}});
+    place->second.push_back(tensor);
+  }
+  for (const auto& entry : kinds) pack(entry.second, entry.first);
+}
+
 }  // namespace
+
+// ---- names
+// -------------------------------------------------------------------------------------------------------
+
+bool Parameter::fits(std::string_view pattern) const {
+  if (matches(pattern, name)) return true;
+  for (const std::string& alias : aliases)
+    if (matches(pattern, alias)) return true;
+  return false;
+}
+
+std::vector<Parameter> join_tied(std::vector<Parameter> parameters) {
+  std::unordered_map<const TensorImpl*, size_t> seen;
+  std::unordered_map<std::string_view, const TensorImpl*> names;
+  for (const Parameter& parameter : parameters) {
+    HEED_CHECK(!parameter.name.empty(), ConfigError, "Parameters: a parameter has an empty name");
+    HEED_CHECK(names.emplace(parameter.name, &parameter.tensor.impl()).second, ConfigError,
+               "Parameters: the name '", parameter.name, "' is used twice");
+  }
+  std::vector<Parameter> joined;
+  for (const Parameter& parameter : parameters) {
+    const auto [found, is_new] = seen.emplace(&parameter.tensor.impl(), joined.size());
+    if (is_new)
+      joined.push_back(parameter);
+    else
+      joined[found->second].aliases.push_back(parameter.name);
+  }
+  return joined;
+}
+
+void check_pattern(std::string_view who, const std::string& pattern, std::span<const Parameter> parameters) {
+  for (const Parameter& parameter : parameters)
+    if (parameter.fits(pattern)) return;
+  constexpr size_t kShown = 4;
+  std::string names;
+  for (size_t i = 0; i < std::min(kShown, parameters.size()); ++i)
+    names += concat(i > 0 ? ", '" : "'", parameters[i].name, "'");
+  throw ConfigError(concat(who, ": the pattern '", pattern, "' fits none of the ", parameters.size(),
+                           " parameters: ", names, parameters.size() > kShown ? ", …" : ""));
+}
+
+// ---- the list
+// ----------------------------------------------------------------------------------------------------
 
 struct Parameters::State {
   std::vector<Parameter> parameters;
-  std::vector<int64_t> offsets;
   std::unordered_map<std::string, size_t> by_name;
-  int64_t elements = 0;  // of an arena, gaps included
   int64_t numel = 0;
-  Tensor values;
-  bool held = false;
-
-  // Points each handle at its slot of the arena. The memory that held the parameters goes back to the system:
-  // as much as they all take, which nothing else may ask for.
-  void bind(const Tensor& new_values) {
-    const Device old_device = parameters.front().tensor.device();
-    const int64_t value_size = size_of(new_values.dtype());
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      TensorImpl& impl = parameters[i].tensor.impl();
-      const Ref<Storage> slot =
-          make_ref<Storage>(new_values.storage(), offsets[i] * value_size, impl.numel * value_size);
-      const Tensor target = make_contiguous(slot, impl.shape, impl.numel, new_values.dtype());
-      target.copy_(parameters[i].tensor.detach());
-      impl.storage = slot;
-      impl.dtype = new_values.dtype();
-      impl.strides = target.strides();
-      impl.offset = 0;
-      impl.contiguous = true;
-      leaf_node(parameters[i].tensor)->bind(impl.dtype, slot->device(), gradient_dtype_of(impl.dtype));
-    }
-    values = new_values;
-    allocator(old_device).release_cached();
-  }
 };
 
 Parameters::Parameters(std::vector<Parameter> list) : state_(std::make_shared<State>()) {
-  std::unordered_map<const TensorImpl*, size_t> seen;
-  std::unordered_set<std::string> names;
-  for (Parameter& parameter : list) {
-    const std::string& name = parameter.name;
-    HEED_CHECK(!name.empty(), ConfigError, "Parameters: a parameter has an empty name");
-    HEED_CHECK(names.insert(name).second, ConfigError, "Parameters: the name '", name, "' is used twice");
+  state_->parameters = join_tied(std::move(list));
+  std::vector<std::pair<Tensor, TensorOptions>> unpacked;
+  for (size_t i = 0; i < state_->parameters.size(); ++i) {
+    const Parameter& parameter = state_->parameters[i];
     const LeafNode* leaf = leaf_node(parameter.tensor);
-    HEED_CHECK(leaf, ConfigError, "Parameters: '", name, "' is not a leaf that requires a gradient");
-    HEED_CHECK(!leaf->bound(), StateError, "Parameters: '", name, "' belongs to other Parameters already");
-    const auto [found, is_new] = seen.emplace(&parameter.tensor.impl(), state_->parameters.size());
-    if (is_new)
-      state_->parameters.push_back(parameter);
-    else
-      state_->parameters[found->second].aliases.push_back(name);
-    state_->by_name.emplace(name, found->second);
-    const Parameter& first = state_->parameters.front();
-    HEED_CHECK(parameter.tensor.dtype() == first.tensor.dtype() &&
-                   parameter.tensor.device() == first.tensor.device(),
-               ConfigError, "Parameters: '", name, "' is ", parameter.tensor.dtype(), " on ",
-               parameter.tensor.device(), ", '", first.name, "' ", first.tensor.dtype(), " on ",
-               first.tensor.device(), "; all must agree");
-  }
-  for (const Parameter& parameter : state_->parameters) {
-    state_->offsets.push_back(state_->elements);
+    HEED_CHECK(leaf, ConfigError, "Parameters: '", parameter.name, "' is no leaf that requires a gradient",
+               parameter.tensor.is_leaf()
+                   ? "; call set_requires_grad(), or set_requires_grad(false) to freeze it"
+                   : concat(" but the result of ", parameter.tensor.operation()));
+    if (!leaf->bound()) unpacked.emplace_back(parameter.tensor, parameter.tensor.options());
+    state_->by_name.emplace(parameter.name, i);
+    for (const std::string& alias : parameter.aliases) state_->by_name.emplace(alias, i);
     state_->numel += parameter.tensor.numel();
-    state_->elements += aligned(parameter.tensor.numel());
   }
-  if (state_->parameters.empty()) return;
-  state_->bind(zeros({state_->elements}, state_->parameters.front().tensor.options()));
+  pack_by_kind(unpacked);
 }
 
 int64_t Parameters::size() const { return state_ ? static_cast<int64_t>(state_->parameters.size()) : 0; }
@@ -98,11 +151,28 @@ const Parameter* Parameters::find(const std::string& name) const {
   return found == state_->by_name.end() ? nullptr : &state_->parameters[found->second];
 }
 
+bool Parameters::consists_of(const std::vector<Parameter>& list) const {
+  return std::equal(begin(), end(), list.begin(), list.end(), [](const Parameter& a, const Parameter& b) {
+    return &a.tensor.impl() == &b.tensor.impl() && a.name == b.name && a.aliases == b.aliases;
+  });
+}
+
 int64_t Parameters::numel() const { return state_ ? state_->numel : 0; }
-DType Parameters::dtype() const { return values().dtype(); }
+
+// Any of them, as all are of one kind.
+const Tensor& Parameters::representative() const {
+  HEED_CHECK(size() > 0, StateError, "Parameters: there are none");
+  const Parameter& first = *begin();
+  for (const Parameter& parameter : *this)
+    HEED_CHECK(is_of(parameter.tensor, first.tensor.options()), ConfigError, "Parameters: '", parameter.name,
+               "' is ", parameter.tensor.dtype(), " on ", parameter.tensor.device(), ", '", first.name, "' ",
+               first.tensor.dtype(), " on ", first.tensor.device(), "; all must agree here");
+  return first.tensor;
+}
+
+DType Parameters::dtype() const { return representative().dtype(); }
 DType Parameters::gradient_dtype() const { return gradient_dtype_of(dtype()); }
-Device Parameters::device() const { return values().device(); }
-int64_t Parameters::offset(int64_t i) const { return state_->offsets[static_cast<size_t>(i)]; }
+Device Parameters::device() const { return representative().device(); }
 const Tensor& Parameters::gradient(int64_t i) const { return leaf_node((*this)[i].tensor)->grad(); }
 
 PooledVector<int64_t> Parameters::with_gradient() const {
@@ -111,18 +181,6 @@ PooledVector<int64_t> Parameters::with_gradient() const {
   for (int64_t i = 0; i < size(); ++i)
     if (gradient(i).defined()) result.push_back(i);
   return result;
-}
-
-const Tensor& Parameters::values() const {
-  HEED_CHECK(size() > 0, StateError, "Parameters: there are none");
-  return state_->values;
-}
-
-Tensor Parameters::make_arena(DType dtype) const { return zeros({values().numel()}, {dtype, device()}); }
-
-Tensor Parameters::slot(const Tensor& arena, int64_t i) const {
-  const Shape& shape = (*this)[i].tensor.shape();
-  return make_view(arena, shape, contiguous_strides(shape), offset(i));
 }
 
 void Parameters::zero_grad() const {
@@ -136,7 +194,9 @@ double Parameters::gradient_norm() const {
 Tensor Parameters::measure_gradient_norm() const {
   const Tensor result = empty({1}, {DType::i64, device()});
   const auto run = [&]<class A>() {
-    const auto parts = gradient_parts<A>(*this, with_gradient());
+    PooledVector<kernels::GradientPart<A>> parts;
+    parts.reserve(static_cast<size_t>(size()));
+    for (const int64_t i : with_gradient()) parts.push_back({gradient(i).data<A>(), gradient(i).numel()});
     HEED_DISPATCH(device(), gradient_norm,
                   kernels::GradientNorm<A>{.gradients = parts,
                                            .norm = reinterpret_cast<double*>(result.data<int64_t>())});
@@ -148,22 +208,36 @@ Tensor Parameters::measure_gradient_norm() const {
   return result;
 }
 
-void Parameters::rebuild(DType dtype, Device device) const {
-  HEED_CHECK(!state_->held, StateError, "Parameters: cannot become ", dtype, " on ", device,
-             ": an optimizer holds them; move or convert the model before making the optimizer");
-  state_->bind(zeros({state_->elements}, {dtype, device}));
+// ---- moving
+// ------------------------------------------------------------------------------------------------------
+
+void Parameters::convert(const std::function<TensorOptions(const Tensor&)>& target) const {
+  std::vector<std::pair<Tensor, TensorOptions>> changed;
+  for (const Parameter& parameter : *this) {
+    const TensorOptions kind = target(parameter.tensor);
+    if (is_of(parameter.tensor, kind)) continue;
+    HEED_CHECK(!leaf_node(parameter.tensor)->held(), StateError, "Parameters: '", parameter.name,
+               "' cannot become ", kind.dtype, " on ", kind.device,
+               ": an optimizer holds them; move or convert the model before making the optimizer");
+    changed.emplace_back(parameter.tensor, kind);
+  }
+  pack_by_kind(changed);
 }
 
-void Parameters::to(Device target) const {
-  if (size() > 0 && target != device()) rebuild(dtype(), target);
+void Parameters::to(Device device) const {
+  convert([device](const Tensor& tensor) { return TensorOptions{tensor.dtype(), device}; });
 }
 
-void Parameters::to(DType target) const {
-  if (size() > 0 && target != dtype()) rebuild(target, device());
+void Parameters::to(DType dtype) const {
+  HEED_CHECK(is_floating(dtype), DTypeError, "Parameters: parameters cannot become ", dtype,
+             "; only f32, bf16 and f64 have gradients");
+  convert([dtype](const Tensor& tensor) { return TensorOptions{dtype, tensor.device()}; });
 }
 
 void Parameters::hold() const {
-  if (state_) state_->held = true;
+  for (const Parameter& parameter : *this) leaf_node(parameter.tensor)->hold();
 }
+
+bool Parameters::is_held(int64_t i) const { return leaf_node((*this)[i].tensor)->held(); }
 
 }  // namespace heed

@@ -86,7 +86,10 @@ Tensor make_view(const Tensor& source, const Shape& shape, const Shape& strides,
 // ---- autograd
 // -------------------------------------------------------------------------------------------------------
 
-bool Tensor::requires_grad() const { return static_cast<bool>(impl().node); }
+bool Tensor::requires_grad() const {
+  const Node* node = impl().node.get();
+  return node && !node->frozen;
+}
 bool Tensor::is_leaf() const { return !impl().node || impl().node->is_leaf(); }
 const char* Tensor::operation() const { return impl().node ? impl().node->name() : ""; }
 
@@ -95,11 +98,9 @@ const Tensor& Tensor::set_requires_grad(bool value) const {
              "; only leaves can change, detach() it first");
   HEED_CHECK(!value || is_floating(dtype()), AutogradError, "set_requires_grad: a ", dtype(),
              " tensor has no gradient; only f32, bf16 and f64 do");
-  if (value == requires_grad()) return *this;
-  if (value)
-    impl().node = make_ref<LeafNode>(shape(), dtype(), device());
-  else
-    impl().node = {};
+  if (!is_floating(dtype()) || (value && requires_grad())) return *this;
+  if (!impl().node) impl().node = make_ref<LeafNode>(shape(), dtype(), device());
+  leaf_node(*this)->freeze(!value);  // it stays: what it knows of its Parameters outlives being frozen
   return *this;
 }
 

@@ -116,7 +116,8 @@ class Tensor {
 
   bool requires_grad() const;
   bool is_leaf() const;
-  /// Marks a leaf as one that gradients are wanted for; AutogradError on a result of recorded operations.
+  /// Marks a leaf as one that gradients are wanted for, or as frozen: a frozen one forgets its gradient and
+  /// gets no other. AutogradError on a result of recorded operations.
   const Tensor& set_requires_grad(bool value = true) const;
   /// The accumulated gradient; undefined before the first backward and after zero_grad().
   Tensor grad() const;
@@ -129,7 +130,7 @@ class Tensor {
   int register_hook(std::function<Tensor(const Tensor&)> hook) const;
   void remove_hook(int id) const;
   /// The same elements outside the graph.
-  Tensor detach() const;
+  [[nodiscard]] Tensor detach() const;
   /// Adds d(this)/d(leaf) to the gradient of every leaf, starting from `gradient`, or from 1 for a tensor of
   /// one element. Iterative: graphs of any depth are fine on any stack.
   void backward(const Tensor& gradient = {}, BackwardOptions options = {}) const;
@@ -142,12 +143,12 @@ class Tensor {
   /// select(0, index). A const handle, so that nobody assigns to it: x[0] = y would leave x as it is; write
   /// x[0].copy_(y).
   const Tensor operator[](int64_t index) const { return select(0, index); }
-  Tensor contiguous() const;
-  Tensor clone() const;  // a copy of its own, recorded
+  [[nodiscard]] Tensor contiguous() const;
+  [[nodiscard]] Tensor clone() const;  // a copy of its own, recorded
   /// Converted. Numbers become integers by truncation, the nearest there is where they are too large, 0 where
   /// they are NaN; bool asks whether they are not 0. Only floating-point results are recorded.
-  Tensor to(DType dtype) const;
-  Tensor to(Device device) const;
+  [[nodiscard]] Tensor to(DType dtype) const;
+  [[nodiscard]] Tensor to(Device device) const;
   Tensor view(const Shape& shape) const;     // without copying; ShapeError where strides do not allow it
   Tensor reshape(const Shape& shape) const;  // copies where a view will not do; one size may be -1
   Tensor transpose(int64_t axis0, int64_t axis1) const;

@@ -9,29 +9,38 @@
 
 namespace heed::kernels {
 
-/// The gradient of one parameter, and where in the arenas of values and moments the parameter lies.
+/// The gradient of one parameter.
 template <class A>
 struct GradientPart {
   const A* g;  // [count]
   int64_t count;
-  int64_t offset;  // of the arenas' elements
+};
+
+/// One parameter of a step.
+template <class T>
+struct StepPart {
+  const accumulator_t<T>* g;  // [count]
+  int64_t count;
+  T* value;       // [count]
+  int64_t state;  // where in the arenas of masters and moments it lies, in elements
+  int64_t index;  // which of `steps` is its own
 };
 
 /// In the host's memory, until the call returns.
-template <class A>
-using GradientParts = std::span<const GradientPart<A>>;
+template <class Part>
+using Parts = std::span<const Part>;
 
-template <class A>
-int64_t elements_of(GradientParts<A> gradients) {
+template <class Part>
+int64_t elements_of(Parts<Part> parts) {
   int64_t elements = 0;
-  for (const GradientPart<A>& part : gradients) elements += part.count;
+  for (const Part& part : parts) elements += part.count;
   return elements;
 }
 
 /// √Σ g² over all parts, in double, summed in an order that depends on their sizes alone.
 template <class A>
 struct GradientNorm {
-  GradientParts<A> gradients;
+  Parts<GradientPart<A>> gradients;
   double* norm;  // [1]
 
   Work work() const { return moves<A>(elements_of(gradients)); }
@@ -44,27 +53,31 @@ struct SetRate {
   double value;
 };
 
-/// and the number of the step, which moves on unless the norm is not finite.
-struct AdvanceStep {
-  int64_t* step;                // [1]
-  const double* gradient_norm;  // [1] or null: not measured
+/// and the numbers of steps, of the optimizer and of each parameter that is stepped, which move on unless the
+/// norm is not finite.
+struct AdvanceSteps {
+  int64_t* step;                     // [1]
+  int64_t* steps;                    // of all parameters
+  std::span<const int64_t> stepped;  // which of them; in the host's memory, until the call returns
+  const double* gradient_norm;       // [1] or null: not measured
 };
 
-/// What Adam, AdamW and SGD share: parameters with one rate, in arenas. A is float or double; T is A, or
-/// bfloat16 with A = float and `master` the values that the step works on.
+/// What all optimizers share: parameters with one rate. A is float or double; T is A, or bfloat16 with A =
+/// float and `master` the values that the step works on.
 template <class T>
 struct StepSlice {
   using A = accumulator_t<T>;
-  T* value;   // arena
-  A* master;  // arena; null: value itself is stepped
-  GradientParts<A> gradients;
-  const double* rate;  // [1]
-  double rate_factor;  // of these parameters
+  Parts<StepPart<T>> parts;
+  A* master;             // arena; null: value itself is stepped
+  bool written;          // values may have been written to: one that its master does not round to replaces it
+  const int64_t* steps;  // of all parameters: the step under way of each, counted from 1
+  const double* rate;    // [1]
+  double rate_factor;    // of these parameters
   double weight_decay;
   const double* gradient_norm;  // [1], of the whole gradient. Not finite: nothing is done. Null: unknown
   double clip;  // gradients are scaled by min(1, clip / (norm + 1e-6)); 0 or no norm: they are not
 
-  int64_t count() const { return elements_of(gradients); }
+  int64_t count() const { return elements_of(parts); }
   Work work() const { return moves<T>((master ? 1 : 2) * count()) + moves<A>((master ? 3 : 1) * count()); }
 };
 
@@ -77,8 +90,7 @@ struct AdamStep {
   accumulator_t<T>* m;  // arena
   accumulator_t<T>* v;  // arena
   double beta1, beta2, eps;
-  bool decoupled;       // weight decay acts on the value, not on the gradient
-  const int64_t* step;  // [1], counted from 1
+  bool decoupled;  // weight decay acts on the value, not on the gradient
 
   Work work() const { return slice.work() + moves<accumulator_t<T>>(4 * slice.count()); }
 };
@@ -90,12 +102,22 @@ struct SgdStep {
   StepSlice<T> slice;
   accumulator_t<T>* momentum_buffer;  // arena; null if momentum is 0
   double momentum, dampening;
-  bool nesterov;
-  const int64_t* step;  // [1], counted from 1; in the first the buffer is set to g
+  bool nesterov;  // in a parameter's first step the buffer is set to g
 
   Work work() const {
     return slice.work() + moves<accumulator_t<T>>((momentum_buffer ? 2 : 0) * slice.count());
   }
+};
+
+/// Lion (Chen et al., arXiv 2302.06675): value -= rate * sign(beta1 * m + (1 - beta1) * g), where the sign of
+/// 0 is 0, then m = beta2 * m + (1 - beta2) * g. Weight decay is decoupled.
+template <class T>
+struct LionStep {
+  StepSlice<T> slice;
+  accumulator_t<T>* m;  // arena
+  double beta1, beta2;
+
+  Work work() const { return slice.work() + moves<accumulator_t<T>>(2 * slice.count()); }
 };
 
 }  // namespace heed::kernels
@@ -105,11 +127,13 @@ struct SgdStep {
   template <class A>                                        \
   void gradient_norm(const kernels::GradientNorm<A>& args); \
   void set_rate(const kernels::SetRate& args);              \
-  void advance_step(const kernels::AdvanceStep& args);      \
+  void advance_steps(const kernels::AdvanceSteps& args);    \
   template <class T>                                        \
   void adam_step(const kernels::AdamStep<T>& args);         \
   template <class T>                                        \
   void sgd_step(const kernels::SgdStep<T>& args);           \
+  template <class T>                                        \
+  void lion_step(const kernels::LionStep<T>& args);         \
   }
 HEED_DECLARE(cpu)
 HEED_DECLARE(cuda)

@@ -1,7 +1,6 @@
 #include <cmath>
 
 #include <heed/core/autograd.h>
-#include <heed/core/base/pattern.h>
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
 #include <heed/nn/init.h>
@@ -17,11 +16,18 @@ constexpr std::pair<const char*, Initializer> kNames[] = {{"pytorch", Initialize
                                                           {"normal", Initializer::normal},
                                                           {"zeros", Initializer::zeros}};
 
-bool fits_any_name(const std::string& pattern, const Parameter& parameter) {
-  if (matches(pattern, parameter.name)) return true;
-  for (const std::string& alias : parameter.aliases)
-    if (matches(pattern, alias)) return true;
-  return false;
+bool needs_matrix(Initializer initializer) {
+  return initializer == Initializer::xavier_uniform || initializer == Initializer::xavier_normal ||
+         initializer == Initializer::kaiming_uniform || initializer == Initializer::kaiming_normal;
+}
+
+void check_rule(const InitRule& rule, const Parameter& parameter) {
+  const Shape& shape = parameter.tensor.shape();
+  HEED_CHECK(rule.stacked == 1 || (rule.stacked > 1 && shape.rank() > 0 && shape[0] % rule.stacked == 0),
+             ShapeError, "initialize: '", parameter.name, "' ", shape, " is not ", rule.stacked,
+             " matrices on top of each other");
+  HEED_CHECK(!needs_matrix(rule.initializer) || shape.rank() == 2, ShapeError, "initialize: '",
+             parameter.name, "' ", shape, " is no matrix, as Xavier and Kaiming need");
 }
 
 }  // namespace
@@ -63,22 +69,28 @@ void initialize(const Tensor& tensor, Initializer initializer, Generator& genera
 }
 
 void initialize(Module& module, const std::vector<InitRule>& rules, Generator& generator) {
-  for (const Parameter& parameter : module.parameters())
+  const std::vector<Parameter> parameters = module.named_parameters();
+  for (const InitRule& rule : rules)
+    if (!rule.optional) check_pattern("initialize", rule.pattern, parameters);
+  std::vector<std::pair<const Parameter*, const InitRule*>> chosen;
+  for (const Parameter& parameter : parameters)
     for (const InitRule& rule : rules)
-      if (fits_any_name(rule.pattern, parameter)) {
-        const Tensor& tensor = parameter.tensor;
-        HEED_CHECK(rule.stacked == 1 || (rule.stacked > 1 && tensor.size(0) % rule.stacked == 0), ShapeError,
-                   "initialize: '", parameter.name, "' ", tensor.shape(), " is not ", rule.stacked,
-                   " matrices on top of each other");
-        for (const Tensor& part : chunk(tensor.detach(), rule.stacked, 0))
-          initialize(part, rule.initializer, generator, rule.deviation);
+      if (parameter.fits(rule.pattern)) {
+        check_rule(rule, parameter);
+        chosen.emplace_back(&parameter, &rule);
         break;
       }
+  for (const auto& [parameter, rule] : chosen) {
+    const Tensor all = parameter->tensor.detach();
+    for (const Tensor& part : rule->stacked > 1 ? chunk(all, rule->stacked, 0) : std::vector<Tensor>{all})
+      initialize(part, rule->initializer, generator, rule->deviation);
+  }
 }
 
 std::vector<InitRule> matrix_rules(Initializer initializer, double deviation) {
-  return {
-      {"*norm*", Initializer::pytorch}, {"*bias", Initializer::zeros}, {"*weight", initializer, deviation}};
+  return {{.pattern = "*norm*", .initializer = Initializer::pytorch, .optional = true},
+          {.pattern = "*bias", .initializer = Initializer::zeros, .optional = true},
+          {.pattern = "*weight", .initializer = initializer, .deviation = deviation, .optional = true}};
 }
 
 }  // namespace heed::nn

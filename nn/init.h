@@ -33,10 +33,12 @@ struct InitRule {
   Initializer initializer = Initializer::xavier_uniform;
   double deviation = 0.02;  // of `normal`
   int64_t stacked = 1;      // as many matrices on top of each other, each drawn with fans of its own
+  bool optional = false;    // whether there need be no such parameter
 };
 
 /// Applies, to each parameter, the first rule whose pattern fits one of its names; others stay as they are.
-/// ShapeError where what is stacked does not divide the rows.
+/// Before anything changes: ConfigError for a pattern that fits no parameter and need do so, ShapeError for
+/// Xavier and Kaiming on other than matrices and where what is stacked does not divide the rows.
 void initialize(Module& module, const std::vector<InitRule>& rules,
                 Generator& generator = default_generator());
 

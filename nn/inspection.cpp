@@ -46,7 +46,7 @@ Statistics statistics(const Tensor& x) {
 std::vector<GradientNorm> gradient_norms(Module& module) {
   const NoGrad no_grad;
   std::vector<GradientNorm> norms;
-  for (const Parameter& parameter : module.parameters()) {
+  for (const Parameter& parameter : module.named_parameters()) {
     const Tensor values = parameter.tensor, gradient = values.grad();
     if (!is_stacked(parameter)) {
       norms.push_back({parameter.name, norm_of(gradient), norm_of(values)});

@@ -26,6 +26,18 @@ class TrainSwitch final : public Visitor {
   bool on_;
 };
 
+// A part that was made after an optimizer took all there was.
+void check_none_is_late(const Parameters& before, const Parameters& now) {
+  for (int64_t i = 0; i < before.size(); ++i)
+    if (!before.is_held(i)) return;
+  if (before.size() == 0) return;
+  for (int64_t i = 0; i < now.size(); ++i)
+    HEED_CHECK(
+        now.is_held(i) || !now[i].tensor.requires_grad(), StateError, "Module: '", now[i].name,
+        "' was made after the optimizer, which would not train it; make parts before the optimizer, or "
+        "give new ones an optimizer of their own first");
+}
+
 }  // namespace
 
 std::string Visitor::full_name(std::string_view name) const {
@@ -54,9 +66,22 @@ void Visitor::walk(const std::string& prefix, Module& module) {
   prefix_ = std::move(outer);
 }
 
+std::vector<Parameter> Module::named_parameters() { return join_tied(Collector(*this).parameters); }
+
 Parameters Module::parameters() {
-  if (parameters_.size() == 0) parameters_ = Parameters(Collector(*this).parameters);
+  std::vector<Parameter> now = named_parameters();
+  if (parameters_.consists_of(now)) return parameters_;
+  const Parameters list(std::move(now));
+  check_none_is_late(parameters_, list);
+  parameters_ = list;
   return parameters_;
+}
+
+void Module::set_requires_grad(bool value, const std::string& pattern) {
+  const std::vector<Parameter> all = named_parameters();
+  check_pattern("set_requires_grad", pattern, all);
+  for (const Parameter& parameter : all)
+    if (parameter.fits(pattern)) parameter.tensor.set_requires_grad(value);
 }
 
 void Module::train(bool on) {

@@ -59,15 +59,24 @@ class Module {
   /// What print_tree shows beside the module's name: "Linear(128, 512)".
   virtual std::string describe() const = 0;
 
-  /// All parameters, packed into arenas on the first call (core/parameters.h).
+  /// The names and tensors of all parameters, wherever these lie.
+  std::vector<Parameter> named_parameters();
+  /// All parameters, those that no list has yet packed into an arena (core/parameters.h). Parts have lists of
+  /// their own, before and after that of the whole. StateError if a part has come since, and an optimizer
+  /// holds the list there was: it would not train that part.
   Parameters parameters();
+
+  /// Freezes the parameters whose names a pattern fits (* stands for any characters), or those of the whole
+  /// module, with false; thaws them with true. A frozen parameter gets no gradient and is never stepped. What
+  /// an optimizer has of it stays as it is. ConfigError if the pattern fits none.
+  void set_requires_grad(bool value, const std::string& pattern = "*");
 
   /// Training mode (dropout acts) for this module and all its parts; eval() is train(false).
   void train(bool on = true);
   void eval() { train(false); }
   bool training() const { return training_; }
 
-  /// Moves or converts all parameters. StateError once an optimizer holds them.
+  /// Moves or converts all parameters. StateError once an optimizer holds one that would change.
   void to(Device device);
   void to(DType dtype);
 

@@ -41,7 +41,7 @@ class TreePrinter final : public Visitor {
 
 std::vector<ComponentCount> count_parameters(Module& module) {
   std::vector<ComponentCount> counts;
-  for (const Parameter& parameter : module.parameters()) {
+  for (const Parameter& parameter : module.named_parameters()) {
     const std::string part = first_part(parameter.name);
     if (counts.empty() || counts.back().name != part) counts.push_back({part, 0});
     counts.back().parameters += parameter.tensor.numel();
@@ -53,15 +53,18 @@ std::string component_table(Module& module) {
   std::vector<std::vector<std::string>> rows;
   for (const ComponentCount& count : count_parameters(module))
     rows.push_back({count.name, grouped(count.parameters)});
-  rows.push_back({"parameters", grouped(module.parameters().numel())});
+  int64_t all = 0;
+  for (const Parameter& parameter : module.named_parameters()) all += parameter.tensor.numel();
+  rows.push_back({"parameters", grouped(all)});
   return aligned(rows, 1);
 }
 
 std::string parameter_table(Module& module) {
   std::vector<std::vector<std::string>> rows;
-  for (const Parameter& parameter : module.parameters()) {
+  for (const Parameter& parameter : module.named_parameters()) {
     std::string name = parameter.name;
     for (const std::string& alias : parameter.aliases) name += " = " + alias;
+    if (!parameter.tensor.requires_grad()) name += " (frozen)";
     rows.push_back({name, concat(parameter.tensor.shape()), grouped(parameter.tensor.numel())});
   }
   return aligned(rows, 2);

@@ -21,7 +21,7 @@ std::vector<ComponentCount> count_parameters(Module& module);
 /// One line for each direct part, and the total.
 std::string component_table(Module& module);
 
-/// One line for each parameter: name, shape, number.
+/// One line for each parameter: name, whether it is frozen, shape, number.
 std::string parameter_table(Module& module);
 
 /// The nested modules, as describe() names them.

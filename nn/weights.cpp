@@ -1,4 +1,5 @@
-#include <algorithm>
+#include <set>
+#include <string_view>
 
 #include <heed/core/autograd.h>
 #include <heed/core/creation.h>
@@ -16,31 +17,45 @@ std::vector<std::string> names_of(const Parameter& parameter) {
   return names;
 }
 
-std::vector<TensorSpec> expected_tensors(const Parameters& parameters) {
+// As they are to stand in the file.
+std::vector<TensorSpec> expected_tensors(const std::vector<Parameter>& parameters,
+                                         const std::string& prefix) {
   std::vector<TensorSpec> result;
   for (const Parameter& parameter : parameters)
     for (const std::string& name : names_of(parameter)) {
       const Shape& shape = parameter.tensor.shape();
-      result.push_back({name, DType::f32, {shape.begin(), shape.end()}});
+      result.push_back({prefix + name, DType::f32, {shape.begin(), shape.end()}});
     }
   return result;
 }
 
-// Of what the model expects, the part that the file has; fills the report with the rest.
-std::vector<TensorSpec> common_tensors(const SafetensorsHeader& header,
-                                       const std::vector<TensorSpec>& expected, LoadReport& report) {
-  std::vector<TensorSpec> common;
+// The part of a header whose names begin with the prefix.
+SafetensorsHeader part_of(const SafetensorsHeader& header, const std::string& prefix,
+                          const std::string& path) {
+  if (prefix.empty()) return header;
+  SafetensorsHeader part;
+  for (const uint32_t i : header.by_name)
+    if (header.tensors[i].name.compare(0, prefix.size(), prefix) == 0) {
+      part.by_name.push_back(static_cast<uint32_t>(part.tensors.size()));
+      part.tensors.push_back(header.tensors[i]);
+    }
+  HEED_CHECK(!part.tensors.empty(), CheckpointError, path, ": no tensor has a name that begins with '",
+             prefix, "'; the first of its ", header.tensors.size(), " is '",
+             header.tensors.empty() ? "" : header.tensors[0].name, "'");
+  return part;
+}
+
+LoadReport compare(const SafetensorsHeader& header, const std::vector<TensorSpec>& expected,
+                   const std::string& prefix) {
+  LoadReport report;
+  std::set<std::string_view> names;
   for (const TensorSpec& spec : expected) {
-    if (header.find(spec.name))
-      common.push_back(spec);
-    else
-      report.missing.push_back(spec.name);
+    names.insert(spec.name);
+    if (!header.find(spec.name)) report.missing.push_back(spec.name.substr(prefix.size()));
   }
   for (const TensorEntry& entry : header.tensors)
-    if (std::none_of(expected.begin(), expected.end(),
-                     [&](const TensorSpec& s) { return s.name == entry.name; }))
-      report.unexpected.push_back(entry.name);
-  return common;
+    if (!names.contains(entry.name)) report.unexpected.push_back(entry.name);
+  return report;
 }
 
 Tensor read_tensor(const SafetensorsReader& reader, const TensorEntry& entry) {
@@ -57,30 +72,29 @@ void check_shape(const TensorEntry& entry, const Shape& expected, const std::str
 
 }  // namespace
 
-void save_weights(Module& module, const std::string& path,
-                  const std::map<std::string, std::string>& metadata) {
+void save_weights(Module& module, const std::string& path, const SaveWeightsOptions& options) {
   NamedTensors tensors;
-  for (const Parameter& parameter : module.parameters()) {
+  for (const Parameter& parameter : module.named_parameters()) {
     const Tensor value = parameter.tensor.detach().to(DType::f32);
-    for (const std::string& name : names_of(parameter)) tensors.emplace_back(name, value);
+    for (const std::string& name : names_of(parameter)) tensors.emplace_back(options.prefix + name, value);
   }
-  save_tensors(path, tensors, metadata);
+  save_tensors(path, tensors, options.metadata);
 }
 
 LoadReport load_weights(Module& module, const std::string& path, const LoadOptions& options) {
   const SafetensorsReader reader(path);
-  const Parameters parameters = module.parameters();
-  const std::vector<TensorSpec> expected = expected_tensors(parameters);
-  LoadReport report;
-  const std::vector<TensorSpec> common = common_tensors(reader.header(), expected, report);
-  if (options.strict) match_tensors(reader.header(), expected, path);
+  const std::vector<Parameter> parameters = module.named_parameters();
+  const std::vector<TensorSpec> expected = expected_tensors(parameters, options.prefix);
+  const SafetensorsHeader header = part_of(reader.header(), options.prefix, path);
+  LoadReport report = compare(header, expected, options.prefix);
+  if (options.strict) match_tensors(header, expected, path);
 
   // Everything is read and checked before the first parameter changes.
   std::vector<std::pair<Tensor, Tensor>> loaded;  // parameter, value
   for (const Parameter& parameter : parameters) {
     Tensor value;
     for (const std::string& name : names_of(parameter)) {
-      const TensorEntry* entry = reader.header().find(name);
+      const TensorEntry* entry = reader.header().find(options.prefix + name);
       if (!entry) continue;
       check_shape(*entry, parameter.tensor.shape(), path);
       const Tensor copy = read_tensor(reader, *entry);

@@ -9,12 +9,18 @@
 
 namespace heed::nn {
 
-/// Writes all parameters as f32 safetensors under their names; a tied one under each of its names. IoError.
-void save_weights(Module& module, const std::string& path,
-                  const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+struct SaveWeightsOptions {
+  std::string prefix = "";  // what names in the file begin with: "net." makes net.0.weight of 0.weight
+  std::map<std::string, std::string> metadata = {{"format", "pt"}};
+};
+
+/// Writes all parameters of a model, or of a part of one, as f32 safetensors under their names; a tied one
+/// under each of its names. IoError.
+void save_weights(Module& module, const std::string& path, const SaveWeightsOptions& options = {});
 
 struct LoadOptions {
-  bool strict = true;  // the file must have every parameter, and nothing else
+  bool strict = true;       // the file must have every parameter, and nothing else that has the prefix
+  std::string prefix = "";  // what names in the file begin with; tensors without it are passed over
 };
 
 struct LoadReport {
@@ -22,9 +28,9 @@ struct LoadReport {
   std::vector<std::string> unexpected;  // tensors that the model lacks
 };
 
-/// Reads parameters by name, converting between floating types. All or nothing: CheckpointError listing what
-/// is missing, unexpected (both only if strict) or of another shape, or a tied parameter whose copies differ,
-/// with nothing changed.
+/// Reads the parameters of a model, or of a part of one, by name, converting between floating types. All or
+/// nothing: CheckpointError listing what is missing, unexpected (both only if strict) or of another shape, or
+/// a prefix that no tensor has, or a tied parameter whose copies differ, with nothing changed.
 LoadReport load_weights(Module& module, const std::string& path, const LoadOptions& options = {});
 
 }  // namespace heed::nn

@@ -28,11 +28,9 @@ class Adam : public Optimizer {
 
  private:
   void step_slice(const Slice& slice) override;
-  std::vector<std::pair<std::string, Tensor>> arenas() const override { return {{"m", m_}, {"v", v_}}; }
 
   AdamOptions options_;
   bool decoupled_;
-  Tensor m_, v_;
 };
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101).

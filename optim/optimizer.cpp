@@ -1,9 +1,10 @@
+#include <algorithm>
 #include <bit>
 #include <cmath>
-#include <unordered_map>
+#include <map>
 
 #include <heed/core/autograd.h>
-#include <heed/core/base/pattern.h>
+#include <heed/core/base/divide.h>
 #include <heed/core/creation.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
@@ -13,16 +14,27 @@
 namespace heed::optim {
 namespace {
 
-int32_t find_group(const std::vector<Group>& groups, const std::string& name) {
+constexpr int64_t kSlotElements = 64;  // whole lines, as Parameters has them
+
+size_t find_group(const std::vector<Group>& groups, const Parameter& parameter) {
   for (size_t g = 0; g < groups.size(); ++g)
     for (const std::string& pattern : groups[g].patterns)
-      if (matches(pattern, name)) return static_cast<int32_t>(g);
-  throw InternalError(concat("optimizer: no group takes the parameter '", name, "'"));
+      if (parameter.fits(pattern)) return g;
+  throw InternalError(concat("optimizer: no group takes the parameter '", parameter.name, "'"));
 }
 
 void check_rate(double rate) {
   HEED_CHECK(rate >= 0 && std::isfinite(rate), ConfigError,
              "optimizer: the learning rate must be finite and not negative, got ", rate);
+}
+
+void check_group(const Group& group, const Parameters& parameters) {
+  HEED_CHECK(group.rate_factor >= 0 && std::isfinite(group.rate_factor), ConfigError,
+             "optimizer: rate_factor must be finite and not negative, got ", group.rate_factor);
+  HEED_CHECK(group.weight_decay >= 0 && std::isfinite(group.weight_decay), ConfigError,
+             "optimizer: weight_decay must be finite and not negative, got ", group.weight_decay);
+  for (const std::string& pattern : group.patterns)
+    check_pattern("optimizer", pattern, {parameters.begin(), parameters.end()});
 }
 
 // For messages: which gradient made the norm what it is.
@@ -35,28 +47,177 @@ std::string first_bad_gradient(const Parameters& parameters) {
 
 }  // namespace
 
-Optimizer::Optimizer(Parameters parameters, double rate, double weight_decay, std::vector<Group> groups)
-    : parameters_(std::move(parameters)), groups_(std::move(groups)) {
+Optimizer::Optimizer(Parameters parameters, double rate, double weight_decay, std::vector<Group> groups,
+                     Roles roles)
+    : parameters_(std::move(parameters)), groups_(std::move(groups)), roles_(std::move(roles)) {
   groups_.push_back({.patterns = {"*"}, .rate_factor = 1, .weight_decay = weight_decay});
   HEED_CHECK(parameters_.size() > 0, ConfigError, "optimizer: there are no parameters");
-  check_rate(rate);
-  for (const Group& group : groups_) {
-    HEED_CHECK(group.rate_factor >= 0 && std::isfinite(group.rate_factor), ConfigError,
-               "optimizer: rate_factor must be finite and not negative, got ", group.rate_factor);
-    HEED_CHECK(group.weight_decay >= 0 && std::isfinite(group.weight_decay), ConfigError,
-               "optimizer: weight_decay must be finite and not negative, got ", group.weight_decay);
-  }
-  for (const Parameter& parameter : parameters_) group_of_.push_back(find_group(groups_, parameter.name));
-  parameters_.hold();
   const Device device = parameters_.device();
+  check_rate(rate);
+  for (const Group& group : groups_) check_group(group, parameters_);
+  PooledVector<int64_t> trained;
+  for (int64_t i = 0; i < parameters_.size(); ++i) {
+    group_of_.push_back(find_group(groups_, parameters_[i]));
+    if (parameters_[i].tensor.requires_grad()) trained.push_back(i);
+  }
+  places_.resize(group_of_.size());
   step_tensor_ = zeros({1}, {DType::i64, device});
+  steps_ = zeros({parameters_.size()}, {DType::i64, device});
   rate_tensor_ = zeros({1}, {DType::i64, device});
   set_rate(rate);
-  if (parameters_.dtype() == DType::bf16) {
-    masters_ = parameters_.make_arena(DType::f32);
-    masters_.copy_(parameters_.values().detach());
+  make_state(trained);
+  parameters_.hold();
+}
+
+// ---- state
+// -------------------------------------------------------------------------------------------------------
+
+void Optimizer::make_state(const PooledVector<int64_t>& which) {
+  const NoGrad no_grad;
+  std::map<std::vector<std::string>, std::vector<int64_t>> by_roles;
+  for (const int64_t i : which) by_roles[roles_(parameters_[i])].push_back(i);
+  for (const auto& [roles, members] : by_roles) {
+    int64_t elements = 0;
+    for (const int64_t i : members) elements += round_up(parameters_[i].tensor.numel(), kSlotElements);
+    const TensorOptions options{parameters_.gradient_dtype(), parameters_.device()};
+    State state{.roles = roles, .arenas = {}, .masters = {}};
+    for (size_t role = 0; role < roles.size(); ++role) state.arenas.push_back(zeros({elements}, options));
+    if (parameters_.dtype() == DType::bf16) state.masters = zeros({elements}, options);
+    states_.push_back(std::move(state));
+    int64_t offset = 0;
+    for (const int64_t i : members) {
+      const Tensor& value = parameters_[i].tensor;
+      places_[static_cast<size_t>(i)] = {states_.size() - 1, offset, value.version()};
+      if (states_.back().masters.defined()) slot(states_.back().masters, i).copy_(value.detach());
+      offset += round_up(value.numel(), kSlotElements);
+    }
   }
 }
+
+void Optimizer::make_missing_state(const PooledVector<int64_t>& stepped) {
+  PooledVector<int64_t> missing;
+  for (const int64_t i : stepped)
+    if (!has_state(i)) missing.push_back(i);
+  if (missing.empty()) return;
+  HEED_CHECK(
+      !is_capturing(parameters_.device()), StateError, "optimizer: '", parameters_[missing[0]].name,
+      "' was thawed and has no moments yet, which a captured step cannot make; thaw it before the step is "
+      "first called");
+  make_state(missing);
+}
+
+Tensor Optimizer::slot(const Tensor& arena, int64_t i) const {
+  const Tensor& value = parameters_[i].tensor;
+  const int64_t first = places_[static_cast<size_t>(i)].offset;
+  return arena.slice(0, first, first + value.numel()).view(value.shape());
+}
+
+std::vector<std::pair<std::string, Tensor>> Optimizer::state_of(int64_t i) const {
+  std::vector<std::pair<std::string, Tensor>> result;
+  if (!has_state(i)) return result;
+  const State& state = states_[places_[static_cast<size_t>(i)].state];
+  for (size_t role = 0; role < state.roles.size(); ++role)
+    result.emplace_back(state.roles[role], slot(state.arenas[role], i));
+  if (state.masters.defined()) result.emplace_back("master", slot(state.masters, i));
+  return result;
+}
+
+std::vector<std::pair<std::string, Tensor>> Optimizer::state() const {
+  const NoGrad no_grad;
+  std::vector<std::pair<std::string, Tensor>> result{{"step", step_tensor_}};
+  for (int64_t i = 0; i < parameters_.size(); ++i) {
+    const std::string& name = parameters_[i].name;
+    result.emplace_back("step." + name, steps_.slice(0, i, i + 1));
+    for (const auto& entry : state_of(i)) result.emplace_back(concat(entry.first, '.', name), entry.second);
+  }
+  return result;
+}
+
+// A state that is checked, then taken.
+class Optimizer::Loading {
+ public:
+  Loading(const Optimizer& optimizer, const std::vector<std::pair<std::string, Tensor>>& saved)
+      : optimizer_(optimizer), parameters_(optimizer.parameters_) {
+    for (const auto& entry : saved) {
+      entries_[entry.first] = entry.second;
+      counts_each_ |= entry.first.compare(0, 5, "step.") == 0;
+    }
+    step = take_count("step");
+    for (int64_t i = 0; i < parameters_.size(); ++i) take_parameter(i);
+    HEED_CHECK(entries_.empty(), CheckpointError, "optimizer state: ", entries_.size(),
+               " tensors are unknown, the first of them '", entries_.begin()->first,
+               "'; is it another optimizer's?");
+  }
+
+  int64_t step;
+  std::vector<int64_t> steps;                          // of each parameter
+  std::vector<std::map<std::string, Tensor>> moments;  // of each parameter; empty: they start anew
+  PooledVector<int64_t> made_for;                      // parameters whose moments have no memory yet
+
+ private:
+  int64_t take_count(const std::string& name) {
+    const Tensor tensor = take(name, {1}, DType::i64);
+    const int64_t count = tensor.item<int64_t>();
+    HEED_CHECK(count >= 0 && count < kMostSteps, CheckpointError, "optimizer state: '", name, "' is ", count,
+               ", no number of steps");
+    return count;
+  }
+
+  void take_parameter(int64_t i) {
+    const Parameter& parameter = parameters_[i];
+    steps.push_back(counts_each_ ? take_count("step." + parameter.name) : step);
+    moments.emplace_back();
+    std::vector<std::string> roles = optimizer_.roles_(parameter);
+    if (parameters_.dtype() == DType::bf16) roles.emplace_back("master");
+    const bool has_any = std::any_of(roles.begin(), roles.end(), [&](const std::string& role) {
+      return entries_.contains(concat(role, '.', parameter.name));
+    });
+    if (counts_each_ && steps.back() == 0 && !has_any) return;  // frozen until then
+    for (const std::string& role : roles)
+      moments.back()[role] =
+          take(concat(role, '.', parameter.name), parameter.tensor.shape(), parameters_.gradient_dtype());
+    if (!optimizer_.has_state(i)) made_for.push_back(i);
+  }
+
+  Tensor take(const std::string& name, const Shape& shape, DType dtype) {
+    const auto found = entries_.find(name);
+    HEED_CHECK(found != entries_.end(), CheckpointError, "optimizer state: '", name, "' is missing");
+    const Tensor tensor = found->second;
+    HEED_CHECK(tensor.shape() == shape && tensor.dtype() == dtype, CheckpointError, "optimizer state: '",
+               name, "' is ", tensor.dtype(), " ", tensor.shape(), ", expected ", dtype, " ", shape);
+    entries_.erase(found);
+    return tensor;
+  }
+
+  static constexpr int64_t kMostSteps = int64_t{1} << 53;  // as doubles count them
+
+  const Optimizer& optimizer_;
+  const Parameters& parameters_;
+  std::map<std::string, Tensor> entries_;  // not taken yet
+  bool counts_each_ = false;
+};
+
+void Optimizer::load_state(const std::vector<std::pair<std::string, Tensor>>& saved) {
+  const NoGrad no_grad;
+  const Loading loading(*this, saved);
+  make_state(loading.made_for);
+  step_tensor_.fill_(static_cast<double>(loading.step));
+  steps_.copy_(tensor(loading.steps, {parameters_.size()}));
+  for (int64_t i = 0; i < parameters_.size(); ++i) {
+    const auto& moments = loading.moments[static_cast<size_t>(i)];
+    for (const auto& [role, live] : state_of(i)) {
+      if (const auto found = moments.find(role); found != moments.end())
+        live.copy_(found->second);
+      else if (role == "master")
+        live.copy_(parameters_[i].tensor.detach());
+      else
+        live.zero_();
+    }
+  }
+}
+
+// ---- steps
+// -------------------------------------------------------------------------------------------------------
 
 void Optimizer::set_rate(double rate) {
   check_rate(rate);
@@ -91,52 +252,63 @@ StepResult Optimizer::step(const StepOptions& options) {
   NoGrad no_grad;
   StepResult result;
   const PooledVector<int64_t> stepped = parameters_.with_gradient();
-  result.without_gradient = parameters_.size() - static_cast<int64_t>(stepped.size());
+  for (const Parameter& parameter : parameters_) result.without_gradient += parameter.tensor.requires_grad();
+  result.without_gradient -= static_cast<int64_t>(stepped.size());
   const double* norm = nullptr;
   if (options.clip > 0 || options.measure_norm) {
     result.norm = parameters_.measure_gradient_norm();
     norm = reinterpret_cast<const double*>(result.norm.data<int64_t>());
     if (options.non_finite == NonFinite::raise) check_norm(result.gradient_norm());
   }
-  HEED_DISPATCH(parameters_.device(), advance_step,
-                kernels::AdvanceStep{.step = step_tensor_.data<int64_t>(), .gradient_norm = norm});
-  const auto* rate = reinterpret_cast<const double*>(rate_tensor_.data<int64_t>());
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    Slice slice{{}, rate, groups_[g].rate_factor, groups_[g].weight_decay, norm, options.clip};
-    slice.parameters.reserve(stepped.size());
-    for (const int64_t i : stepped)
-      if (group_of_[static_cast<size_t>(i)] == static_cast<int32_t>(g)) slice.parameters.push_back(i);
-    if (!slice.parameters.empty()) step_slice(slice);
-  }
-  for (const Parameter& parameter : parameters_) parameter.tensor.bump_version();
+  make_missing_state(stepped);
+  HEED_DISPATCH(parameters_.device(), advance_steps,
+                kernels::AdvanceSteps{.step = step_tensor_.data<int64_t>(),
+                                      .steps = steps_.data<int64_t>(),
+                                      .stepped = stepped,
+                                      .gradient_norm = norm});
+  for (size_t group = 0; group < groups_.size(); ++group)
+    for (size_t state = 0; state < states_.size(); ++state) {
+      const Slice slice = slice_of(group, state, stepped, norm, options.clip);
+      if (slice.entries.empty()) continue;
+      step_slice(slice);
+      note_writes(slice, options.non_finite);
+    }
   parameters_.zero_grad();
   return result;
 }
 
-std::vector<std::pair<std::string, Tensor>> Optimizer::state() const {
-  std::vector<std::pair<std::string, Tensor>> result{{"step", step_tensor_}};
-  std::vector<std::pair<std::string, Tensor>> all = arenas();
-  if (masters_.defined()) all.emplace_back("master", masters_);
-  for (const auto& entry : all)
-    for (int64_t i = 0; i < parameters_.size(); ++i)
-      result.emplace_back(concat(entry.first, '.', parameters_[i].name), parameters_.slot(entry.second, i));
-  return result;
+Optimizer::Slice Optimizer::slice_of(size_t group, size_t state, const PooledVector<int64_t>& stepped,
+                                     const double* norm, double clip) const {
+  Slice slice{.entries = {},
+              .state = &states_[state],
+              .written = false,
+              .steps = steps_.data<int64_t>(),
+              .rate = reinterpret_cast<const double*>(rate_tensor_.data<int64_t>()),
+              .rate_factor = groups_[group].rate_factor,
+              .weight_decay = groups_[group].weight_decay,
+              .norm = norm,
+              .clip = clip};
+  slice.entries.reserve(stepped.size());
+  bool written = is_capturing(parameters_.device());  // versions don't know what comes between repetitions
+  for (const int64_t i : stepped) {
+    const Place& place = places_[static_cast<size_t>(i)];
+    if (group_of_[static_cast<size_t>(i)] != group || place.state != state) continue;
+    slice.entries.push_back({i, place.offset});
+    written |= place.version != parameters_[i].tensor.version();
+  }
+  slice.written = written && slice.state->masters.defined();
+  return slice;
 }
 
-void Optimizer::load_state(const std::vector<std::pair<std::string, Tensor>>& saved) {
-  std::unordered_map<std::string, Tensor> by_name(saved.begin(), saved.end());
-  const auto live = state();
-  for (const auto& entry : live) {
-    const auto found = by_name.find(entry.first);
-    HEED_CHECK(found != by_name.end(), CheckpointError, "optimizer state: '", entry.first, "' is missing");
-    HEED_CHECK(found->second.shape() == entry.second.shape() && found->second.dtype() == entry.second.dtype(),
-               CheckpointError, "optimizer state: '", entry.first, "' is ", found->second.dtype(), " ",
-               found->second.shape(), ", expected ", entry.second.dtype(), " ", entry.second.shape());
+void Optimizer::note_writes(const Slice& slice, NonFinite non_finite) {
+  // A step that the device skips has not looked at what was written.
+  const bool may_have_skipped = slice.norm != nullptr && non_finite == NonFinite::skip;
+  for (const Slice::Entry& entry : slice.entries) {
+    const Tensor& value = parameters_[entry.index].tensor;
+    value.bump_version();
+    if (!slice.written || !may_have_skipped)
+      places_[static_cast<size_t>(entry.index)].version = value.version();
   }
-  HEED_CHECK(by_name.size() == live.size(), CheckpointError, "optimizer state: ", by_name.size(),
-             " tensors, expected ", live.size(), "; is it another optimizer's?");
-  NoGrad no_grad;
-  for (const auto& entry : live) entry.second.copy_(by_name.at(entry.first));
 }
 
 double clip_gradient_norm(const Parameters& parameters, double max_norm) {

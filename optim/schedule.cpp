@@ -28,6 +28,8 @@ void Schedule::check() const {
   HEED_CHECK(warmup >= 0, ConfigError, "schedule: warmup must not be negative, got ", warmup);
   HEED_CHECK(kind != ScheduleKind::step || step_size > 0, ConfigError,
              "schedule: step_size must be positive, got ", step_size);
+  HEED_CHECK(kind != ScheduleKind::step || (gamma >= 0 && std::isfinite(gamma)), ConfigError,
+             "schedule: gamma must be finite and not negative, got ", gamma);
   HEED_CHECK(kind != ScheduleKind::noam || (warmup > 0 && d_model > 0), ConfigError,
              "schedule: noam needs warmup > 0 and d_model > 0, got ", warmup, " and ", d_model);
   const bool falls = kind == ScheduleKind::cosine || kind == ScheduleKind::linear;
@@ -37,6 +39,8 @@ void Schedule::check() const {
 }
 
 double Schedule::at(int64_t step) const {
+  check();
+  HEED_CHECK(step >= 0, ConfigError, "schedule: steps are counted from 0, got ", step);
   const auto now = static_cast<double>(step), rise = static_cast<double>(warmup);
   if (kind == ScheduleKind::noam) {
     const double count = now + 1;

@@ -29,9 +29,9 @@ struct Schedule {
   double gamma = 0.1;     // factor of a fall
   int64_t d_model = 512;  // noam
 
-  /// The rate of step number `step`, counted from 0.
+  /// The rate of step number `step`, counted from 0. ConfigError for a negative step, and as check().
   double at(int64_t step) const;
-  /// ConfigError where a number cannot be.
+  /// ConfigError where a number cannot be, as a total that does not exceed the warm-up.
   void check() const;
 };
 

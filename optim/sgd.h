@@ -22,10 +22,8 @@ class Sgd : public Optimizer {
 
  private:
   void step_slice(const Slice& slice) override;
-  std::vector<std::pair<std::string, Tensor>> arenas() const override;
 
   SgdOptions options_;
-  Tensor momentum_;  // undefined without momentum
 };
 
 }  // namespace heed::optim

@@ -1,24 +1,47 @@
 // From parameters with one rate to what the step kernels take. Private to optim: not installed.
 #pragma once
 
-#include <heed/core/gradient_parts.h>
+#include <heed/kernels/optimizer.h>
 #include <heed/optim/optimizer.h>
 
 namespace heed::optim {
 
-/// For values of type T, whose gradients the caller holds.
+/// Of values of type T. Keeps what the kernels' arguments point at.
 template <class T>
-kernels::StepSlice<T> step_slice_of(const Optimizer::Slice& slice, const Parameters& parameters,
-                                    const Tensor& masters,
-                                    kernels::GradientParts<accumulator_t<T>> gradients) {
-  return {.value = parameters.values().data<T>(),
-          .master = masters.defined() ? masters.data<accumulator_t<T>>() : nullptr,
-          .gradients = gradients,
-          .rate = slice.rate,
-          .rate_factor = slice.rate_factor,
-          .weight_decay = slice.weight_decay,
-          .gradient_norm = slice.norm,
-          .clip = slice.clip};
-}
+class KernelSlice {
+ public:
+  using A = accumulator_t<T>;
+
+  KernelSlice(const Optimizer::Slice& slice, const Parameters& parameters) : slice_(slice) {
+    parts_.reserve(slice.entries.size());
+    for (const Optimizer::Slice::Entry& entry : slice.entries) {
+      const Tensor& value = parameters[entry.index].tensor;
+      parts_.push_back({.g = parameters.gradient(entry.index).template data<A>(),
+                        .count = value.numel(),
+                        .value = value.data<T>(),
+                        .state = entry.offset,
+                        .index = entry.index});
+    }
+  }
+
+  kernels::StepSlice<T> args() const {
+    const Tensor& masters = slice_.state->masters;
+    return {.parts = parts_,
+            .master = masters.defined() ? masters.data<A>() : nullptr,
+            .written = slice_.written,
+            .steps = slice_.steps,
+            .rate = slice_.rate,
+            .rate_factor = slice_.rate_factor,
+            .weight_decay = slice_.weight_decay,
+            .gradient_norm = slice_.norm,
+            .clip = slice_.clip};
+  }
+
+  A* arena(size_t role) const { return slice_.state->arenas[role].template data<A>(); }
+
+ private:
+  const Optimizer::Slice& slice_;
+  PooledVector<kernels::StepPart<T>> parts_;
+};
 
 }  // namespace heed::optim

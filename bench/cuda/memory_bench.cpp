@@ -256,22 +256,22 @@ Work adam(int64_t rows, int64_t cols) {
            {1, DType::i64, Holds::one_value, 5}},
           (kMaster ? 30 : 28) * count,
           [=](const std::vector<void*>& at, bool on_device) {
-            const kernels::GradientPart<float> gradient{to<float>(at[2]), count, 0};
-            const kernels::AdamStep<T> args{{to<T>(at[0]),
-                                             kMaster ? to<float>(at[1]) : nullptr,
-                                             {&gradient, 1},
-                                             to<double>(at[5]),
-                                             1.0,
-                                             0.01,
-                                             nullptr,
-                                             0.0},
-                                            to<float>(at[3]),
-                                            to<float>(at[4]),
-                                            0.9,
-                                            0.999,
-                                            1e-8,
-                                            true,
-                                            to<int64_t>(at[6])};
+            const kernels::StepPart<T> part{to<float>(at[2]), count, to<T>(at[0]), 0, 0};
+            const kernels::AdamStep<T> args{.slice = {.parts = {&part, 1},
+                                                      .master = kMaster ? to<float>(at[1]) : nullptr,
+                                                      .written = false,
+                                                      .steps = to<int64_t>(at[6]),
+                                                      .rate = to<double>(at[5]),
+                                                      .rate_factor = 1.0,
+                                                      .weight_decay = 0.01,
+                                                      .gradient_norm = nullptr,
+                                                      .clip = 0.0},
+                                            .m = to<float>(at[3]),
+                                            .v = to<float>(at[4]),
+                                            .beta1 = 0.9,
+                                            .beta2 = 0.999,
+                                            .eps = 1e-8,
+                                            .decoupled = true};
             HEED_ON(on_device, adam_step, args);
           }};
 }

@@ -11,14 +11,14 @@
 namespace heed::cpu {
 
 /// Each part is cut into blocks of `size` elements, the last of which may be shorter.
-template <class A>
+template <class Part>
 class GradientBlocks {
  public:
-  GradientBlocks(kernels::GradientParts<A> parts, int64_t size)
+  GradientBlocks(kernels::Parts<Part> parts, int64_t size)
       : parts_(parts), size_(size), first_(static_cast<int64_t>(parts.size()) + 1) {
     int64_t* first = first_.data();
     *first = 0;
-    for (const kernels::GradientPart<A>& part : parts) {
+    for (const Part& part : parts) {
       first[1] = *first + ceil_divide(part.count, size);
       ++first;
     }
@@ -39,11 +39,11 @@ class GradientBlocks {
   }
 
  private:
-  kernels::GradientParts<A> parts_;
+  kernels::Parts<Part> parts_;
   int64_t size_;
   Workspace<int64_t> first_;  // block of each part, and their number
 };
-template <class A>
-GradientBlocks(kernels::GradientParts<A>, int64_t) -> GradientBlocks<A>;
+template <class Part>
+GradientBlocks(kernels::Parts<Part>, int64_t) -> GradientBlocks<Part>;
 
 }  // namespace heed::cpu

@@ -29,6 +29,12 @@ struct SgdFactors {
   bool first;
 };
 
+template <class A>
+struct LionFactors {
+  StepFactors<A> common;
+  A beta1, one_minus_beta1, beta2, one_minus_beta2, step_size;
+};
+
 constexpr int64_t kNormBlock = 4096, kNormBlocksPerTask = 8, kNormAhead = 3072;
 constexpr int64_t kStepBlock = 64, kStepBlocksPerTask = 256;  // tasks begin at whole lines
 
@@ -59,28 +65,46 @@ HWY_INLINE Vec<Tag<A>> take_gradient(const A* gradient, const StepFactors<A>& f,
   return g;
 }
 
-template <class T, template <class> class Io, class... N>
-HWY_INLINE Vec<Tag<T>> load_value(const kernels::StepSlice<T>& slice, int64_t i, N... n) {
-  if (slice.master != nullptr) return Io<accumulator_t<T>>{n...}.load(slice.master + i);
-  return Io<T>{n...}.load(slice.value + i);
+/// v as T holds it.
+template <class T>
+HWY_INLINE Vec<Tag<T>> rounded_to(Vec<Tag<T>> v) {
+  const Tag<T> d;
+  if constexpr (std::is_same_v<T, bfloat16>)
+    return hn::BitCast(d,
+                       hn::ShiftLeft<16>(hn::PromoteTo(hn::RebindToUnsigned<Tag<T>>(), to_bfloat16(d, v))));
+  else
+    return v;
 }
 
 template <class T, template <class> class Io, class... N>
-HWY_INLINE void store_value(const kernels::StepSlice<T>& slice, int64_t i, Vec<Tag<T>> value, N... n) {
-  if (slice.master != nullptr) Io<accumulator_t<T>>{n...}.store(value, slice.master + i);
-  Io<T>{n...}.store(value, slice.value + i);
+HWY_INLINE Vec<Tag<T>> load_value(const kernels::StepSlice<T>& slice, const kernels::StepPart<T>& part,
+                                  int64_t i, N... n) {
+  if (slice.master == nullptr) return Io<T>{n...}.load(part.value + i);
+  const auto master = Io<accumulator_t<T>>{n...}.load(slice.master + part.state + i);
+  if (!slice.written) return master;
+  const auto value = Io<T>{n...}.load(part.value + i);
+  return hn::IfThenElse(hn::Eq(rounded_to<T>(master), value), master, value);
+}
+
+template <class T, template <class> class Io, class... N>
+HWY_INLINE void store_value(const kernels::StepSlice<T>& slice, const kernels::StepPart<T>& part, int64_t i,
+                            Vec<Tag<T>> value, N... n) {
+  if (slice.master != nullptr) Io<accumulator_t<T>>{n...}.store(value, slice.master + part.state + i);
+  Io<T>{n...}.store(value, part.value + i);
 }
 
 template <template <class> class Io, class T, class A, class... N>
-HWY_INLINE void step(const kernels::AdamStep<T>& args, const AdamFactors<A>& f, const A* gradient, int64_t i,
-                     N... n) {
+HWY_INLINE void step(const kernels::AdamStep<T>& args, const AdamFactors<A>& f,
+                     const kernels::StepPart<T>& part, int64_t i, N... n) {
   const Tag<A> d;
   const Io<A> io{n...};
-  auto value = load_value<T, Io>(args.slice, i, n...);
-  const auto g = take_gradient(gradient, f.common, value, io);
+  A* const at_m = args.m + part.state + i;
+  A* const at_v = args.v + part.state + i;
+  auto value = load_value<T, Io>(args.slice, part, i, n...);
+  const auto g = take_gradient(part.g + i, f.common, value, io);
   value = hn::Mul(value, hn::Set(d, f.common.shrink));
 
-  auto m = io.load(args.m + i), v = io.load(args.v + i);
+  auto m = io.load(at_m), v = io.load(at_v);
   const auto difference = hn::Sub(g, m);
   m = f.lerp_from_gradient ? hn::Sub(g, hn::Mul(difference, hn::Set(d, A(1) - f.one_minus_beta1)))
                            : hn::Add(m, hn::Mul(hn::Set(d, f.one_minus_beta1), difference));
@@ -88,30 +112,48 @@ HWY_INLINE void step(const kernels::AdamStep<T>& args, const AdamFactors<A>& f, 
   const auto denominator = hn::Add(hn::Sqrt(v), hn::Set(d, f.eps));
   value = hn::Add(value, hn::Div(hn::Mul(hn::Set(d, -f.step_size), m), denominator));
 
-  io.store(m, args.m + i);
-  io.store(v, args.v + i);
-  store_value<T, Io>(args.slice, i, value, n...);
+  io.store(m, at_m);
+  io.store(v, at_v);
+  store_value<T, Io>(args.slice, part, i, value, n...);
 }
 
 template <template <class> class Io, class T, class A, class... N>
-HWY_INLINE void step(const kernels::SgdStep<T>& args, const SgdFactors<A>& f, const A* gradient, int64_t i,
-                     N... n) {
+HWY_INLINE void step(const kernels::SgdStep<T>& args, const SgdFactors<A>& f,
+                     const kernels::StepPart<T>& part, int64_t i, N... n) {
   const Tag<A> d;
   const Io<A> io{n...};
-  auto value = load_value<T, Io>(args.slice, i, n...);
-  auto g = take_gradient(gradient, f.common, value, io);
+  auto value = load_value<T, Io>(args.slice, part, i, n...);
+  auto g = take_gradient(part.g + i, f.common, value, io);
   if (args.momentum_buffer != nullptr) {
+    A* const buffer = args.momentum_buffer + part.state + i;
     const auto momentum = hn::Set(d, f.momentum);
     auto b = g;
     if (!f.first) {
-      b = hn::Add(hn::Mul(io.load(args.momentum_buffer + i), momentum),
-                  hn::Mul(g, hn::Set(d, f.one_minus_dampening)));
+      b = hn::Add(hn::Mul(io.load(buffer), momentum), hn::Mul(g, hn::Set(d, f.one_minus_dampening)));
     }
-    io.store(b, args.momentum_buffer + i);
+    io.store(b, buffer);
     g = args.nesterov ? hn::Add(g, hn::Mul(b, momentum)) : b;
   }
   value = hn::Add(value, hn::Mul(g, hn::Set(d, -f.step_size)));
-  store_value<T, Io>(args.slice, i, value, n...);
+  store_value<T, Io>(args.slice, part, i, value, n...);
+}
+
+template <template <class> class Io, class T, class A, class... N>
+HWY_INLINE void step(const kernels::LionStep<T>& args, const LionFactors<A>& f,
+                     const kernels::StepPart<T>& part, int64_t i, N... n) {
+  const Tag<A> d;
+  const Io<A> io{n...};
+  A* const at_m = args.m + part.state + i;
+  auto value = load_value<T, Io>(args.slice, part, i, n...);
+  const auto g = take_gradient(part.g + i, f.common, value, io);
+  const auto m = io.load(at_m);
+  const auto direction = hn::Add(hn::Mul(m, hn::Set(d, f.beta1)), hn::Mul(g, hn::Set(d, f.one_minus_beta1)));
+  // rate * sign(direction); a NaN stays one
+  const auto move = hn::IfThenElse(hn::Or(hn::Gt(direction, hn::Zero(d)), hn::Lt(direction, hn::Zero(d))),
+                                   hn::CopySign(hn::Set(d, f.step_size), direction), direction);
+  value = hn::Sub(hn::Mul(value, hn::Set(d, f.common.shrink)), move);
+  io.store(hn::Add(hn::Mul(m, hn::Set(d, f.beta2)), hn::Mul(g, hn::Set(d, f.one_minus_beta2))), at_m);
+  store_value<T, Io>(args.slice, part, i, value, n...);
 }
 
 template <class T>
@@ -123,49 +165,54 @@ template <class T>
 HWY_INLINE void prefetch_moments(const kernels::SgdStep<T>& args, int64_t i) {
   if (args.momentum_buffer != nullptr) prefetch_ahead(args.momentum_buffer + i);
 }
+template <class T>
+HWY_INLINE void prefetch_moments(const kernels::LionStep<T>& args, int64_t i) {
+  prefetch_ahead(args.m + i);
+}
 
 /// Like Whole, but bf16, which a step with masters writes without having read it, goes around the caches.
 template <class T>
 struct WholeStreamed : std::conditional_t<std::is_same_v<T, bfloat16>, Streaming<T>, Whole<T>> {};
 
-/// Elements [begin, end) of the arenas; `gradient` is that of the first.
-template <class Args, class Factors, class A>
-void step_range(const Args& args, const Factors& factors, const A* gradient, int64_t begin, int64_t end) {
-  using T = std::remove_pointer_t<decltype(args.slice.value)>;
+/// Elements [begin, end) of a parameter.
+template <class Args, class Factors, class T>
+void step_range(const Args& args, const Factors& factors, const kernels::StepPart<T>& part, int64_t begin,
+                int64_t end) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>())),
                 whole = begin + (end - begin) / lanes * lanes;
   // From a cache the next task's lines would be taken from the thread that has them.
   constexpr int64_t kArrays = std::is_same_v<T, bfloat16> ? 8 : 4;
   int64_t i = begin;
-  if (streams(args.slice.value + begin, 1, factors.common.elements / 32 * 32, kArrays)) {
-    for (; i < whole; i += lanes, gradient += lanes) {
-      prefetch_ahead(gradient);
+  if (streams(part.value + begin, 1, factors.common.elements / 32 * 32, kArrays)) {
+    for (; i < whole; i += lanes) {
+      prefetch_ahead(part.g + i);
       if (args.slice.master != nullptr)
-        prefetch_ahead(args.slice.master + i);
+        prefetch_ahead(args.slice.master + part.state + i);
       else
-        prefetch_ahead(args.slice.value + i);
-      prefetch_moments(args, i);
-      step<WholeStreamed>(args, factors, gradient, i);
+        prefetch_ahead(part.value + i);
+      prefetch_moments(args, part.state + i);
+      step<WholeStreamed>(args, factors, part, i);
     }
     hwy::FlushStream();
   }
-  for (; i < whole; i += lanes, gradient += lanes) step<Whole>(args, factors, gradient, i);
-  if (i < end) step<Partial>(args, factors, gradient, i, end - i);
+  for (; i < whole; i += lanes) step<Whole>(args, factors, part, i);
+  if (i < end) step<Partial>(args, factors, part, i, end - i);
 }
 
-#define HEED_DEFINE(T, name)                                                                       \
-  void adam_##name(const kernels::AdamStep<T>& args, const AdamFactors<accumulator_t<T>>& factors, \
-                   const accumulator_t<T>* gradient, int64_t begin, int64_t end) {                 \
-    step_range(args, factors, gradient, begin, end);                                               \
-  }                                                                                                \
-  void sgd_##name(const kernels::SgdStep<T>& args, const SgdFactors<accumulator_t<T>>& factors,    \
-                  const accumulator_t<T>* gradient, int64_t begin, int64_t end) {                  \
-    step_range(args, factors, gradient, begin, end);                                               \
+#define HEED_DEFINE_STEP(Kind, kind, T, name)                                                            \
+  void kind##_##name(const kernels::Kind##Step<T>& args, const Kind##Factors<accumulator_t<T>>& factors, \
+                     const kernels::StepPart<T>& part, int64_t begin, int64_t end) {                     \
+    step_range(args, factors, part, begin, end);                                                         \
   }
+#define HEED_DEFINE(T, name)            \
+  HEED_DEFINE_STEP(Adam, adam, T, name) \
+  HEED_DEFINE_STEP(Sgd, sgd, T, name)   \
+  HEED_DEFINE_STEP(Lion, lion, T, name)
 HEED_DEFINE(float, f32)
 HEED_DEFINE(bfloat16, bf16)
 HEED_DEFINE(double, f64)
 #undef HEED_DEFINE
+#undef HEED_DEFINE_STEP
 
 /// As many doubles from memory as D has lanes; zeros from `n` on.
 template <class D, class A>
@@ -221,8 +268,10 @@ namespace {
 #define HEED_EXPORT(T, name)                                                    \
   HWY_EXPORT(adam_##name);                                                      \
   HWY_EXPORT(sgd_##name);                                                       \
+  HWY_EXPORT(lion_##name);                                                      \
   auto step_for(const kernels::AdamStep<T>&) { return HEED_SIMD(adam_##name); } \
-  auto step_for(const kernels::SgdStep<T>&) { return HEED_SIMD(sgd_##name); }
+  auto step_for(const kernels::SgdStep<T>&) { return HEED_SIMD(sgd_##name); }   \
+  auto step_for(const kernels::LionStep<T>&) { return HEED_SIMD(lion_##name); }
 HEED_EXPORT(float, f32)
 HEED_EXPORT(bfloat16, bf16)
 HEED_EXPORT(double, f64)
@@ -251,13 +300,48 @@ StepFactors<A> step_factors(const kernels::StepSlice<T>& slice, bool decoupled) 
           !decoupled && slice.weight_decay != 0, slice.count()};
 }
 
-template <class Args, class Factors>
-void step_all(const Args& args, const Factors& factors) {
+template <class T>
+AdamFactors<accumulator_t<T>> factors_of(const kernels::AdamStep<T>& args, int64_t step) {
+  using A = accumulator_t<T>;
+  const double n = static_cast<double>(step);
+  const double correction1 = 1 - std::pow(args.beta1, n), root = std::sqrt(1 - std::pow(args.beta2, n));
+  return {step_factors(args.slice, args.decoupled),
+          A(args.beta2),
+          A(1 - args.beta1),
+          A(1 - args.beta2),
+          A(args.eps * root),
+          A(rate_of(args.slice) * root / correction1),
+          1 - args.beta1 >= 0.5};
+}
+
+template <class T>
+SgdFactors<accumulator_t<T>> factors_of(const kernels::SgdStep<T>& args, int64_t step) {
+  using A = accumulator_t<T>;
+  return {step_factors(args.slice, false), A(args.momentum), A(1 - args.dampening), A(rate_of(args.slice)),
+          step == 1};
+}
+
+template <class T>
+LionFactors<accumulator_t<T>> factors_of(const kernels::LionStep<T>& args, int64_t) {
+  using A = accumulator_t<T>;
+  return {step_factors(args.slice, true), A(args.beta1), A(1 - args.beta1), A(args.beta2), A(1 - args.beta2),
+          A(rate_of(args.slice))};
+}
+
+template <class Args>
+void step_all(const Args& args) {
+  if (is_skipped(args.slice.gradient_norm) || args.slice.parts.empty()) return;
+  for (const auto& part : args.slice.parts)
+    HEED_ASSERT(args.slice.steps[part.index] >= 1, "optimizer: step is ", args.slice.steps[part.index],
+                ", counted from 1");
   const auto step = step_for(args);
-  const GradientBlocks blocks(args.slice.gradients, kStepBlock);
+  const int64_t usual = args.slice.steps[args.slice.parts.front().index];
+  const auto usual_factors = factors_of(args, usual);
+  const GradientBlocks blocks(args.slice.parts, kStepBlock);
   parallel_for(blocks.count(), kStepBlocksPerTask, [&](int64_t begin, int64_t end) {
     blocks.for_each_part(begin, end, [&](const auto& part, int64_t, int64_t first, int64_t last) {
-      step(args, factors, part.g + first, part.offset + first, part.offset + last);
+      const int64_t number = args.slice.steps[part.index];
+      step(args, number == usual ? usual_factors : factors_of(args, number), part, first, last);
     });
   });
 }
@@ -282,35 +366,33 @@ void gradient_norm(const kernels::GradientNorm<A>& args) {
 
 void set_rate(const kernels::SetRate& args) { *args.rate = args.value; }
 
-void advance_step(const kernels::AdvanceStep& args) {
-  if (!is_skipped(args.gradient_norm)) ++*args.step;
+void advance_steps(const kernels::AdvanceSteps& args) {
+  if (is_skipped(args.gradient_norm)) return;
+  ++*args.step;
+  for (const int64_t i : args.stepped) ++args.steps[i];
 }
 
 template <class T>
 void adam_step(const kernels::AdamStep<T>& args) {
-  using A = accumulator_t<T>;
-  if (is_skipped(args.slice.gradient_norm)) return;
-  HEED_ASSERT(*args.step >= 1, "adam_step: step is ", *args.step, ", counted from 1");
-  const double step = static_cast<double>(*args.step);
-  const double correction1 = 1 - std::pow(args.beta1, step), root = std::sqrt(1 - std::pow(args.beta2, step));
-  step_all(args, AdamFactors<A>{step_factors(args.slice, args.decoupled), A(args.beta2), A(1 - args.beta1),
-                                A(1 - args.beta2), A(args.eps * root),
-                                A(rate_of(args.slice) * root / correction1), 1 - args.beta1 >= 0.5});
+  step_all(args);
 }
 
 template <class T>
 void sgd_step(const kernels::SgdStep<T>& args) {
-  using A = accumulator_t<T>;
-  if (is_skipped(args.slice.gradient_norm)) return;
-  step_all(args, SgdFactors<A>{step_factors(args.slice, false), A(args.momentum), A(1 - args.dampening),
-                               A(rate_of(args.slice)), *args.step == 1});
+  step_all(args);
+}
+
+template <class T>
+void lion_step(const kernels::LionStep<T>& args) {
+  step_all(args);
 }
 
 template void gradient_norm<float>(const kernels::GradientNorm<float>&);
 template void gradient_norm<double>(const kernels::GradientNorm<double>&);
 #define HEED_INSTANTIATE(T)                                \
   template void adam_step<T>(const kernels::AdamStep<T>&); \
-  template void sgd_step<T>(const kernels::SgdStep<T>&);
+  template void sgd_step<T>(const kernels::SgdStep<T>&);   \
+  template void lion_step<T>(const kernels::LionStep<T>&);
 HEED_INSTANTIATE(float)
 HEED_INSTANTIATE(bfloat16)
 HEED_INSTANTIATE(double)

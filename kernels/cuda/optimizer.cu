@@ -10,53 +10,65 @@ namespace {
 
 using kernels::AdamStep;
 using kernels::GradientPart;
-using kernels::GradientParts;
+using kernels::LionStep;
+using kernels::Parts;
 using kernels::SgdStep;
+using kernels::StepPart;
 using kernels::StepSlice;
 
 constexpr int kThreads = 256;
 constexpr int kWidth = 4;              // elements at once
 constexpr int64_t kMostBlocks = 1024;  // enough to keep a GPU busy; a block works out the factors once
 
-// ---- the gradients of a launch
+// ---- the parameters of a launch
 
 constexpr int kParts = 64;
 constexpr int64_t kChunk = int64_t{kThreads} * kWidth * 4;
 
 // Cut into chunks, which blocks take in turn.
+template <class Part>
 struct PartTable {
-  GradientPart<float> parts[kParts];
+  Part parts[kParts];
   int64_t first_chunk[kParts + 1];  // of each part, and the number of chunks
   int size;
 
   unsigned blocks() const { return static_cast<unsigned>(std::min(first_chunk[size], kMostBlocks)); }
 };
 
-// f(gradient, i) for each run of kRun elements that is this thread's: its gradient, and its place in the
-// arenas.
-template <int kRun, class F>
-__device__ __forceinline__ void for_each_run(const PartTable& table, const F& f) {
-  int at = 0;
+// f(part, i) for each run of kRun elements that is this thread's, i its place in the part; before the first
+// of a part all threads call begin(part).
+template <int kRun, class Part, class Begin, class F>
+__device__ __forceinline__ void for_each_run(const PartTable<Part>& table, const Begin& begin, const F& f) {
+  int at = 0, begun = -1;
   for (int64_t chunk = blockIdx.x; chunk < table.first_chunk[table.size]; chunk += gridDim.x) {
     while (chunk >= table.first_chunk[at + 1]) ++at;
-    const float* const g = table.parts[at].g;
-    const int64_t offset = table.parts[at].offset, first = (chunk - table.first_chunk[at]) * kChunk;
-    const int64_t left = table.parts[at].count - first, end = first + (left < kChunk ? left : kChunk);
+    const Part& part = table.parts[at];
+    if (begun != at) begin(part);
+    begun = at;
+    const int64_t first = (chunk - table.first_chunk[at]) * kChunk;
+    const int64_t left = part.count - first, end = first + (left < kChunk ? left : kChunk);
 #pragma unroll 4
-    for (int64_t i = first + int64_t{threadIdx.x} * kRun; i < end; i += int64_t{kThreads} * kRun)
-      f(g + i, offset + i);
+    for (int64_t i = first + int64_t{threadIdx.x} * kRun; i < end; i += int64_t{kThreads} * kRun) f(part, i);
   }
 }
 
+// Whether a part can be read kWidth elements at a time.
+inline bool has_whole_vectors(const GradientPart<float>& part) {
+  return part.count % kWidth == 0 && aligned_for<kWidth>(part.g);
+}
+template <class T>
+bool has_whole_vectors(const StepPart<T>& part) {
+  return part.count % kWidth == 0 && part.state % kWidth == 0 && aligned_for<kWidth>(part.g) &&
+         aligned_for<kWidth>(part.value);
+}
+
 // run(table, whether its parts are read kWidth elements at a time) for all parts.
-template <class Run>
-void for_each_table(GradientParts<float> parts, bool aligned, const Run& run) {
+template <class Part, class Run>
+void for_each_table(Parts<Part> parts, bool aligned, const Run& run) {
   for (const bool vectors : {true, false}) {
-    PartTable table{};
-    for (const GradientPart<float>& part : parts) {
-      const bool fits =
-          aligned && part.count % kWidth == 0 && part.offset % kWidth == 0 && aligned_for<kWidth>(part.g);
-      if (part.count == 0 || fits != vectors) continue;
+    PartTable<Part> table{};
+    for (const Part& part : parts) {
+      if (part.count == 0 || (aligned && has_whole_vectors(part)) != vectors) continue;
       table.parts[table.size] = part;
       table.first_chunk[table.size + 1] =
           table.first_chunk[table.size] + simt::ceil_div<int64_t>(part.count, kChunk);
@@ -86,13 +98,16 @@ __device__ __forceinline__ double sum_of_threads(double value) {
 
 // Budget: 32 registers, 2048 bytes shared.
 template <int kRun>
-__global__ void __launch_bounds__(kThreads) norm_kernel(PartTable table, double* partials) {
+__global__ void __launch_bounds__(kThreads)
+    norm_kernel(PartTable<GradientPart<float>> table, double* partials) {
   double sum = 0;
-  for_each_run<kRun>(table, [&](const float* g, int64_t) {
-    float v[kRun];
-    load(v, g);
-    for (int j = 0; j < kRun; ++j) sum += double(v[j]) * double(v[j]);
-  });
+  for_each_run<kRun>(
+      table, [](const GradientPart<float>&) {},
+      [&](const GradientPart<float>& part, int64_t i) {
+        float v[kRun];
+        load(v, part.g + i);
+        for (int j = 0; j < kRun; ++j) sum += double(v[j]) * double(v[j]);
+      });
   sum = sum_of_threads(sum);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
@@ -116,9 +131,19 @@ __device__ __forceinline__ bool is_skipped(const double* norm) {
   return norm != nullptr && !(*norm < HUGE_VAL);
 }
 
-// Budget: 8 registers, 0 bytes shared.
-__global__ void advance_step_kernel(int64_t* step, const double* norm) {
-  if (!is_skipped(norm)) ++*step;
+constexpr int kSteps = 512;
+
+struct StepTable {
+  int32_t stepped[kSteps];
+  int size;
+};
+
+// Budget: 16 registers, 0 bytes shared.
+__global__ void __launch_bounds__(kThreads)
+    advance_steps_kernel(int64_t* step, int64_t* steps, StepTable table, const double* norm) {
+  if (is_skipped(norm)) return;
+  if (threadIdx.x == 0 && step != nullptr) ++*step;
+  for (int i = threadIdx.x; i < table.size; i += kThreads) ++steps[table.stepped[i]];
 }
 
 // ---- steps
@@ -131,7 +156,7 @@ __device__ __forceinline__ float plus(float a, float b) { return __fadd_rn(a, b)
 struct Factors {
   float clip, shrink, decay;  // of the gradient; of the value, decoupled; of the value into the gradient
   int has_decay;
-  float beta2, one_minus_beta1, one_minus_beta2, eps, step_size;  // Adam
+  float step_size, beta1, beta2, one_minus_beta1, one_minus_beta2, eps;  // Adam, Lion
   int lerp_from_gradient;
   float momentum, one_minus_dampening;  // SGD
   int first;
@@ -152,9 +177,9 @@ __device__ void set_common(Factors& f, const StepSlice<T>& slice, bool decoupled
 }
 
 template <class T>
-__device__ void set_factors(Factors& f, const AdamStep<T>& args) {
+__device__ void set_factors(Factors& f, const AdamStep<T>& args, int64_t number) {
   set_common(f, args.slice, args.decoupled);
-  const double step = static_cast<double>(*args.step);
+  const double step = static_cast<double>(number);
   f.beta2 = static_cast<float>(args.beta2);
   f.one_minus_beta1 = static_cast<float>(1 - args.beta1);
   f.one_minus_beta2 = static_cast<float>(1 - args.beta2);
@@ -166,12 +191,22 @@ __device__ void set_factors(Factors& f, const AdamStep<T>& args) {
 }
 
 template <class T>
-__device__ void set_factors(Factors& f, const SgdStep<T>& args) {
+__device__ void set_factors(Factors& f, const SgdStep<T>& args, int64_t number) {
   set_common(f, args.slice, false);
   f.momentum = static_cast<float>(args.momentum);
   f.one_minus_dampening = static_cast<float>(1 - args.dampening);
   f.step_size = static_cast<float>(*args.slice.rate * args.slice.rate_factor);
-  f.first = *args.step == 1;
+  f.first = number == 1;
+}
+
+template <class T>
+__device__ void set_factors(Factors& f, const LionStep<T>& args, int64_t) {
+  set_common(f, args.slice, true);
+  f.beta1 = static_cast<float>(args.beta1);
+  f.beta2 = static_cast<float>(args.beta2);
+  f.one_minus_beta1 = static_cast<float>(1 - args.beta1);
+  f.one_minus_beta2 = static_cast<float>(1 - args.beta2);
+  f.step_size = static_cast<float>(*args.slice.rate * args.slice.rate_factor);
 }
 
 // The gradient as the step sees it: clipped, and with weight decay added to it.
@@ -186,12 +221,12 @@ __device__ __forceinline__ void take_gradient(const float* gradient, const Facto
 }
 
 template <int kRun, class T>
-__device__ __forceinline__ void step(const AdamStep<T>& args, const Factors& f, const float* gradient,
+__device__ __forceinline__ void step(const AdamStep<T>& args, const Factors& f, const StepPart<T>& part,
                                      int64_t i, float (&value)[kRun]) {
   float g[kRun], m[kRun], v[kRun];
-  take_gradient(gradient, f, value, g);
-  load(m, args.m + i);
-  load(v, args.v + i);
+  take_gradient(part.g + i, f, value, g);
+  load(m, args.m + part.state + i);
+  load(v, args.v + part.state + i);
   for (int j = 0; j < kRun; ++j) {
     const float difference = plus(g[j], -m[j]);
     m[j] = f.lerp_from_gradient ? plus(g[j], -times(difference, plus(1.0f, -f.one_minus_beta1)))
@@ -200,62 +235,96 @@ __device__ __forceinline__ void step(const AdamStep<T>& args, const Factors& f, 
     const float denominator = plus(sqrtf(v[j]), f.eps);
     value[j] = plus(times(value[j], f.shrink), times(-f.step_size, m[j]) / denominator);
   }
-  store(args.m + i, m);
-  store(args.v + i, v);
+  store(args.m + part.state + i, m);
+  store(args.v + part.state + i, v);
 }
 
 template <int kRun, class T>
-__device__ __forceinline__ void step(const SgdStep<T>& args, const Factors& f, const float* gradient,
+__device__ __forceinline__ void step(const SgdStep<T>& args, const Factors& f, const StepPart<T>& part,
                                      int64_t i, float (&value)[kRun]) {
   float g[kRun];
-  take_gradient(gradient, f, value, g);
+  take_gradient(part.g + i, f, value, g);
   if (args.momentum_buffer != nullptr) {
+    float* const buffer = args.momentum_buffer + part.state + i;
     float b[kRun] = {};
-    if (!f.first) load(b, args.momentum_buffer + i);
+    if (!f.first) load(b, buffer);
     for (int j = 0; j < kRun; ++j) {
       b[j] = f.first ? g[j] : plus(times(b[j], f.momentum), times(g[j], f.one_minus_dampening));
       g[j] = args.nesterov ? plus(g[j], times(b[j], f.momentum)) : b[j];
     }
-    store(args.momentum_buffer + i, b);
+    store(buffer, b);
   }
   for (int j = 0; j < kRun; ++j) value[j] = plus(value[j], times(g[j], -f.step_size));
 }
 
+template <int kRun, class T>
+__device__ __forceinline__ void step(const LionStep<T>& args, const Factors& f, const StepPart<T>& part,
+                                     int64_t i, float (&value)[kRun]) {
+  float g[kRun], m[kRun];
+  take_gradient(part.g + i, f, value, g);
+  load(m, args.m + part.state + i);
+  for (int j = 0; j < kRun; ++j) {
+    const float direction = plus(times(m[j], f.beta1), times(g[j], f.one_minus_beta1));
+    // rate * sign(direction); a NaN stays one
+    const float move = direction > 0 ? f.step_size : direction < 0 ? -f.step_size : direction;
+    value[j] = plus(times(value[j], f.shrink), -move);
+    m[j] = plus(times(m[j], f.beta2), times(g[j], f.one_minus_beta2));
+  }
+  store(args.m + part.state + i, m);
+}
+
+template <int kRun, class T>
+__device__ __forceinline__ void load_value(float (&value)[kRun], const StepSlice<T>& slice,
+                                           const StepPart<T>& part, int64_t i) {
+  if (slice.master == nullptr) return load(value, part.value + i);
+  load(value, slice.master + part.state + i);
+  if (!slice.written) return;
+  float now[kRun];
+  load(now, part.value + i);
+  for (int j = 0; j < kRun; ++j)
+    if (static_cast<float>(T(value[j])) != now[j]) value[j] = now[j];
+}
+
 // Budget: 64 registers, 56 bytes shared.
 template <template <class> class Args, class T, int kRun>
-__global__ void __launch_bounds__(kThreads) step_kernel(Args<T> args, PartTable table) {
+__global__ void __launch_bounds__(kThreads) step_kernel(Args<T> args, PartTable<StepPart<T>> table) {
   const StepSlice<T>& slice = args.slice;
   if (is_skipped(slice.gradient_norm)) return;
-  auto& factors = simt::shared<Factors>();
-  if (threadIdx.x == 0) {
-    factors = Factors{};
-    set_factors(factors, args);
-  }
-  __syncthreads();
-  const Factors f = factors;
-  for_each_run<kRun>(table, [&](const float* gradient, int64_t i) {
-    float value[kRun];
-    if (slice.master != nullptr)
-      load(value, slice.master + i);
-    else
-      load(value, slice.value + i);
-    step<kRun>(args, f, gradient, i, value);
-    if (slice.master != nullptr) store(slice.master + i, value);
-    store(slice.value + i, value);
-  });
+  auto& shared = simt::shared<Factors>();
+  Factors f{};
+  int64_t number = 0;  // of the step that f is for
+  for_each_run<kRun>(
+      table,
+      [&](const StepPart<T>& part) {
+        const int64_t now = slice.steps[part.index];
+        if (now == number) return;
+        number = now;
+        __syncthreads();  // the last factors have been read
+        if (threadIdx.x == 0) {
+          shared = Factors{};
+          set_factors(shared, args, number);
+        }
+        __syncthreads();
+        f = shared;
+      },
+      [&](const StepPart<T>& part, int64_t i) {
+        float value[kRun];
+        load_value(value, slice, part, i);
+        step<kRun>(args, f, part, i, value);
+        if (slice.master != nullptr) store(slice.master + part.state + i, value);
+        store(part.value + i, value);
+      });
 }
 
 template <template <class> class Args, class T>
 void run_steps(const char* what, const Args<T>& args, bool aligned) {
-  const StepSlice<T>& slice = args.slice;
-  const bool arenas_aligned =
-      aligned && aligned_for<kWidth>(slice.value) && aligned_for<kWidth>(slice.master);
   Args<T> on_device = args;
-  on_device.slice.gradients = {};  // the host's; a launch has its table
-  for_each_table(slice.gradients, arenas_aligned, [&](const PartTable& table, bool vectors) {
-    launch(what, vectors ? step_kernel<Args, T, kWidth> : step_kernel<Args, T, 1>, dim3(table.blocks()),
-           dim3(kThreads), 0, on_device, table);
-  });
+  on_device.slice.parts = {};  // the host's; a launch has its table
+  for_each_table(args.slice.parts, aligned && aligned_for<kWidth>(args.slice.master),
+                 [&](const PartTable<StepPart<T>>& table, bool vectors) {
+                   launch(what, vectors ? step_kernel<Args, T, kWidth> : step_kernel<Args, T, 1>,
+                          dim3(table.blocks()), dim3(kThreads), 0, on_device, table);
+                 });
 }
 
 }  // namespace
@@ -265,7 +334,7 @@ void gradient_norm(const kernels::GradientNorm<A>& args) {
   const size_t most_tables = args.gradients.size() / kParts + 2;
   const Scratch partials(most_tables * kMostBlocks * sizeof(double));
   unsigned blocks = 0;
-  for_each_table(args.gradients, true, [&](const PartTable& table, bool vectors) {
+  for_each_table(args.gradients, true, [&](const PartTable<GradientPart<float>>& table, bool vectors) {
     launch("gradient_norm", vectors ? norm_kernel<kWidth> : norm_kernel<1>, dim3(table.blocks()),
            dim3(kThreads), 0, table, partials.as<double>() + blocks);
     blocks += table.blocks();
@@ -278,8 +347,15 @@ void set_rate(const kernels::SetRate& args) {
   launch("set_rate", set_rate_kernel, dim3(1), dim3(1), 0, args.rate, args.value);
 }
 
-void advance_step(const kernels::AdvanceStep& args) {
-  launch("advance_step", advance_step_kernel, dim3(1), dim3(1), 0, args.step, args.gradient_norm);
+void advance_steps(const kernels::AdvanceSteps& args) {
+  size_t done = 0;
+  do {
+    StepTable table{};
+    for (; done < args.stepped.size() && table.size < kSteps; ++done)
+      table.stepped[table.size++] = static_cast<int32_t>(args.stepped[done]);
+    launch("advance_steps", advance_steps_kernel, dim3(1), dim3(kThreads), 0,
+           done <= kSteps ? args.step : nullptr, args.steps, table, args.gradient_norm);
+  } while (done < args.stepped.size());
 }
 
 template <class T>
@@ -292,10 +368,16 @@ void sgd_step(const SgdStep<T>& args) {
   run_steps("sgd_step", args, aligned_for<4>(args.momentum_buffer));
 }
 
+template <class T>
+void lion_step(const LionStep<T>& args) {
+  run_steps("lion_step", args, aligned_for<4>(args.m));
+}
+
 template void gradient_norm<float>(const kernels::GradientNorm<float>&);
 #define HEED_INSTANTIATE(T)                       \
   template void adam_step<T>(const AdamStep<T>&); \
-  template void sgd_step<T>(const SgdStep<T>&);
+  template void sgd_step<T>(const SgdStep<T>&);   \
+  template void lion_step<T>(const LionStep<T>&);
 HEED_INSTANTIATE(float)
 HEED_INSTANTIATE(bfloat16)
 #undef HEED_INSTANTIATE

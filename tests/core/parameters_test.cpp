@@ -7,6 +7,7 @@
 #include <heed/core/parameters.h>
 
 #include "each_device.h"
+#include "expect_error.h"
 
 namespace heed::test {
 namespace {
@@ -27,14 +28,8 @@ TEST_P(ParametersOn, PackingKeepsValuesAndSharesHandles) {
   EXPECT_EQ(parameters.size(), 2);
   EXPECT_EQ(parameters.numel(), 22);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(b.raw_data()) % 128, 0u);
-  parameters.slot(parameters.values(), 0).fill_(2);
+  parameters[0].tensor.detach().fill_(2);
   EXPECT_EQ(a.to_vector<float>(), std::vector<float>(15, 2.0f));
-}
-
-TEST_P(ParametersOn, GapsStayZero) {
-  const Parameters parameters({{"a", {}, leaf({3}, 1)}, {"b", {}, leaf({5}, 2)}});
-  const std::vector<float> values = parameters.values().to_vector<float>();
-  for (int64_t i = 3; i < parameters.offset(1); ++i) EXPECT_EQ(values[static_cast<size_t>(i)], 0.0f);
 }
 
 TEST_P(ParametersOn, GradientsCountUntilTheyAreForgotten) {
@@ -153,11 +148,144 @@ TEST_P(ParametersOn, Errors) {
   const Tensor a = leaf({4}, 1);
   EXPECT_THROW(Parameters({{"", {}, a}}), ConfigError);
   EXPECT_THROW(Parameters({{"a", {}, a}, {"a", {}, leaf({2}, 2)}}), ConfigError);
-  EXPECT_THROW(Parameters({{"a", {}, zeros({2})}}), ConfigError);
-  EXPECT_THROW(Parameters({{"a", {}, a}, {"b", {}, normal({2}, 1).set_requires_grad()}}), ConfigError);
-  const Parameters parameters({{"a", {}, a}});
-  EXPECT_THROW(Parameters({{"a", {}, a}}), StateError);
-  EXPECT_THROW(Parameters().values(), StateError);
+  expect_error<ConfigError>(
+      [&] {
+        Parameters({{"a", {}, zeros({2})}});
+      },
+      {"'a' is no leaf", "call set_requires_grad(), or set_requires_grad(false)"});
+  expect_error<ConfigError>([&] { Parameters({{"a", {}, a * 2.0}}); }, {"but the result of mul"});
+  EXPECT_THROW(Parameters({{"a", {}, a}}).to(DType::i64), DTypeError);
+  EXPECT_EQ(a.dtype(), DType::f32);
+  EXPECT_THROW(Parameters().dtype(), StateError);
+}
+
+// ---- lists that share parameters
+
+TEST_P(ParametersOn, APartAndTheWholeMayBeListedInAnyOrder) {
+  const Tensor a = leaf({4}, 1), b = leaf({70}, 2), c = leaf({2, 3}, 3);
+  const std::vector<float> before = b.to_vector<float>();
+  const Parameters part({{"b", {}, b}});
+  const void* const place = b.raw_data();
+  const Parameters whole({{"a", {}, a}, {"b", {}, b}, {"c", {}, c}}), again({{"c", {}, c}, {"a", {}, a}});
+  EXPECT_EQ(b.raw_data(), place) << "what is packed stays where it is";
+  EXPECT_EQ(b.to_vector<float>(), before);
+  EXPECT_EQ(whole.numel(), 80);
+  sum(a * 3.0).backward();
+  sum(b * 2.0).backward();
+  EXPECT_EQ(part.with_gradient(), PooledVector<int64_t>{0});
+  EXPECT_EQ(whole.with_gradient(), (PooledVector<int64_t>{0, 1}));
+  EXPECT_NEAR(part.gradient_norm(), std::sqrt(70 * 4.0), 1e-12);
+  EXPECT_NEAR(whole.gradient_norm(), std::sqrt(36 + 70 * 4.0), 1e-12);
+  again.zero_grad();
+  EXPECT_FALSE(a.grad().defined());
+  EXPECT_TRUE(b.grad().defined());
+  for (const Tensor& x : {a, b, c}) EXPECT_EQ(reinterpret_cast<uintptr_t>(x.raw_data()) % 128, 0u);
+}
+
+TEST_P(ParametersOn, APartIsConvertedByItselfAndThenTheWhole) {
+  const Tensor a = leaf({4}, 1), b = leaf({70}, 2);
+  const std::vector<float> values = a.to_vector<float>();
+  const Parameters whole({{"a", {}, a}, {"b", {}, b}}), part({{"b", {}, b}});
+  part.to(DType::bf16);
+  EXPECT_EQ(part.dtype(), DType::bf16);
+  EXPECT_EQ(a.dtype(), DType::f32);
+  expect_error<ConfigError>([&] { whole.dtype(); }, {"'b' is bf16", "'a' f32", "all must agree"});
+  EXPECT_THROW(whole.gradient_norm(), ConfigError);
+  const Parameters mixed({{"a", {}, a}, {"b", {}, b}});
+  EXPECT_EQ(mixed.numel(), 74);
+  sum(b * 2.0).backward();
+  EXPECT_EQ(b.grad().dtype(), DType::f32);
+  whole.to(DType::bf16);
+  EXPECT_EQ(whole.dtype(), DType::bf16);
+  whole.to(DType::f32);
+  EXPECT_EQ(mixed.dtype(), DType::f32);
+  EXPECT_LE(max_difference(a, tensor(values, {4}).to(device())), 0.02);
+}
+
+TEST_P(ParametersOn, WhatAnOptimizerHoldsStaysWhoeverLists) {
+  const Tensor a = leaf({4}, 1), b = leaf({70}, 2);
+  const Parameters whole({{"a", {}, a}, {"b", {}, b}}), part({{"b", {}, b}}), rest({{"a", {}, a}});
+  part.hold();
+  EXPECT_TRUE(whole.is_held(1));
+  expect_error<StateError>([&] { whole.to(DType::bf16); }, {"'b' cannot become bf16", "an optimizer holds"});
+  EXPECT_EQ(a.dtype(), DType::f32) << "nothing has changed";
+  rest.to(DType::bf16);
+  EXPECT_EQ(a.dtype(), DType::bf16);
+  whole.to(DType::f32);  // b is
+}
+
+// ---- freezing
+
+TEST_P(ParametersOn, AFrozenOneHasNoGradientAndNoMemoryForOne) {
+  const Tensor a = leaf({400, 400}, 1), b = leaf({400, 400}, 2);
+  const Parameters parameters({{"a", {}, a}, {"b", {}, b}});
+  sum(a * b).backward();
+  const int64_t with_both = allocator(device()).stats().in_use;
+  a.set_requires_grad(false);
+  EXPECT_FALSE(a.requires_grad());
+  EXPECT_FALSE(a.grad().defined());
+  EXPECT_LE(allocator(device()).stats().in_use, with_both - 640000);
+  EXPECT_EQ(parameters.with_gradient(), PooledVector<int64_t>{1});
+  parameters.zero_grad();
+  const int64_t before = allocator(device()).stats().in_use;
+  sum(a * b).backward();
+  EXPECT_LT(allocator(device()).stats().in_use, before + 2 * 640000);
+  EXPECT_EQ(parameters.with_gradient(), PooledVector<int64_t>{1});
+  EXPECT_NEAR(parameters.gradient_norm(), norm(a.to(kCpu)).item<double>(), 1e-2);
+  parameters.to(DType::bf16);
+  EXPECT_EQ(a.dtype(), DType::bf16);
+}
+
+TEST_P(ParametersOn, AFrozenOneCanBeListedAndThawed) {
+  for (const bool marked_before : {false, true}) {
+    const Tensor a = normal({4}, 1).to(DType::bf16).to(device()), b = leaf({4}, 2, DType::bf16);
+    if (marked_before) a.set_requires_grad();
+    a.set_requires_grad(false);
+    const Parameters parameters({{"a", {}, a}, {"b", {}, b}});
+    sum(a * b).backward();
+    EXPECT_EQ(parameters.with_gradient(), PooledVector<int64_t>{1});
+    a.set_requires_grad();
+    sum(a * 2.0).backward();
+    EXPECT_EQ(a.grad().dtype(), DType::f32) << "a thawed bf16 parameter has a gradient in f32, as all have";
+    EXPECT_EQ(a.grad().to_vector<float>(), std::vector<float>(4, 2.0f));
+    EXPECT_NO_THROW(parameters.gradient_norm());
+  }
+}
+
+TEST_P(ParametersOn, FreezingBetweenForwardAndBackwardCounts) {
+  const Tensor a = leaf({4}, 1), b = leaf({4}, 2);
+  const Parameters parameters({{"a", {}, a}, {"b", {}, b}});
+  const Tensor loss = sum(a * b) + sum(a + b);
+  a.set_requires_grad(false);
+  loss.backward();
+  EXPECT_EQ(parameters.with_gradient(), PooledVector<int64_t>{1});
+  a.set_requires_grad();
+  EXPECT_FALSE(a.grad().defined());
+}
+
+TEST_P(ParametersOn, AFrozenOneMayBeWrittenToWhileGradientsAreOn) {
+  const Tensor a = leaf({4}, 1);
+  EXPECT_THROW(a.fill_(1), AutogradError);
+  a.set_requires_grad(false);
+  a.fill_(1);
+  EXPECT_EQ(a.to_vector<float>(), std::vector<float>(4, 1.0f));
+}
+
+// ---- names
+
+TEST(Patterns, FitAnyName) {
+  const Tensor a = ones({2}).set_requires_grad(), b = ones({2}).set_requires_grad();
+  const std::vector<Parameter> list =
+      join_tied({{"x.weight", {}, a}, {"y.bias", {}, b}, {"z.weight", {}, a}});
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(list[0].aliases, std::vector<std::string>{"z.weight"});
+  EXPECT_TRUE(list[0].fits("z.*"));
+  EXPECT_FALSE(list[1].fits("*.weight"));
+  check_pattern("test", "z.*", list);
+  expect_error<ConfigError>(
+      [&] { check_pattern("test", "*nrom*", list); },
+      {"test: the pattern '*nrom*' fits none of the 2 parameters: 'x.weight', 'y.bias'"});
+  EXPECT_THROW(check_pattern("test", "*", {}), ConfigError);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 
 #include "apps/common/seq2seq_step.h"
 #include "apps/common/seq2seq_trainer.h"
+#include "flat_values.h"
 #include "temporary_folder.h"
 
 #ifdef HEED_TEST_EMULATED
@@ -71,7 +72,7 @@ struct Training {
     const GeneratorScope scope(generator);
     trainer->run([](const EpochReport&) {}, on_batch);
   }
-  std::vector<float> weights() const { return model->parameters().values().detach().to_vector<float>(); }
+  std::vector<float> weights() const { return test::flat_values(model->parameters()).to_vector<float>(); }
 };
 
 TEST(CapturedTraining, GivesTheBitsOfUncapturedTraining) {

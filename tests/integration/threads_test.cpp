@@ -54,8 +54,12 @@ class Training {
   nn::Transformer& model() { return model_; }
 
   std::vector<float> weights() {
-    const NoGrad no_grad;
-    return model_.parameters().values().to_vector<float>();
+    std::vector<float> all;
+    for (const Parameter& parameter : model_.parameters()) {
+      const std::vector<float> values = parameter.tensor.to_vector<float>();
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
   }
 
  private:

@@ -13,15 +13,13 @@ using namespace heed::testing;
 
 constexpr double kRate = 3e-3;
 
-/// Gradients of parameters of `size` elements, the first of which has one.
-template <class A>
-std::vector<kernels::GradientPart<A>> cut(const std::vector<A>& gradient, size_t size) {
-  std::vector<kernels::GradientPart<A>> parts;
-  for (size_t first = 0, count; first < gradient.size(); first += count) {
-    count = std::min(first == 0 && size < gradient.size() ? 1 : size, gradient.size() - first);
-    parts.push_back({gradient.data() + first, static_cast<int64_t>(count), static_cast<int64_t>(first)});
+/// f(first, count) for parameters of `size` elements of n, the first of which has one.
+template <class F>
+void cut(size_t n, size_t size, const F& f) {
+  for (size_t first = 0, count; first < n; first += count) {
+    count = std::min(first == 0 && size < n ? 1 : size, n - first);
+    f(first, static_cast<int64_t>(count));
   }
-  return parts;
 }
 
 /// The state of one parameter, or of several that stand one behind the other.
@@ -30,7 +28,9 @@ struct Arenas {
   using A = accumulator_t<T>;
   std::vector<T> value;
   std::vector<A> master, gradient, m, v;
-  std::vector<kernels::GradientPart<A>> parts;
+  std::vector<kernels::StepPart<T>> parts;
+  std::vector<int64_t> steps;  // of each part
+  int64_t behind = 0;          // as many steps fewer has every second part taken
   bool one_parameter = true;
 
   Arenas(int64_t n, bool with_master)
@@ -44,9 +44,32 @@ struct Arenas {
     gradient = random_values<A>(static_cast<int64_t>(value.size()), seed, -3, 3);
   }
 
-  kernels::StepSlice<T> slice(double decay, const double* norm, double clip) {
-    parts = cut(gradient, one_parameter ? value.size() : size_t{100});
-    return {value.data(), master.empty() ? nullptr : master.data(), parts, &kRate, 1, decay, norm, clip};
+  size_t part_size() const { return one_parameter ? value.size() : size_t{100}; }
+
+  /// Of the part that element i is in, where the first part takes step number `step`.
+  int64_t step_of(size_t i, int64_t step) const {
+    const bool whole = part_size() >= value.size();  // else the first part has one element
+    const size_t part = whole || i == 0 ? 0 : 1 + (i - 1) / part_size();
+    return step - (part % 2 == 1 ? behind : 0);
+  }
+
+  kernels::StepSlice<T> slice(int64_t step, double decay, const double* norm, double clip) {
+    parts.clear();
+    steps.clear();
+    cut(value.size(), part_size(), [&](size_t first, int64_t count) {
+      parts.push_back({gradient.data() + first, count, value.data() + first, static_cast<int64_t>(first),
+                       static_cast<int64_t>(steps.size())});
+      steps.push_back(step_of(first, step));
+    });
+    return {.parts = parts,
+            .master = master.empty() ? nullptr : master.data(),
+            .written = false,
+            .steps = steps.data(),
+            .rate = &kRate,
+            .rate_factor = 1,
+            .weight_decay = decay,
+            .gradient_norm = norm,
+            .clip = clip};
   }
 };
 
@@ -89,16 +112,34 @@ void plain_sgd(W& value, W& buffer, W g, bool first, const Options& o) {
   value = value + g * -W(kRate);
 }
 
+template <class W>
+void plain_lion(W& value, W& m, W g, const Options& o) {
+  g = g * W(clip_factor(o));
+  const W direction = m * W(o.beta1) + g * W(1 - o.beta1);
+  value = value * W(1 - kRate * o.decay) - W(kRate) * W((direction > 0) - (direction < 0));
+  m = m * W(o.beta2) + g * W(1 - o.beta2);
+}
+
+template <class T>
+kernels::StepSlice<T> slice_of(Arenas<T>& arenas, int64_t step, const Options& o) {
+  return arenas.slice(step, o.decay, o.norm > 0 ? &o.norm : nullptr, o.clip);
+}
+
 template <class T>
 void adam(Arenas<T>& arenas, int64_t step, const Options& o) {
-  cpu::adam_step<T>({arenas.slice(o.decay, o.norm > 0 ? &o.norm : nullptr, o.clip), arenas.m.data(),
-                     arenas.v.data(), o.beta1, o.beta2, 1e-8, o.decoupled, &step});
+  cpu::adam_step<T>(
+      {slice_of(arenas, step, o), arenas.m.data(), arenas.v.data(), o.beta1, o.beta2, 1e-8, o.decoupled});
 }
 
 template <class T>
 void sgd(Arenas<T>& arenas, int64_t step, const Options& o) {
-  cpu::sgd_step<T>({arenas.slice(o.decay, o.norm > 0 ? &o.norm : nullptr, o.clip),
-                    o.momentum != 0 ? arenas.m.data() : nullptr, o.momentum, o.dampening, o.nesterov, &step});
+  cpu::sgd_step<T>({slice_of(arenas, step, o), o.momentum != 0 ? arenas.m.data() : nullptr, o.momentum,
+                    o.dampening, o.nesterov});
+}
+
+template <class T>
+void lion(Arenas<T>& arenas, int64_t step, const Options& o) {
+  cpu::lion_step<T>({slice_of(arenas, step, o), arenas.m.data(), o.beta1, o.beta2});
 }
 
 template <class T>
@@ -132,13 +173,15 @@ void expect_same_steps(int64_t n, bool with_master, const Run& run, const Plain&
   using A = accumulator_t<T>;
   Arenas<T> arenas(n, with_master), expected = arenas;
   arenas.one_parameter = n % 2 == 0;
-  for (int64_t step = 1; step <= 4; ++step) {
+  arenas.behind = 2;
+  for (int64_t step = 3; step <= 6; ++step) {
     arenas.draw_gradient(static_cast<uint32_t>(100 + step));
     expected.gradient = arenas.gradient;
     run(arenas, step);
     for (int64_t i = 0; i < n; ++i) {
       A value = with_master ? expected.master[i] : A(expected.value[i]);
-      plain(value, expected.m[i], expected.v[i], expected.gradient[i], step);
+      plain(value, expected.m[i], expected.v[i], expected.gradient[i],
+            arenas.step_of(static_cast<size_t>(i), step));
       if (with_master) expected.master[i] = value;
       expected.value[i] = T(value);
     }
@@ -177,6 +220,47 @@ TYPED_TEST(OptimizerTest, SgdIsTheTextbookBitForBit) {
   }
 }
 
+TYPED_TEST(OptimizerTest, LionIsTheTextbookBitForBit) {
+  using T = TypeParam;
+  for (const Options& o : {Options{}, {.decay = 0.1, .beta2 = 0.99}, {.norm = 7, .clip = 0.5}})
+    for (int64_t n : kSizes)
+      for (bool with_master : {false, true})
+        expect_same_steps<T>(
+            n, with_master, [&](auto& arenas, int64_t step) { lion(arenas, step, o); },
+            [&](auto& value, auto& m, auto&, auto g, int64_t) { plain_lion(value, m, g, o); });
+}
+
+TEST(Optimizer, LionStandsStillWhereNothingPointsAndKeepsNan) {
+  Arenas<float> arenas(3, false);
+  arenas.value = {5, 5, 5};
+  arenas.gradient = {0, -2, NAN};
+  lion(arenas, 1, {});
+  EXPECT_EQ(arenas.value[0], 5);
+  EXPECT_EQ(arenas.value[1], 5 + float(kRate));
+  EXPECT_TRUE(std::isnan(arenas.value[2]));
+}
+
+// A master is finer than the value that it rounds to; another value was written since and stands.
+TEST(Optimizer, AWrittenValueReplacesAMasterThatDoesNotRoundToIt) {
+  const double still = 0;
+  for (const bool written : {false, true}) {
+    Arenas<bfloat16> arenas(300, true);
+    for (size_t i = 0; i < 300; ++i) {
+      arenas.master[i] = 1 + 0x1p-10f;  // rounds to 1
+      arenas.value[i] = bfloat16(i % 3 == 0 ? 5.0f : 1.0f);
+    }
+    arenas.draw_gradient(1);
+    auto slice = arenas.slice(1, 0, nullptr, 0);
+    slice.written = written;
+    slice.rate = &still;
+    cpu::sgd_step<bfloat16>({slice, nullptr, 0, 0, false});
+    for (size_t i = 0; i < 300; ++i) {
+      EXPECT_EQ(arenas.master[i], written && i % 3 == 0 ? 5.0f : 1 + 0x1p-10f);
+      EXPECT_EQ(float(arenas.value[i]), written && i % 3 == 0 ? 5.0f : 1.0f);
+    }
+  }
+}
+
 // Against the published update in wider arithmetic, so that the formula above is not its own judge.
 TEST(OptimizerAccuracy, DoublesAreWithinRoundingOfTheFormula) {
   const Options o{.decay = 0.1};
@@ -204,12 +288,18 @@ TYPED_TEST(OptimizerTest, ANormThatIsNotFiniteChangesNothing) {
     Arenas<TypeParam> arenas(33, false);
     arenas.draw_gradient(1);
     const Arenas<TypeParam> before = arenas;
-    int64_t step = 0;
-    cpu::advance_step({&step, &norm});
+    int64_t step = 0, steps[3] = {4, 5, 6};
+    const int64_t stepped[] = {0, 2};
+    cpu::advance_steps({&step, steps, stepped, &norm});
     EXPECT_EQ(step, 0);
-    const auto slice = arenas.slice(0, &norm, 1);
-    cpu::adam_step<TypeParam>({slice, arenas.m.data(), arenas.v.data(), 0.9, 0.999, 1e-8, false, &step});
-    cpu::sgd_step<TypeParam>({slice, arenas.m.data(), 0.9, 0, false, &step});
+    EXPECT_EQ(steps[0], 4);
+    cpu::advance_steps({&step, steps, stepped, nullptr});
+    EXPECT_EQ(step, 1);
+    EXPECT_EQ(std::vector<int64_t>(steps, steps + 3), (std::vector<int64_t>{5, 5, 7}));
+    const auto slice = arenas.slice(0, 0, &norm, 1);
+    cpu::adam_step<TypeParam>({slice, arenas.m.data(), arenas.v.data(), 0.9, 0.999, 1e-8, false});
+    cpu::sgd_step<TypeParam>({slice, arenas.m.data(), 0.9, 0, false});
+    cpu::lion_step<TypeParam>({slice, arenas.m.data(), 0.9, 0.99});
     EXPECT_TRUE(same_bits(arenas.value, before.value));
     EXPECT_TRUE(same_bits(arenas.m, before.m));
   }
@@ -220,12 +310,11 @@ TEST(Optimizer, TheRateOfASliceIsTheRateTimesItsFactor) {
   arenas.value = {1};
   arenas.gradient = {2};
   double rate = 0;
-  const int64_t step = 1;
   cpu::set_rate({&rate, 0.25});
-  auto slice = arenas.slice(0, nullptr, 0);
+  auto slice = arenas.slice(1, 0, nullptr, 0);
   slice.rate = &rate;
   slice.rate_factor = 0.5;
-  cpu::sgd_step<double>({slice, nullptr, 0, 0, false, &step});
+  cpu::sgd_step<double>({slice, nullptr, 0, 0, false});
   EXPECT_EQ(arenas.value[0], 1 - 0.25 * 0.5 * 2);
 }
 
@@ -244,6 +333,7 @@ TEST(Optimizer, NothingToDo) {
   Arenas<float> arenas(0, false);
   adam(arenas, 1, {});
   sgd(arenas, 1, {});
+  lion(arenas, 1, {});
 }
 
 template <class A>
@@ -254,7 +344,7 @@ TYPED_TEST_SUITE(GradientNormTest, NormTypes);
 template <class A>
 double norm_of(const std::vector<A>& g) {
   double result = NAN;
-  const kernels::GradientPart<A> part{g.data(), static_cast<int64_t>(g.size()), 0};
+  const kernels::GradientPart<A> part{g.data(), static_cast<int64_t>(g.size())};
   cpu::gradient_norm<A>({{&part, 1}, &result});
   return result;
 }
@@ -290,7 +380,8 @@ TYPED_TEST(GradientNormTest, IsSummedInTheSameOrderEverywhere) {
 TYPED_TEST(GradientNormTest, OfManyParameters) {
   const auto g = random_values<TypeParam>(30000, 1);
   for (const size_t size : {1, 100, 4096, 5000, 29999}) {
-    auto parts = cut(g, size);
+    std::vector<kernels::GradientPart<TypeParam>> parts;
+    cut(g.size(), size, [&](size_t first, int64_t count) { parts.push_back({g.data() + first, count}); });
     double total = 0;
     for (const auto& part : parts)
       for (int64_t block = 0; block < part.count; block += 4096) {
@@ -299,7 +390,7 @@ TYPED_TEST(GradientNormTest, OfManyParameters) {
             norm_of(std::vector<TypeParam>(first, first + std::min<int64_t>(4096, part.count - block)));
         total += norm * norm;
       }
-    parts.insert(parts.begin() + 1, {g.data(), 0, 0});
+    parts.insert(parts.begin() + 1, {g.data(), 0});
     double norm = NAN;
     cpu::gradient_norm<TypeParam>({parts, &norm});
     EXPECT_NEAR(norm, std::sqrt(total), 1e-14 * norm) << size;

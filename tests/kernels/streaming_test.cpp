@@ -280,10 +280,12 @@ TEST(StreamingStep, OfBfloat16WithMasters) {
     auto master = random_values<float>(kCount, 2), m = random_values<float>(kCount, 3),
          v = random_values<float>(kCount, 4, 0, 1);
     for (int64_t i = 0; i < kCount; i += at_once) {
-      const kernels::GradientPart<float> part{gradient.data() + i, std::min(at_once, kCount - i), i};
-      cpu::adam_step<bfloat16>({.slice = {.value = value,
+      const kernels::StepPart<bfloat16> part{gradient.data() + i, std::min(at_once, kCount - i), value + i, i,
+                                             0};
+      cpu::adam_step<bfloat16>({.slice = {.parts = {&part, 1},
                                           .master = master.data(),
-                                          .gradients = {&part, 1},
+                                          .written = false,
+                                          .steps = &step,
                                           .rate = &rate,
                                           .rate_factor = 1,
                                           .weight_decay = 0.1,
@@ -294,8 +296,7 @@ TEST(StreamingStep, OfBfloat16WithMasters) {
                                 .beta1 = 0.9,
                                 .beta2 = 0.99,
                                 .eps = 1e-8,
-                                .decoupled = true,
-                                .step = &step});
+                                .decoupled = true});
     }
   };
   Matrix<bfloat16> whole(kRows), parts(kRows);

@@ -64,7 +64,8 @@ void check_precisions(NormPlacement norm, Device device) {
   const optim::Adam adam(model.parameters());
   int64_t masters = 0;
   for (const auto& entry : adam.state()) {
-    EXPECT_EQ(entry.second.dtype(), entry.first == "step" ? DType::i64 : DType::f32) << entry.first;
+    EXPECT_EQ(entry.second.dtype(), entry.first.compare(0, 4, "step") == 0 ? DType::i64 : DType::f32)
+        << entry.first;
     masters += entry.first.compare(0, 7, "master.") == 0;
   }
   EXPECT_EQ(masters, model.parameters().size());

@@ -25,7 +25,7 @@ using heed::testing::emulated;
 using heed::testing::message_of;
 
 // Something to record: *step moves on by one.
-void advance(const DeviceBuffer<int64_t>& step) { advance_step({step.data(), nullptr}); }
+void advance(const DeviceBuffer<int64_t>& step) { advance_steps({step.data(), nullptr, {}, nullptr}); }
 
 TEST(Capture, RecordsAndRepeats) {
   DeviceBuffer<int64_t> step(std::vector<int64_t>{5}), copy(std::vector<int64_t>{0, 0});
@@ -176,7 +176,7 @@ TEST(Capture, ALaunchNeitherAllocatesNorWaits) {
   if (!emulated()) GTEST_SKIP() << "a real device does not count";
   DeviceBuffer<float> g(std::vector<float>{3, 4});
   DeviceBuffer<double> norm(1);
-  const kernels::GradientPart<float> part{g.data(), 2, 0};
+  const kernels::GradientPart<float> part{g.data(), 2};
   const Graph graph(0, make_arena(0), [&] {
     gradient_norm(kernels::GradientNorm<float>{{&part, 1}, norm.data()});
   });

@@ -197,53 +197,73 @@ TYPED_TEST(RowSchedules, Linear) {
     }
 }
 
-// `count` gradients of several parameters: more than a launch has, some of which begin at odd addresses.
-std::vector<kernels::GradientPart<float>> parts_of(const float* g, int64_t count) {
-  std::vector<kernels::GradientPart<float>> parts;
-  for (int64_t first = 0, size = 1; first < count; first += size, size = size % 32 + 1) {
-    size = std::min(parts.size() < 100 ? size : count, count - first);
-    parts.push_back({g + first, size, first});
+// f(first, size) for `count` elements of several parameters: more than a launch has, some of which begin at
+// odd addresses.
+template <class F>
+void cut(int64_t count, const F& f) {
+  int parts = 0;
+  for (int64_t first = 0, size = 1; first < count; first += size, size = size % 32 + 1, ++parts) {
+    size = std::min(parts < 100 ? size : count, count - first);
+    f(first, size);
   }
-  return parts;
 }
 
 // What changes from step to step, for `count` gradients.
 struct StepState {
   explicit StepState(int64_t count)
-      : gradient(numbers<float>(count, 2)), norm(std::vector<double>{3}), rate(std::vector<double>{0.01}) {}
+      : gradient(numbers<float>(count, 2)),
+        norm(std::vector<double>{3}),
+        rate(std::vector<double>{0.01}),
+        steps(std::vector<int64_t>{1, 2, 7}) {}
   const Buffer<float> gradient;
   const Buffer<double> norm, rate;
+  const Buffer<int64_t> steps;  // which the parameters have in turn
 };
 
 TYPED_TEST(RowSchedules, OptimizerSteps) {
   using T = TypeParam;
   for (const int64_t count : {1, 333, 1000})
     for (const bool plain : {true, false}) {
-      std::vector<kernels::GradientPart<float>> parts;
+      std::vector<kernels::StepPart<T>> parts;
       const auto slice = [&](const Buffer<T>& value, const Buffer<float>& master, const StepState& state) {
-        parts = parts_of(state.gradient.data(), count);
-        return kernels::StepSlice<T>{
-            value.data(),    sizeof(T) == 2 ? master.data() : nullptr, parts, state.rate.data(), 1,
-            plain ? 0 : 0.1, plain ? nullptr : state.norm.data(),      1.0};
+        parts.clear();
+        cut(count, [&](int64_t first, int64_t size) {
+          parts.push_back({state.gradient.data() + first, size, value.data() + first, first,
+                           static_cast<int64_t>(parts.size()) % 3});
+        });
+        return kernels::StepSlice<T>{.parts = parts,
+                                     .master = sizeof(T) == 2 ? master.data() : nullptr,
+                                     .written = !plain,
+                                     .steps = state.steps.data(),
+                                     .rate = state.rate.data(),
+                                     .rate_factor = 1,
+                                     .weight_decay = plain ? 0 : 0.1,
+                                     .gradient_norm = plain ? nullptr : state.norm.data(),
+                                     .clip = 1.0};
       };
       check_schedules("adam_step", [&] {
         const Buffer<T> value(numbers<T>(count, 1));
         const Buffer<float> master(numbers<float>(count, 1)), m(numbers<float>(count, 3)),
             v(std::vector<float>(static_cast<size_t>(count), 0.5f));
         const StepState state(count);
-        const Buffer<int64_t> step(std::vector<int64_t>{2});
-        cuda::adam_step(kernels::AdamStep<T>{slice(value, master, state), m.data(), v.data(), 0.9, 0.98, 1e-9,
-                                             !plain, step.data()});
+        cuda::adam_step(
+            kernels::AdamStep<T>{slice(value, master, state), m.data(), v.data(), 0.9, 0.98, 1e-9, !plain});
         return bytes(value, master, m, v);
       });
       check_schedules("sgd_step", [&] {
         const Buffer<T> value(numbers<T>(count, 1));
         const Buffer<float> master(numbers<float>(count, 1)), buffer(count);
         const StepState state(count);
-        const Buffer<int64_t> first(std::vector<int64_t>{1});
         cuda::sgd_step(kernels::SgdStep<T>{slice(value, master, state), plain ? nullptr : buffer.data(),
-                                           plain ? 0 : 0.9, 0.0, !plain, first.data()});
+                                           plain ? 0 : 0.9, 0.0, !plain});
         return plain ? bytes(value, master) : bytes(value, master, buffer);
+      });
+      check_schedules("lion_step", [&] {
+        const Buffer<T> value(numbers<T>(count, 1));
+        const Buffer<float> master(numbers<float>(count, 1)), m(numbers<float>(count, 3));
+        const StepState state(count);
+        cuda::lion_step(kernels::LionStep<T>{slice(value, master, state), m.data(), 0.9, 0.99});
+        return bytes(value, master, m);
       });
     }
 }
@@ -253,15 +273,19 @@ TEST(StepSchedules, NormRateAndStep) {
     check_schedules("gradient_norm", [&] {
       const Buffer<float> gradient(numbers<float>(count, 2));
       const Buffer<double> norm(1);
-      cuda::gradient_norm(kernels::GradientNorm<float>{parts_of(gradient.data(), count), norm.data()});
+      std::vector<kernels::GradientPart<float>> parts;
+      cut(count, [&](int64_t first, int64_t size) { parts.push_back({gradient.data() + first, size}); });
+      cuda::gradient_norm(kernels::GradientNorm<float>{parts, norm.data()});
       return bytes(norm);
     });
-  check_schedules("set_rate and advance_step", [&] {
+  check_schedules("set_rate and advance_steps", [&] {
     const Buffer<double> rate(1), norm(std::vector<double>{3});
-    const Buffer<int64_t> step(std::vector<int64_t>{2});
+    const Buffer<int64_t> step(std::vector<int64_t>{2}), steps(1000);
+    std::vector<int64_t> stepped;  // more than a launch has
+    for (int64_t i = 0; i < 700; ++i) stepped.push_back(999 - i);
     cuda::set_rate(kernels::SetRate{rate.data(), 0.01});
-    cuda::advance_step(kernels::AdvanceStep{step.data(), norm.data()});
-    return bytes(rate, step);
+    cuda::advance_steps(kernels::AdvanceSteps{step.data(), steps.data(), stepped, norm.data()});
+    return bytes(rate, step, steps);
   });
 }
 
