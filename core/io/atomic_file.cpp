@@ -6,8 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <climits>
-
 #include <heed/core/base/check.h>
 #include <heed/core/io/atomic_file.h>
 
@@ -15,18 +13,6 @@ namespace heed {
 namespace {
 
 constexpr char kMark[] = ".tmp-";
-
-/// Follows a symbolic link at `path`, so that the link stays and its target is replaced.
-std::string resolve(const std::string& path) {
-  HEED_CHECK(!path.empty() && path.find('\0') == std::string::npos, IoError, "cannot write '", path.c_str(),
-             "': not a file name");
-  struct stat info;
-  if (::lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return path;
-  char resolved[PATH_MAX];
-  HEED_CHECK(::realpath(path.c_str(), resolved) != nullptr, IoError, "cannot write '", path,
-             "', a symbolic link: ", detail::error_text(errno));
-  return resolved;
-}
 
 FileDescriptor open_folder(const std::string& path) {
   int fd;
@@ -46,7 +32,9 @@ int retry_fsync(int fd) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(const std::string& path) : path_(resolve(path)) {
+AtomicFile::AtomicFile(const std::string& path) : path_(path) {
+  HEED_CHECK(!path.empty() && path.find('\0') == std::string::npos, IoError, "cannot write '", path.c_str(),
+             "': not a file name");
   struct stat info;
   const bool exists = ::stat(path_.c_str(), &info) == 0;
   HEED_CHECK(!exists || S_ISREG(info.st_mode), IoError, "cannot write '", path_, "': it is ",
@@ -63,7 +51,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(resolve(path)) {
     fail(concat("create a temporary file in '", detail::parent_folder(path_), '\'').c_str(), error);
   }
   file_ = FileDescriptor(fd);
-  if (exists)
+  if (::lstat(path_.c_str(), &info) == 0 && S_ISREG(info.st_mode))
     static_cast<void>(::fchmod(fd, info.st_mode & 0777));  // a file system without modes keeps its own
 }
 

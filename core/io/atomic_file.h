@@ -15,9 +15,9 @@ namespace heed {
 /// A process killed in between leaves at most a file for which is_temporary_file() holds.
 class AtomicFile {
  public:
-  /// Creates the temporary file; a symbolic link at `path` is followed, and an existing file's permissions
-  /// are taken over. IoError if the folder is missing or read-only, or `path` is a directory or a loop of
-  /// links.
+  /// Creates the temporary file, which takes over an existing file's permissions. A symbolic link at `path`
+  /// will be replaced: what it points to is not touched. IoError if the folder is missing or read-only, or
+  /// `path` is a directory or otherwise not a regular file, or a link to one.
   explicit AtomicFile(const std::string& path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

@@ -9,8 +9,10 @@
 namespace heed {
 
 DirectoryLock::DirectoryLock(const std::string& folder) {
-  const std::string path = folder + "/.heed.lock";
-  file_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  const std::string path = concat(folder, '/', kDirectoryLockFile);
+  const auto open = [&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666); };
+  file_ = FileDescriptor(open());
+  if (!file_.valid() && errno == ELOOP && ::unlink(path.c_str()) == 0) file_ = FileDescriptor(open());
   HEED_CHECK(file_.valid(), IoError, "cannot lock '", folder, "': ", detail::error_text(errno));
   int status;
   do {

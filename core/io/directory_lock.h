@@ -7,9 +7,12 @@
 
 namespace heed {
 
+/// The file in a folder that carries its lock, and stays.
+inline constexpr char kDirectoryLockFile[] = ".heed.lock";
+
 /// Holds an exclusive lock on a folder while it lives; the system drops it when the process ends, however it
-/// ends. CheckpointError naming the holder's process and host if another object, here or elsewhere, holds it;
-/// IoError if the folder cannot be written.
+/// ends. A symbolic link in the place of its file is replaced. CheckpointError naming the holder's process
+/// and host if another object, here or elsewhere, holds it; IoError if the folder cannot be written.
 class DirectoryLock {
  public:
   explicit DirectoryLock(const std::string& folder);
