@@ -55,6 +55,7 @@ class Search {
 
   std::vector<std::vector<Hypothesis>> run() {
     for (int64_t step = 0; step < options_.max_length && !beams_.empty(); ++step) {
+      if (options_.on_step) options_.on_step();
       const Tensor logits = cache_.step(tensor(last_, {static_cast<int64_t>(last_.size())}, device_));
       const Tensor scores = log_softmax(logits.to(DType::f32));
       advance(scores.to_vector<float>(), scores.size(1), step);
@@ -106,11 +107,13 @@ class Search {
             {penalised(hypothesis.score, counted_length(hypothesis), alpha), hypothesis.score, h, -1});
         continue;
       }
+      const float* const row = log_probability + h * static_cast<size_t>(vocabulary);
+      // Each log probability holds the sum over its row: of a row with NaN all are NaN.
+      HEED_CHECK(!std::isnan(row[0]), NumericError, "decode: the logits of source ", beam.source, " at step ",
+                 step, " are NaN or infinite; is a weight of the model?");
       for (int64_t token = 0; token < vocabulary; ++token) {
         if (token == options_.end && step < options_.min_length) continue;
-        const double score =
-            hypothesis.score +
-            log_probability[h * static_cast<size_t>(vocabulary) + static_cast<size_t>(token)];
+        const double score = hypothesis.score + row[token];
         candidates_.push_back({penalised(score, hypothesis.tokens.size() + 1, alpha), score, h, token});
       }
     }

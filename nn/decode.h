@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include <heed/nn/transformer.h>
@@ -9,12 +10,13 @@
 namespace heed::nn {
 
 struct DecodeOptions {
-  int64_t start = 1;          // the first decoder input
-  int64_t end = 2;            // ends an output
-  int64_t max_length = 64;    // tokens of an output, the end mark included
-  int64_t min_length = 0;     // tokens before the end mark may come
-  int64_t beam = 1;           // hypotheses followed for each source
-  double length_penalty = 0;  // scores are divided by ((5 + length) / 6)^this (arXiv 1609.08144, 7)
+  int64_t start = 1;                   // the first decoder input
+  int64_t end = 2;                     // ends an output
+  int64_t max_length = 64;             // tokens of an output, the end mark included
+  int64_t min_length = 0;              // tokens before the end mark may come
+  int64_t beam = 1;                    // hypotheses followed for each source
+  double length_penalty = 0;           // scores are divided by ((5 + length) / 6)^this (arXiv 1609.08144, 7)
+  std::function<void()> on_step = {};  // called before each token; what it throws ends the search
 
   /// ConfigError where a number cannot be.
   void check(int64_t vocabulary) const;
@@ -27,12 +29,13 @@ struct Hypothesis {
 };
 
 /// The most likely token at each step, for all sources at once; one hypothesis each. Dropout is off and
-/// nothing is recorded.
+/// nothing is recorded. NumericError where the model answers with NaN.
 std::vector<Hypothesis> greedy_search(Transformer& model, const Tokens& source,
                                       const DecodeOptions& options = {});
 
 /// The `beam` best hypotheses of each source, best first. At each step the best continuations are kept, and a
 /// finished hypothesis competes as it is: it stays finished. With a beam of 1 this is greedy_search.
+/// NumericError where the model answers with NaN.
 std::vector<std::vector<Hypothesis>> beam_search(Transformer& model, const Tokens& source,
                                                  const DecodeOptions& options = {});
 

@@ -35,6 +35,19 @@ std::string shortest(double value) {
 
 }  // namespace
 
+void check_finite(const Tensor& x, const std::string& what) {
+  if (x.numel() == 0) return;
+  const NoGrad no_grad;
+  const double largest = max(abs(x.detach())).item<double>();
+  HEED_CHECK(std::isfinite(largest), NumericError, what, " holds a value that is ",
+             std::isnan(largest) ? "NaN" : "infinite");
+}
+
+void check_finite(Module& module, const std::string& file) {
+  for (const Parameter& parameter : module.parameters())
+    check_finite(parameter.tensor, concat(file, ": '", parameter.name, "'"));
+}
+
 Statistics statistics(const Tensor& x) {
   HEED_CHECK(x.numel() > 0, ShapeError, "statistics: the tensor of shape ", x.shape(), " has no elements");
   const NoGrad no_grad;

@@ -17,6 +17,12 @@ struct Statistics {
 /// Computed in f64, on the CPU. ShapeError for a tensor without elements.
 Statistics statistics(const Tensor& x);
 
+/// NumericError that names `what` and says which if an element is NaN or infinite.
+void check_finite(const Tensor& x, const std::string& what);
+
+/// The same for all parameters of a module, whose names follow that of `file`.
+void check_finite(Module& module, const std::string& file);
+
 struct GradientNorm {
   std::string name;
   double gradient = 0;  // Euclidean norm; 0 where backward has not reached the parameter

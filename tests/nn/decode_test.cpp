@@ -1,5 +1,6 @@
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <thread>
 #include <unistd.h>
@@ -195,6 +196,31 @@ TEST(BeamSearch, LengthsAreKept) {
   for (const Hypothesis& h : none) EXPECT_TRUE(h.tokens.empty() && h.finished);
   const auto some = greedy_search(*model, Tokens::packed(kSources), {.max_length = 6, .min_length = 4});
   for (const Hypothesis& h : some) EXPECT_TRUE(h.tokens.size() == 4 && h.finished);
+}
+
+TEST(BeamSearch, NaNIsAnError) {
+  for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    const auto model = small_model(NormPlacement::pre, PositionKind::sinusoidal, 7);
+    {
+      const NoGrad no_grad;
+      model->encoder.layers[0]->feed_forward.linear1.weight.slice(0, 0, 1).fill_(bad);
+    }
+    for (const int64_t beam : {1, 4})
+      EXPECT_THROW(beam_search(*model, Tokens::packed(kSources), {.max_length = 6, .beam = beam}),
+                   NumericError);
+    EXPECT_THROW(greedy_search(*model, Tokens::packed(kSources), {.max_length = 6}), NumericError);
+  }
+}
+
+TEST(BeamSearch, WhatAStepThrowsEndsIt) {
+  const auto model = small_model(NormPlacement::pre, PositionKind::sinusoidal, 7);
+  int steps = 0;
+  const DecodeOptions options{.max_length = 60, .min_length = 50, .on_step = [&] {
+                                if (++steps == 3) throw 3;
+                              }};
+  EXPECT_THROW(greedy_search(*model, Tokens::packed(kSources), options), int);
+  EXPECT_EQ(steps, 3);
+  EXPECT_TRUE(model->training());
 }
 
 TEST(BeamSearch, ImpossibleOptions) {
