@@ -14,7 +14,6 @@ void declare_common(OptionTable& table, CommonSettings& settings) {
   table.integer("seed", settings.seed, "Seed of all random numbers", {0, INT64_MAX});
   table.flag("json", settings.json, "One JSON object a line on standard output, all else on standard error")
       .not_saved();
-  table.flag("debug", settings.debug, "Say more about errors").not_saved();
 }
 
 Device apply(const CommonSettings& settings) {

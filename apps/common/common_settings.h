@@ -16,7 +16,6 @@ struct CommonSettings {
   int64_t threads = 0;  // 0: all that the process may use
   int64_t seed = 42;
   bool json = false;
-  bool debug = false;
 };
 
 /// The options --device, --threads, --seed, --json.

@@ -30,7 +30,10 @@ volatile sig_atomic_t stop_signal = 0;
 
 extern "C" void on_stop_signal(int signal) {
   constexpr int kSignalExit = 128;
-  if (stop_signal != 0) ::_exit(kSignalExit + signal);
+  if (stop_signal != 0) {
+    if (signal == SIGHUP) return;
+    ::_exit(kSignalExit + signal);
+  }
   stop_signal = signal;
   static const char notice[] = "\nheed: stopping in good order; once more stops at once\n";
   const int saved = errno;
@@ -55,6 +58,11 @@ void set_handler(int signal, void (*handler)(int)) {
   action.sa_handler = handler;
   ::sigemptyset(&action.sa_mask);
   ::sigaction(signal, &action, nullptr);
+}
+
+bool is_ignored(int signal) {
+  struct sigaction present = {};
+  return ::sigaction(signal, nullptr, &present) == 0 && present.sa_handler == SIG_IGN;
 }
 
 // A file opened while descriptor 0, 1 or 2 is closed would take its place and receive the program's output.
@@ -121,12 +129,18 @@ ExitCode exit_code(const std::exception& error) {
 
 bool stop_requested() { return stop_signal != 0; }
 
+void throw_if_stopped() {
+  if (stop_requested()) throw Stopped();
+}
+
 int run_program(int argc, char** argv, const std::function<void(const std::vector<std::string>&)>& f) {
   fill_standard_descriptors();
   use_signal_stack();
   set_handler(SIGINT, on_stop_signal);
   set_handler(SIGTERM, on_stop_signal);
+  if (!is_ignored(SIGHUP)) set_handler(SIGHUP, on_stop_signal);
   set_handler(SIGPIPE, SIG_IGN);
+  set_handler(SIGXFSZ, SIG_IGN);
   bool debug = false;
   int code = static_cast<int>(ExitCode::ok);
   try {
@@ -144,6 +158,7 @@ int run_program(int argc, char** argv, const std::function<void(const std::vecto
     // The reason for a failure of long ago is no longer known.
     HEED_CHECK(flushed, IoError, "cannot write to standard output", errno ? ": " : "",
                errno ? std::strerror(errno) : "");
+  } catch (const Stopped&) {
   } catch (const std::exception& error) {
     print_error(error, debug);
     code = static_cast<int>(exit_code(error));
@@ -152,7 +167,7 @@ int run_program(int argc, char** argv, const std::function<void(const std::vecto
     code = static_cast<int>(ExitCode::internal);
   }
   constexpr int kSignalExit = 128;
-  return stop_signal != 0 ? kSignalExit + stop_signal : code;
+  return stop_signal != 0 && code == static_cast<int>(ExitCode::ok) ? kSignalExit + stop_signal : code;
 }
 
 }  // namespace heed::apps

@@ -58,6 +58,15 @@ void end_with(const std::string& how) {
     while (!apps::stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     apps::write_out("saved\n");
   }
+  if (how == "leave") {
+    apps::write_out("ready\n");
+    for (;; std::this_thread::sleep_for(std::chrono::milliseconds(5))) apps::throw_if_stopped();
+  }
+  if (how == "unsaved") {
+    apps::write_out("ready\n");
+    while (!apps::stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    throw IoError("the disk is full");
+  }
   if (how == "hang") {
     apps::write_out("ready\n");
     for (;;) std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sstream>
 #include <string>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -143,14 +144,50 @@ TEST(Program, HelpAndVersionGoToStandardOutput) {
 }
 
 TEST(Program, FirstSignalStopsInGoodOrder) {
-  for (const auto& [signal, code] : {std::pair(SIGINT, 130), std::pair(SIGTERM, 143)}) {
+  for (const auto& [signal, code] :
+       {std::pair(SIGINT, 130), std::pair(SIGTERM, 143), std::pair(SIGHUP, 129)}) {
     const Probe probe({"end", "--how", "wait"});
     probe.wait_ready();
     probe.send(signal);
     const Ended ended = probe.end();
     EXPECT_EQ(ended.code, code);
     EXPECT_EQ(ended.out, "ready\nsaved\n");
+
+    const Probe leaving({"end", "--how", "leave"});
+    leaving.wait_ready();
+    leaving.send(signal);
+    const Ended left = leaving.end();
+    EXPECT_EQ(left.code, code);
+    EXPECT_EQ(left.err.find("error"), std::string::npos) << left.err;
   }
+}
+
+TEST(Program, AnErrorAfterASignalKeepsItsCode) {
+  const Probe probe({"end", "--how", "unsaved"});
+  probe.wait_ready();
+  probe.send(SIGTERM);
+  const Ended ended = probe.end();
+  EXPECT_EQ(ended.code, 8);
+  EXPECT_NE(ended.err.find("heed: error: the disk is full\n"), std::string::npos) << ended.err;
+}
+
+TEST(Program, AnIgnoredHangupStaysIgnored) {
+  const Probe probe({"end", "--how", "wait"}, [] { ::signal(SIGHUP, SIG_IGN); });
+  probe.wait_ready();
+  probe.send(SIGHUP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(probe.err(), "");
+  probe.send(SIGTERM);
+  EXPECT_EQ(probe.end().code, 143);
+}
+
+TEST(Program, AFileBeyondTheLimitIsAnErrorNotACrash) {
+  const Ended ended = Probe({"end", "--how", "json"}, [] {
+                        const rlimit limit{1000, 1000};
+                        if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(98);
+                      }).end();
+  EXPECT_EQ(ended.code, 8);
+  EXPECT_EQ(ended.err, "heed: error: cannot write to standard output: File too large\n");
 }
 
 // Generated code of oneDNN loses what it keeps below the stack pointer to a handler that runs there.
