@@ -42,14 +42,14 @@ class GnuplotFigure {
   double fraction_x(double pixels) const { return pixels / width_; }
   double fraction_y(double pixels) const { return pixels / height_; }
 
-  /// Writes stem.gp and stem.dat and runs gnuplot.
+  /// Runs gnuplot and writes stem.svg and stem.png, each whole or not at all.
   Figure save(const std::filesystem::path& stem) const;
 
   /// What the script calls the file of data.
   static constexpr std::string_view kData = "data";
 
  private:
-  std::string script(const std::string& name) const;
+  std::string script(const std::string& data, const std::string& svg, const std::string& png) const;
 
   int width_, height_;
   int blocks_ = 0;

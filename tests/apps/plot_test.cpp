@@ -374,6 +374,28 @@ TEST(PlotErrors, WithoutGnuplotDataAndScriptStay) {
   fs::remove_all(folder);
 }
 
+// An empty entry of the PATH and a relative one stand for folders that hold data.
+TEST(PlotErrors, AGnuplotAmongTheDataIsNotRun) {
+  const fs::path folder = fs::path(testing::TempDir()) / ("planted_" + std::to_string(::getpid())),
+                 before = fs::current_path();
+  const std::string path = std::getenv("PATH");
+  fs::create_directories(folder / "out");
+  for (const fs::path& place : {folder, folder / "out"}) {
+    std::ofstream(place / "gnuplot") << "#!/bin/sh\n: > '" << (folder / "canary").string() << "'\n";
+    ::chmod((place / "gnuplot").c_str(), 0755);
+  }
+  fs::current_path(folder);
+  for (const char* entries : {"", ":/nowhere", "/nowhere:", "/nowhere::", ".", "out", "./out:/nowhere"}) {
+    ::setenv("PATH", entries, 1);
+    const Figure figure = save_figure(small_heatmap(), folder / "out" / "figure");
+    EXPECT_EQ(figure.message.substr(0, 24), "gnuplot is not installed") << entries;
+  }
+  ::setenv("PATH", path.c_str(), 1);
+  fs::current_path(before);
+  EXPECT_FALSE(fs::exists(folder / "canary"));
+  fs::remove_all(folder);
+}
+
 TEST(PlotErrors, BadSizesAndPlaces) {
   Heatmap map = small_heatmap();
   map.values.values.pop_back();
