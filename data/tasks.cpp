@@ -118,7 +118,7 @@ void check_options(const TaskOptions& options) {
              ConfigError, "vocab is ", options.vocab, "; task ", name(options.task), " needs at least ",
              adds ? "14 (pad, start, end, ten digits and plus)" : "4 (pad, start, end and one symbol)");
   range("pairs", options.pairs, 1, int64_t{1} << 40);
-  range("valid_pairs", options.valid_pairs, 0, int64_t{1} << 30);
+  range("valid_pairs", options.valid_pairs, 0, int64_t{1} << 20);
 }
 
 /// How many different sources there are, for a message; at most 2^62.

@@ -13,6 +13,7 @@
 #include <heed/core/serialize.h>
 
 #include "apps/common/option_values.h"
+#include "apps/common/text.h"
 
 namespace heed::apps {
 namespace {
@@ -23,7 +24,6 @@ constexpr const char* kFormatKey = "heed.checkpoint";
 constexpr int64_t kFormatVersion = 1;
 constexpr const char* kPrefix = "checkpoint-";
 constexpr const char* kSuffix = ".safetensors";
-constexpr size_t kKept = 2;
 
 // Checkpoints of a folder, the newest first.
 std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& directory) {
@@ -155,6 +155,28 @@ Loaded read_checkpoint(const std::string& file) {
   return {load_tensors(file), std::move(state)};
 }
 
+bool has_sound_header(const fs::path& file) {
+  try {
+    read_state(SafetensorsReader(file.string()), file.string());
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Of those before a step all but the newest sound one. What stands at later steps is damaged, or the run
+// would have gone on from there: it says nothing about which are the newest.
+void remove_older(const fs::path& directory, int64_t step) {
+  bool kept = false;
+  for (const auto& entry : list_checkpoints(directory)) {
+    if (entry.first >= step) continue;
+    if (!kept && has_sound_header(entry.second))
+      kept = true;
+    else
+      fs::remove(entry.second);
+  }
+}
+
 // Parameters and optimizer state of a checkpoint, after everything has been checked.
 void restore(const Loaded& loaded, const std::string& file, nn::Module& model, optim::Optimizer& optimizer) {
   std::vector<std::pair<Tensor, Tensor>> values;
@@ -187,8 +209,7 @@ void save_checkpoint(const fs::path& directory, nn::Module& model, const optim::
                      const TrainingState& state) {
   const fs::path file = directory / concat(kPrefix, state.step, kSuffix);
   save_tensors(file, all_tensors(model, optimizer), to_metadata(state));
-  const auto all = list_checkpoints(directory);
-  for (size_t i = kKept; i < all.size(); ++i) fs::remove(all[i].second);
+  remove_older(directory, state.step);
 }
 
 bool has_checkpoint(const fs::path& directory) { return !list_checkpoints(directory).empty(); }
@@ -218,7 +239,7 @@ TrainingState load_checkpoint(const fs::path& directory, nn::Module& model, opti
     try {
       loaded = read_checkpoint(file);
     } catch (const Error& error) {
-      std::fprintf(stderr, "heed: passing over a damaged checkpoint: %s\n", error.what());
+      std::fprintf(stderr, "heed: passing over a damaged checkpoint: %s\n", printable(error.what()).c_str());
       continue;
     }
     const std::string other = differences(entries_of(loaded.state.settings), entries_of(settings));

@@ -27,7 +27,8 @@ struct TrainingState {
   std::string data;      // the data set's fingerprint
 };
 
-/// Writes DIR/checkpoint-STEP.safetensors, whole or not at all, and keeps the one before it too.
+/// Writes DIR/checkpoint-STEP.safetensors, whole or not at all. Of those of earlier steps the newest sound
+/// one stays, the others are deleted.
 void save_checkpoint(const std::filesystem::path& directory, nn::Module& model,
                      const optim::Optimizer& optimizer, const TrainingState& state);
 

@@ -19,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kPrefix = "events.out.tfevents.";
+constexpr const char* kSuffix = ".heed";
 
 constexpr std::array<uint32_t, 256> crc_table() {
   std::array<uint32_t, 256> table{};
@@ -71,7 +72,9 @@ std::vector<fs::path> event_files(const fs::path& folder) {
   std::vector<fs::path> files;
   if (!fs::exists(folder)) return files;
   for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.path().filename().string().starts_with(kPrefix)) files.push_back(entry.path());
+    if (const std::string name = entry.path().filename().string();
+        name.starts_with(kPrefix) && name.ends_with(kSuffix) && !entry.is_symlink())
+      files.push_back(entry.path());
   return files;
 }
 
@@ -104,7 +107,7 @@ uint32_t crc32c(std::string_view bytes) {
 EventFile::EventFile(const fs::path& folder, int64_t kept) : stream_(nullptr, &std::fclose) {
   const std::vector<fs::path> files = event_files(folder);
   const fs::path file = files.empty()
-                            ? folder / concat(kPrefix, static_cast<int64_t>(now()), ".", getpid(), ".heed")
+                            ? folder / concat(kPrefix, static_cast<int64_t>(now()), ".", getpid(), kSuffix)
                             : files.front();
   const int64_t bytes = files.empty() ? 0 : length_of_records(file, 1 + kept);
   name_ = printable(file.string());

@@ -33,7 +33,7 @@ class EventFile {
   std::string name_;
 };
 
-/// Deletes the event files of a folder.
+/// Deletes the event files of a folder that are heed's: their names end in ".heed".
 void remove_event_files(const std::filesystem::path& folder);
 
 }  // namespace heed::apps

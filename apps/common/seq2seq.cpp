@@ -1,8 +1,11 @@
 #include "apps/common/seq2seq.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <heed/core/ops.h>
+
+#include "apps/common/program.h"
 
 namespace heed::apps {
 namespace {
@@ -43,17 +46,24 @@ Seq2SeqBatch to_tensors(const data::PairBatch& batch, Device device) {
           tensor(batch.labels, {static_cast<int64_t>(batch.labels.size())}, device)};
 }
 
+int64_t output_limit(const nn::TransformerConfig& config, int64_t wanted) {
+  return config.position == nn::PositionKind::learned ? std::min(wanted, config.max_length) : wanted;
+}
+
 Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
                     const EvaluationOptions& options) {
   const EvaluationMode mode(model);
   const Device device = model.parameters().device();
   Evaluation result;
   int64_t tokens = 0, right_tokens = 0, right_sequences = 0;
-  const nn::DecodeOptions decode{.max_length = options.max_decode_length > 0 ? options.max_decode_length
-                                                                             : dataset.longest_target() + 2};
+  const int64_t longest =
+      options.max_decode_length > 0 ? options.max_decode_length : dataset.longest_target() + 2;
+  const nn::DecodeOptions decode{.max_length = output_limit(model.config(), longest),
+                                 .on_step = throw_if_stopped};
   std::vector<data::Pair> pairs;
   std::vector<int64_t> numbers;
   for (int64_t first = 0; first < dataset.size(); first += options.batch_size) {
+    throw_if_stopped();
     pairs.clear();
     numbers.clear();
     for (int64_t i = first; i < std::min(first + options.batch_size, dataset.size()); ++i) {
@@ -63,7 +73,11 @@ Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
     const data::PairBatch packed = data::pack(pairs, numbers, options.marks);
     const Seq2SeqBatch batch = to_tensors(packed, device);
     const Tensor logits = model.forward(batch.source, batch.target);
-    result.loss += cross_entropy(logits, batch.labels, {.ignore = data::kPad, .mean = false}).item<double>();
+    const double loss =
+        cross_entropy(logits, batch.labels, {.ignore = data::kPad, .mean = false}).item<double>();
+    HEED_CHECK(std::isfinite(loss), NumericError, "evaluation: the loss of pairs ", first + 1, " to ",
+               first + std::ssize(pairs), " is ", loss);
+    result.loss += loss;
     tokens += packed.target_tokens();
     right_tokens += count_equal(argmax(logits, -1), batch.labels);
     if (options.decode)

@@ -44,7 +44,11 @@ struct EvaluationOptions {
   std::function<void(int64_t pairs)> on_batch = {};  // after each
 };
 
-/// Runs the model over all pairs, in evaluation mode.
+/// Tokens of an output, as many as are wanted, but no more than a learned table has positions.
+int64_t output_limit(const nn::TransformerConfig& config, int64_t wanted);
+
+/// Runs the model over all pairs, in evaluation mode. NumericError where it answers with NaN; Stopped after a
+/// signal.
 Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
                     const EvaluationOptions& options = {});
 

@@ -37,8 +37,9 @@ Tensor positions_of(const data::Sequences& side, int64_t rows) {
   return positions;
 }
 
-// The tensors of a side stand together: ids, positions, first rows, lengths.
-constexpr size_t kSource = 0, kTarget = 4, kLabels = 8;
+// The tensors of a side stand together: ids, positions, first rows, lengths. Those of several batches follow
+// one another, and the shares of target tokens come last.
+constexpr size_t kSource = 0, kTarget = 4, kLabels = 8, kTensors = 9, kConstants = 2;
 
 void append(StepInputs& inputs, const data::Symbols& ids, const data::Sequences& side, bool padded) {
   const auto count = static_cast<int64_t>(side.first.size());
@@ -67,17 +68,38 @@ nn::Tokens tokens_of(const StepInputs& inputs, size_t side, int64_t longest) {
 }  // namespace
 
 StepInputs step_inputs(const data::PairBatch& batch, Device device) {
+  return step_inputs(std::span(&batch, 1), device);
+}
+
+StepInputs step_inputs(std::span<const data::PairBatch> batches, Device device) {
   const bool padded = !device.is_cpu();
   StepInputs inputs;
-  append(inputs, batch.source_ids, batch.source, padded);
-  append(inputs, batch.target_ids, batch.target, padded);
-  inputs.tensors.push_back(filled_up(batch.labels, inputs.tensors[kTarget].numel(), data::kPad));
+  PooledVector<float> shares;
+  int64_t tokens = 0;
+  for (const data::PairBatch& batch : batches) tokens += batch.target_tokens();
+  for (const data::PairBatch& batch : batches) {
+    const size_t first = inputs.tensors.size();
+    append(inputs, batch.source_ids, batch.source, padded);
+    append(inputs, batch.target_ids, batch.target, padded);
+    inputs.tensors.push_back(filled_up(batch.labels, inputs.tensors[first + kTarget].numel(), data::kPad));
+    shares.push_back(static_cast<float>(static_cast<double>(batch.target_tokens()) /
+                                        static_cast<double>(std::max<int64_t>(tokens, 1))));
+  }
+  if (batches.size() > 1) inputs.tensors.push_back(filled_up(shares, std::ssize(shares), 0.f));
   return inputs;
 }
 
-Seq2SeqBatch batch_of(const StepInputs& inputs) {
-  return {tokens_of(inputs, kSource, inputs.constants[0]), tokens_of(inputs, kTarget, inputs.constants[1]),
-          inputs.tensors[kLabels]};
+size_t batch_count(const StepInputs& inputs) { return inputs.constants.size() / kConstants; }
+
+Seq2SeqBatch batch_of(const StepInputs& inputs, size_t i) {
+  const size_t first = i * kTensors;
+  return {tokens_of(inputs, first + kSource, inputs.constants[i * kConstants]),
+          tokens_of(inputs, first + kTarget, inputs.constants[i * kConstants + 1]),
+          inputs.tensors[first + kLabels]};
+}
+
+Tensor token_share(const StepInputs& inputs, size_t i) {
+  return inputs.tensors.back().select(0, static_cast<int64_t>(i));
 }
 
 }  // namespace heed::apps

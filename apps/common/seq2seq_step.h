@@ -1,6 +1,8 @@
 // A batch of pairs as what a captured step works on (core/captured_step.h), and back.
 #pragma once
 
+#include <span>
+
 #include <heed/core/captured_step.h>
 #include <heed/data/pair_batch.h>
 
@@ -13,7 +15,14 @@ namespace heed::apps {
 /// a power of two and the next. Rows that are added hold kNoToken and the label kPad, sequences no rows.
 StepInputs step_inputs(const data::PairBatch& batch, Device device);
 
-/// The batch that a step sees.
-Seq2SeqBatch batch_of(const StepInputs& inputs);
+/// Several batches for one step, which adds their gradients.
+StepInputs step_inputs(std::span<const data::PairBatch> batches, Device device);
+
+/// Batches that a step sees, and each of them.
+size_t batch_count(const StepInputs& inputs);
+Seq2SeqBatch batch_of(const StepInputs& inputs, size_t i = 0);
+
+/// What part of the step's target tokens batch i has, f32 [] on the step's device.
+Tensor token_share(const StepInputs& inputs, size_t i);
 
 }  // namespace heed::apps

@@ -39,26 +39,49 @@ void Seq2SeqTrainer::check_loss(double loss, int64_t step, int64_t position) con
 
 // What a device repeats: it reads the inputs and what optimizer and generator keep in the device's memory.
 PooledVector<Tensor> Seq2SeqTrainer::step(const StepInputs& inputs) {
-  const Seq2SeqBatch batch = batch_of(inputs);
-  const Tensor logits = model_.forward(batch.source, batch.target);
-  const Tensor loss = cross_entropy(logits, batch.labels,
-                                    {.ignore = data::kPad, .label_smoothing = options_.label_smoothing});
-  // Where looking at numbers takes no waiting, what is wrong stops the step; else the device leaves it out.
-  if (device_.is_cpu()) check_loss(loss.item<double>(), state_.step + 1, state_.position);
-  loss.backward();
+  Tensor total;
+  for (size_t i = 0; i < batch_count(inputs); ++i) {
+    const Seq2SeqBatch batch = batch_of(inputs, i);
+    const Tensor logits = model_.forward(batch.source, batch.target);
+    Tensor loss = cross_entropy(logits, batch.labels,
+                                {.ignore = data::kPad, .label_smoothing = options_.label_smoothing});
+    if (batch_count(inputs) > 1) loss = loss * token_share(inputs, i);
+    // Where looking at numbers takes no waiting, what is wrong stops the step; else the device leaves it out.
+    if (device_.is_cpu()) check_loss(loss.item<double>(), state_.step + 1, state_.position);
+    loss.backward();
+    total = i == 0 ? loss.detach() : total + loss.detach();
+  }
   const optim::NonFinite non_finite = device_.is_cpu() ? optim::NonFinite::raise : optim::NonFinite::skip;
   const optim::StepResult result =
       optimizer_.step({.clip = options_.clip, .non_finite = non_finite, .measure_norm = true});
-  return {loss, result.norm};
+  return {total, result.norm};
 }
 
-void Seq2SeqTrainer::train_batch(const data::PairBatch& batch) {
+// Those of the next step, at the end of an epoch fewer; none where it has ended.
+Seq2SeqTrainer::Batches Seq2SeqTrainer::next_batches() {
+  Batches batches;
+  while (!epoch_ended_ && std::ssize(batches) < options_.accumulate) {
+    if (std::optional<data::PairBatch> batch = loader_.next())
+      batches.push_back(std::move(*batch));
+    else
+      epoch_ended_ = true;
+  }
+  if (batches.empty()) epoch_ended_ = false;
+  return batches;
+}
+
+void Seq2SeqTrainer::train_step(const Batches& batches) {
   optimizer_.set_rate(options_.schedule.at(state_.step));
-  StepOutputs outputs = step_(step_inputs(batch, device_));
+  StepOutputs outputs = step_(step_inputs(batches, device_));
   settle();  // the step before, while the device does this one
   ++state_.step;
-  enqueued_ = Enqueued{std::move(outputs), state_.step, state_.position, batch.size(), batch.target_tokens()};
-  state_.position = loader_.state().position;
+  int64_t pairs = 0, tokens = 0;
+  for (const data::PairBatch& batch : batches) {
+    pairs += batch.size();
+    tokens += batch.target_tokens();
+  }
+  enqueued_ = Enqueued{std::move(outputs), state_.step, state_.position, pairs, tokens};
+  state_.position += pairs;
   if (device_.is_cpu()) settle();
 }
 
@@ -83,12 +106,12 @@ void Seq2SeqTrainer::settle() {
 
 EpochReport Seq2SeqTrainer::report() const {
   const auto per_second = [&](int64_t count) {
-    return epoch_seconds_ > 0 ? static_cast<double>(count) / epoch_seconds_ : 0;
+    return epoch_pairs_ > 0 ? static_cast<double>(count) / epoch_seconds_ : std::nan("");
   };
   return {.epoch = state_.epoch + 1,
           .step = state_.step,
           .loss = state_.loss_sum / static_cast<double>(std::max<int64_t>(state_.tokens, 1)),
-          .lr = optimizer_.rate(),
+          .lr = options_.schedule.at(std::max<int64_t>(state_.step - 1, 0)),
           .grad_norm = state_.norm_sum / static_cast<double>(std::max<int64_t>(state_.batches, 1)),
           .samples_per_second = per_second(epoch_pairs_),
           .tokens_per_second = per_second(epoch_tokens_)};
@@ -116,13 +139,13 @@ bool Seq2SeqTrainer::run(const std::function<void(const EpochReport&)>& on_epoch
   model_.train();
   while (!done()) {
     const Clock::time_point begin = Clock::now();
-    const std::optional<data::PairBatch> batch = loader_.next();
-    if (batch)
-      train_batch(*batch);
-    else
+    const Batches batches = next_batches();
+    if (batches.empty())
       settle();
+    else
+      train_step(batches);
     epoch_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
-    if (!batch) {
+    if (batches.empty()) {
       on_epoch(report());
       begin_epoch();
       if (options_.save_every == 0) save();

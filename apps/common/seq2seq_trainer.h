@@ -21,6 +21,7 @@ namespace heed::apps {
 struct TrainerOptions {
   int64_t epochs = INT64_MAX;  // whichever of the two ends first
   int64_t steps = INT64_MAX;
+  int64_t accumulate = 1;  // batches a step: the gradient of their target tokens' mean loss, as of one batch
   double clip = 0;
   double label_smoothing = 0;
   optim::Schedule schedule = {};
@@ -33,13 +34,13 @@ struct TrainerOptions {
 
 /// What an epoch (or the part of one that was trained) came to.
 struct EpochReport {
-  int64_t epoch = 0;     // from 1
-  int64_t step = 0;      // optimizer steps so far
-  double loss = 0;       // mean over the epoch's target tokens
-  double lr = 0;         // of its last step
-  double grad_norm = 0;  // mean before clipping; NaN if not measured
-  double samples_per_second = 0;
-  double tokens_per_second = 0;  // target tokens
+  int64_t epoch = 0;              // from 1
+  int64_t step = 0;               // optimizer steps so far
+  double loss = 0;                // mean over the epoch's target tokens
+  double lr = 0;                  // of its last step
+  double grad_norm = 0;           // mean before clipping; NaN if not measured
+  double samples_per_second = 0;  // NaN if nothing of it was trained since a resume
+  double tokens_per_second = 0;   // target tokens
 };
 
 /// On a CUDA device steps are captured (core/captured_step.h), and the host reads what a step came to while
@@ -55,7 +56,7 @@ class Seq2SeqTrainer {
   void resume();
 
   /// Trains to the end, or until stop_requested(); true in the first case. `on_epoch` is called after each
-  /// epoch, `on_batch(pairs, loss)` after each batch. A stop saves a checkpoint first. NumericError where the
+  /// epoch, `on_batch(pairs, loss)` after each step. A stop saves a checkpoint first. NumericError where the
   /// loss or the gradient is not finite; no checkpoint follows.
   bool run(const std::function<void(const EpochReport&)>& on_epoch, OnBatch on_batch = {});
 
@@ -70,8 +71,11 @@ class Seq2SeqTrainer {
     int64_t step, position, pairs, tokens;
   };
 
+  using Batches = PooledVector<data::PairBatch>;
+
   PooledVector<Tensor> step(const StepInputs& inputs);
-  void train_batch(const data::PairBatch& batch);
+  Batches next_batches();
+  void train_step(const Batches& batches);
   void check_loss(double loss, int64_t step, int64_t position) const;
   void settle();
   EpochReport report() const;
@@ -87,6 +91,7 @@ class Seq2SeqTrainer {
   Device device_;
   CapturedStep step_;
   std::optional<Enqueued> enqueued_;
+  bool epoch_ended_ = false;  // in the middle of a step's batches
   OnBatch on_batch_;
   double epoch_seconds_ = 0;
   int64_t epoch_pairs_ = 0, epoch_tokens_ = 0;  // since the start or the last resume, for the rates

@@ -83,6 +83,9 @@ AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> so
   const AttentionRecord record;
   const bool was_training = model.training();
   model.eval();
+  const int64_t most =
+      output_limit(model.config(), INT64_MAX) - marks.end;  // of an output that was cut there
+  target = target.first(static_cast<size_t>(std::min(std::ssize(target), most)));
   const std::vector<data::Pair> pairs{{{source.begin(), source.end()}, {target.begin(), target.end()}}};
   const std::vector<int64_t> numbers{0};
   const data::PairBatch packed = data::pack(pairs, numbers, marks);
@@ -162,7 +165,7 @@ Figure save_loss_figure(const std::vector<Json>& epochs, const std::filesystem::
 std::vector<Figure> save_position_figure(const nn::Transformer& model,
                                          const std::filesystem::path& directory) {
   const NoGrad no_grad;
-  const Tensor table = model.position.table(64, DType::f32, kCpu);
+  const Tensor table = model.position.table(output_limit(model.config(), 64), DType::f32, kCpu);
   if (!table.defined()) return {};
   Heatmap heatmap;
   heatmap.title = "Positional encoding";

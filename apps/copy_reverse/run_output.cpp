@@ -1,6 +1,7 @@
 #include "apps/copy_reverse/run_output.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 
@@ -8,6 +9,8 @@
 #include <heed/nn/summary.h>
 #include <heed/version.h>
 
+#include "apps/common/program.h"
+#include "apps/common/text.h"
 #include "apps/copy_reverse/commands.h"
 #include "apps/copy_reverse/figures.h"
 #include "apps/copy_reverse/report.h"
@@ -84,7 +87,7 @@ void RunOutput::begin(Device device) const {
   const Settings& s = settings_;
   line("heed ", HEED_VERSION, ": ", device, ", ", thread_count(),
        thread_count() == 1 ? " thread" : " threads", ", seed ", s.seed, ", task ",
-       s.data.empty() ? data::name(s.task) : s.data.string());
+       s.data.empty() ? data::name(s.task) : printable(s.data.string()));
   for (int64_t i = 0; i < std::min<int64_t>(3, pairs_.size()); ++i) {
     const data::Pair pair = pairs_.get(0, i);
     line("  ", to_text(pair.source), "  ->  ", to_text(pair.target));
@@ -107,11 +110,22 @@ void RunOutput::epoch(const EpochReport& r) {
   else
     line("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed(r.loss, 4), "  lr ", fixed(r.lr, 6),
          "  grad norm ", fixed(r.grad_norm, 2), "  ", format_count(r.samples_per_second), " pairs/s");
-  write_report(nullptr);
+  if (report_is_due()) write_report(nullptr);
+}
+
+// A report is written whole. So that its growing does not slow down a long run of short epochs, it is written
+// when there is a thirty-second more of them, or ten seconds later; and when the run stops.
+bool RunOutput::report_is_due() const {
+  constexpr int64_t kPart = 32;
+  constexpr std::chrono::seconds kPause(10);
+  const int64_t epochs = std::ssize(metrics_.epochs());
+  return !stop_requested() &&
+         (epochs - reported_ > epochs / kPart || std::chrono::steady_clock::now() - reported_at_ >= kPause);
 }
 
 void RunOutput::stopped(int64_t step) {
   progress_.reset();
+  if (reported_ < std::ssize(metrics_.epochs())) write_report(nullptr);
   line("stopped at step ", step, "; go on with --resume");
 }
 
@@ -129,15 +143,18 @@ void RunOutput::end(int64_t step) {
   const std::vector<Prediction> examples = write_report(&result);
   for (const Prediction& example : examples) print(example);
   draw(examples.front());
-  line("  ", (settings_.out / "report.html").string());
+  line("  ", printable((settings_.out / "report.html").string()));
 }
 
-std::vector<Prediction> RunOutput::write_report(const Evaluation* result) const {
+std::vector<Prediction> RunOutput::write_report(const Evaluation* result) {
   std::vector<data::Pair> pairs;
   for (int64_t i = 0; i < std::min<int64_t>(5, test_.size()); ++i) pairs.push_back(test_.get(0, i));
   std::vector<Prediction> examples =
-      predict(model_, pairs, settings_.marks(), {.max_length = test_.longest_target() + 2});
+      predict(model_, pairs, settings_.marks(),
+              {.max_length = output_limit(model_.config(), test_.longest_target() + 2)});
   write_run_report(model_, {settings_, table_.dump_json(), metrics_.epochs(), result, examples});
+  reported_ = std::ssize(metrics_.epochs());
+  reported_at_ = std::chrono::steady_clock::now();
   return examples;
 }
 
@@ -159,7 +176,7 @@ void RunOutput::draw(const Prediction& example) const {
   for (const Figure& figure : figures) {
     if (!figure.drawn) line(figure.message);
     for (const auto& file : figure.files)
-      if (!figure.drawn || file.extension() == ".png") line("  ", file.string());
+      if (!figure.drawn || file.extension() == ".png") line("  ", printable(file.string()));
   }
 }
 

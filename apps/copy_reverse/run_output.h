@@ -1,6 +1,7 @@
 // What a training run prints, draws and leaves beside its weights.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -36,7 +37,7 @@ class Metrics {
 };
 
 /// Speaks to people on standard output, or with --json to programs there and to people on standard error.
-/// Writes metrics, the report after each epoch, since a run may be killed, and the figures at the end.
+/// Writes metrics, the report while the run goes on, since it may be killed, and the figures at the end.
 class RunOutput {
  public:
   /// All that is given must outlive it. `epochs_done` by the run that is resumed.
@@ -54,7 +55,8 @@ class RunOutput {
   template <class... Parts>
   void line(const Parts&... parts) const;
   /// The examples in it.
-  std::vector<Prediction> write_report(const Evaluation* result) const;
+  std::vector<Prediction> write_report(const Evaluation* result);
+  bool report_is_due() const;
   void print(const Prediction& prediction) const;
   void draw(const Prediction& example) const;
 
@@ -65,6 +67,8 @@ class RunOutput {
   JsonLines out_;
   Metrics metrics_;
   std::unique_ptr<Progress> progress_;
+  int64_t reported_ = 0;  // epochs in the report
+  std::chrono::steady_clock::time_point reported_at_ = {};
 };
 
 }  // namespace heed::apps

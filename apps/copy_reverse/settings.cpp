@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <heed/data/tsv.h>
+#include <heed/nn/inspection.h>
 #include <heed/nn/weights.h>
 #include <heed/optim/adam.h>
 #include <heed/optim/sgd.h>
@@ -13,7 +14,8 @@ namespace {
 constexpr IntegerRange kCount{1, int64_t{1} << 40};
 constexpr IntegerRange kFromZero{0, int64_t{1} << 40};
 constexpr IntegerRange kSize{1, int64_t{1} << 20};
-constexpr NumberRange kRate{0, 1, false, true};  // [0, 1)
+constexpr IntegerRange kValidation{0, int64_t{1} << 20};  // they are all drawn at the start
+constexpr NumberRange kRate{0, 1, false, true};           // [0, 1)
 
 void use_preset(Settings& s) {
   if (s.preset == Preset::standard) return;
@@ -61,7 +63,7 @@ void declare_data(OptionTable& table, Settings& s) {
   table.integer("min-length", s.min_length, "Symbols of the shortest source", kSize);
   table.integer("max-length", s.max_length, "Symbols of the longest source", kSize);
   table.integer("pairs", s.pairs, "Training pairs in an epoch", kCount);
-  table.integer("valid-pairs", s.valid_pairs, "Validation pairs, none of them in training", kFromZero);
+  table.integer("valid-pairs", s.valid_pairs, "Validation pairs, none of them in training", kValidation);
   table.flag("fresh", s.fresh, "Draw new training pairs in every epoch");
   table.flag("no-source-marks", s.no_source_marks, "Feed the source without start and end marks");
   table.flag("no-end-mark", s.no_end_mark,
@@ -77,6 +79,8 @@ void declare_optimization(OptionTable& table, Settings& s) {
   table.integer("steps", s.steps,
                 "Optimizer steps; with --epochs whichever ends first; 0 only writes the model", kFromZero);
   table.integer("batch-size", s.batch_size, "Pairs in a batch", kSize);
+  table.integer("accumulate", s.accumulate,
+                "Batches a step, whose gradients are added as those of one; by default 1", {1, 1 << 16});
   table.flag("no-shuffle", s.no_shuffle, "Batches in the order of the pairs, unsorted");
   table.choice("optimizer", s.optimizer, "Optimizer",
                {{"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adamw}, {"sgd", OptimizerKind::sgd}});
@@ -246,8 +250,24 @@ void Settings::check() const {
   model_config().check();
 }
 
+void Settings::check_lengths(const data::PairDataset& pairs) const {
+  check_lengths(pairs.longest_source(), pairs.longest_target());
+}
+
+void Settings::check_lengths(int64_t longest_source, int64_t longest_target) const {
+  if (position != nn::PositionKind::learned) return;
+  const auto check = [&](const char* what, int64_t symbols, int64_t added) {
+    HEED_CHECK(symbols + added <= max_positions, DataError, "a ", what, " of ", symbols, " symbols",
+               added > 0 ? " with its marks" : "", " is longer than the ", max_positions,
+               " learned positions");
+  };
+  check("source", longest_source, no_source_marks ? 0 : 2);
+  check("target", longest_target, no_end_mark ? 0 : 1);
+}
+
 Settings load_settings(const std::filesystem::path& directory) {
-  HEED_CHECK(std::filesystem::exists(directory / "config.toml"), CheckpointError,
+  std::error_code ignored;
+  HEED_CHECK(std::filesystem::exists(directory / "config.toml", ignored), CheckpointError,
              "there is no trained model in ", directory.string(), ": config.toml is missing");
   Settings settings;
   OptionTable table("copy_reverse");
@@ -291,7 +311,9 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& s, nn::Module& 
 std::unique_ptr<nn::Transformer> load_model(const Settings& settings, const std::filesystem::path& directory,
                                             Device device) {
   auto model = std::make_unique<nn::Transformer>(settings.model_config());
-  nn::load_weights(*model, directory / "model.safetensors");
+  const std::filesystem::path file = directory / "model.safetensors";
+  nn::load_weights(*model, file);
+  nn::check_finite(*model, file);
   model->to(device);
   model->eval();
   return model;

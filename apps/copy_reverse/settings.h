@@ -30,6 +30,7 @@ struct Settings : CommonSettings {
 
   std::optional<int64_t> epochs, steps;
   int64_t batch_size = 32;
+  std::optional<int64_t> accumulate;  // 1
   bool no_shuffle = false;
   OptimizerKind optimizer = OptimizerKind::adam;
   double beta1 = 0.9, beta2 = 0.98, adam_eps = 1e-9, lr = 2e-3, weight_decay = 0;
@@ -70,6 +71,9 @@ struct Settings : CommonSettings {
   int64_t last_step(int64_t steps_per_epoch) const;
   /// ConfigError for settings that contradict each other.
   void check() const;
+  /// DataError for sequences longer than a learned table of positions.
+  void check_lengths(const data::PairDataset& pairs) const;
+  void check_lengths(int64_t longest_source, int64_t longest_target) const;
 
  private:
   data::TaskOptions task_options() const;

@@ -4,10 +4,12 @@
 #include <heed/core/ops.h>
 #include <heed/core/serialize.h>
 #include <heed/data/tsv.h>
+#include <heed/nn/inspection.h>
 #include <heed/nn/summary.h>
 
 #include "apps/common/json_lines.h"
 #include "apps/common/option_values.h"
+#include "apps/common/program.h"
 #include "apps/common/progress.h"
 #include "apps/common/seq2seq.h"
 #include "apps/common/text.h"
@@ -20,6 +22,7 @@ namespace {
 
 // A source as a pair; a model without end marks needs the target to know where an output ends.
 data::Pair pair_of(data::Symbols source, const Settings& settings) {
+  settings.check_lengths(std::ssize(source), 0);
   data::Symbols target;
   if (settings.no_end_mark) target = data::solve(settings.task, source);
   return {std::move(source), std::move(target)};
@@ -39,11 +42,14 @@ Trained open_model(const ModelSettings& s) {
 }
 
 std::shared_ptr<const data::PairDataset> pairs_of(const ModelSettings& s, const Trained& trained) {
-  if (!s.data.empty())
-    return std::make_shared<data::TsvDataset>(data::read_tsv(s.data, {.vocab = trained.settings.vocab}));
-  auto pairs = trained.settings.validation_data();
+  std::shared_ptr<const data::PairDataset> pairs;
+  if (s.data.empty())
+    pairs = trained.settings.validation_data();
+  else
+    pairs = std::make_shared<data::TsvDataset>(data::read_tsv(s.data, {.vocab = trained.settings.vocab}));
   HEED_CHECK(pairs, ConfigError,
              "the model was trained on a file without a validation part; name one with --data");
+  trained.settings.check_lengths(*pairs);
   return pairs;
 }
 
@@ -113,10 +119,11 @@ void decode(const DecodeSettings& s) {
         pairs.begin() + static_cast<int64_t>(std::min(first + kBatch, pairs.size())));
     int64_t longest = 0;
     for (const data::Pair& pair : part) longest = std::max(longest, static_cast<int64_t>(pair.source.size()));
-    const nn::DecodeOptions options{
-        .max_length = s.max_decode_length > 0 ? s.max_decode_length : 2 * longest + 10,
-        .beam = s.beam,
-        .length_penalty = s.length_penalty};
+    const int64_t most = s.max_decode_length > 0 ? s.max_decode_length : 2 * longest + 10;
+    const nn::DecodeOptions options{.max_length = output_limit(trained.model->config(), most),
+                                    .beam = s.beam,
+                                    .length_penalty = s.length_penalty,
+                                    .on_step = throw_if_stopped};
     const std::vector<int64_t> numbers(part.size());
     const Seq2SeqBatch batch = to_tensors(data::pack(part, numbers, trained.marks()), trained.device);
     std::vector<nn::Hypothesis> outputs;
@@ -141,16 +148,18 @@ void logits(const LogitsSettings& s) {
   const NoGrad no_grad;
   std::vector<Tensor> parts;
   for (int64_t first = 0; first < pairs->size(); first += 256) {
+    throw_if_stopped();
     std::vector<data::Pair> part;
     for (int64_t i = first; i < std::min(first + 256, pairs->size()); ++i) part.push_back(pairs->get(0, i));
     const std::vector<int64_t> numbers(part.size());
     const Seq2SeqBatch batch = to_tensors(data::pack(part, numbers, trained.marks()), trained.device);
     parts.push_back(trained.model->forward(batch.source, batch.target).to(DType::f32));
+    nn::check_finite(parts.back(), "the logits");
   }
   const Tensor all = cat(parts, 0);
   save_tensors(s.out, {{"logits", all}});
   print({{"file", s.out.string()}, {"rows", all.size(0)}, {"vocab", all.size(1)}}, s.json,
-        concat(s.out.string(), ": ", all.shape()));
+        concat(printable(s.out.string()), ": ", all.shape()));
 }
 
 void attention(const AttentionSettings& s) {
@@ -159,35 +168,43 @@ void attention(const AttentionSettings& s) {
   const data::Symbols source = parse_symbols(s.input, vocab);
   data::Symbols target;
   if (s.target.empty()) {
-    const nn::DecodeOptions decode{.max_length = 2 * static_cast<int64_t>(source.size()) + 10};
+    const nn::DecodeOptions decode{
+        .max_length = output_limit(trained.model->config(), 2 * std::ssize(source) + 10),
+        .on_step = throw_if_stopped};
     const nn::Hypothesis output =
         predict(*trained.model, {pair_of(source, trained.settings)}, trained.marks(), decode).front().output;
     target.assign(output.tokens.begin(), output.tokens.end());
   } else {
     target = parse_symbols(s.target, vocab);
+    trained.settings.check_lengths(std::ssize(source), std::ssize(target));
   }
   const std::filesystem::path out = s.out.empty() ? s.model : s.out;
   const AttentionMaps maps = attention_maps(*trained.model, source, target, trained.marks());
+  NamedTensors tensors;
+  for (const AttentionMaps::Map& map : maps.maps) {
+    nn::check_finite(map.weights, concat("the attention of '", map.name, "'"));
+    tensors.emplace_back(map.name, map.weights);
+  }
+  throw_if_stopped();
   const std::vector<Figure> figures =
       save_attention_figures(maps, trained.model->config(), out, s.layer, s.head);
-  NamedTensors tensors;
-  for (const AttentionMaps::Map& map : maps.maps) tensors.emplace_back(map.name, map.weights);
   save_tensors(out / "attention.safetensors", tensors);
   Json files = Json::array({(out / "attention.safetensors").string()});
   std::string text = concat("source ", to_text(source), "\noutput ", to_text(target), "\n  ",
-                            (out / "attention.safetensors").string());
+                            printable((out / "attention.safetensors").string()));
   for (const Figure& figure : figures) {
     if (!figure.drawn) text += concat("\n", figure.message);
     for (const auto& file : figure.files) {
       files.push_back(file.string());
-      text += concat("\n  ", file.string());
+      text += concat("\n  ", printable(file.string()));
     }
   }
   print({{"source", source}, {"output", target}, {"files", files}}, s.json, text);
 }
 
 void info(const InfoSettings& s, const Settings& fresh) {
-  const bool trained = std::filesystem::exists(s.model / "config.toml");
+  std::error_code ignored;
+  const bool trained = std::filesystem::exists(s.model / "config.toml", ignored);
   const Settings settings = trained ? load_settings(s.model) : fresh;
   apply(s);
   nn::Transformer model(settings.model_config());

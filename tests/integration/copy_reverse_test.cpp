@@ -1,102 +1,19 @@
 // The program as its users run it: what it writes, learns, refuses, and how it goes on after being killed.
-#include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <signal.h>
-#include <sstream>
 #include <string>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include <heed/core/serialize.h>
 
-#include "temporary_folder.h"
+#include "copy_reverse_run.h"
 
 namespace heed {
 namespace {
-
-namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
-std::string read_file(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-struct Result {
-  int code = -1;
-  std::string out, err;
-  Json last() const {  // the last line of standard output
-    std::string line, kept;
-    for (std::istringstream in(out); std::getline(in, line);)
-      if (!line.empty()) kept = line;
-    return Json::parse(kept);
-  }
-};
-
-class CopyReverse : public ::testing::Test {
- protected:
-  // Starts the program with its output in files.
-  pid_t start(const std::vector<std::string>& arguments) const {
-    const std::string program = HEED_COPY_REVERSE;
-    std::vector<std::string> words{program};
-    words.insert(words.end(), arguments.begin(), arguments.end());
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    const std::string out = (dir_ / "out").string(), err = (dir_ / "err").string();
-    const pid_t child = fork();
-    if (child == 0) {
-      if (!std::freopen(out.c_str(), "w", stdout) || !std::freopen(err.c_str(), "w", stderr)) _exit(126);
-      execv(program.c_str(), argv.data());
-      _exit(127);
-    }
-    return child;
-  }
-
-  Result finish(pid_t child) const {
-    int status = 0;
-    waitpid(child, &status, 0);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(dir_ / "out"),
-            read_file(dir_ / "err")};
-  }
-
-  Result run(const std::vector<std::string>& arguments) const { return finish(start(arguments)); }
-
-  // Trains a model of one layer to copy. An option given again in `more` takes the place of the one here.
-  std::vector<std::string> small(const std::string& out, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> words{"train", "--out", (dir_ / out).string(), "--json"};
-    const auto put = [&](const char* option, const char* value) {
-      if (std::find(more.begin(), more.end(), option) == more.end())
-        words.insert(words.end(), {option, value});
-    };
-    put("--task", "copy");
-    put("--vocab", "12");
-    put("--min-length", "2");
-    put("--max-length", "4");
-    put("--pairs", "320");
-    put("--valid-pairs", "50");
-    put("--d-model", "32");
-    put("--heads", "2");
-    put("--layers", "1");
-    put("--d-ff", "64");
-    put("--dropout", "0.1");
-    put("--warmup", "10");
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
-
-  const test::TemporaryFolder folder_;
-  const fs::path dir_ = folder_.path();
-};
 
 TEST_F(CopyReverse, LearnsToCopy) {
   const Result r = run(
