@@ -12,8 +12,8 @@
 #include <benchmark/benchmark.h>
 
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/gemm_backend.h>
-#include <heed/kernels/cpu/isa.h>
+#include <heed/kernels/cpu/gemm/gemm_backend.h>
+#include <heed/kernels/cpu/simd/isa.h>
 #include <heed/kernels/gemm.h>
 #include <heed/kernels/linear.h>
 

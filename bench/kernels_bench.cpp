@@ -10,7 +10,7 @@
 #include <benchmark/benchmark.h>
 
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/isa.h>
+#include <heed/kernels/cpu/simd/isa.h>
 
 #include "bench/kernel_cases.h"
 

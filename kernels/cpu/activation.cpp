@@ -6,8 +6,8 @@
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/activation.h>
 #include <heed/kernels/cpu/activation_simd.h>
-#include <heed/kernels/cpu/grain.h>
-#include <heed/kernels/cpu/streaming-inl.h>
+#include <heed/kernels/cpu/simd/streaming-inl.h>
+#include <heed/kernels/cpu/tasks/grain.h>
 
 // The functions that are compiled once per instruction set, with what each takes.
 #define HEED_MAPS(X)                              \

@@ -86,7 +86,7 @@ inline const Lookup kTailSlope([](double a) { return activate_slope_scalar<A>(-a
 }  // namespace heed::cpu
 #endif
 
-#include <heed/kernels/cpu/simd.h>  // after what every target needs: it includes the whole file again
+#include <heed/kernels/cpu/simd/simd.h>  // after what every target needs: it includes the whole file again
 
 #if defined(HEED_KERNELS_CPU_ACTIVATION_SIMD_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_KERNELS_CPU_ACTIVATION_SIMD_H_
@@ -95,7 +95,7 @@ inline const Lookup kTailSlope([](double a) { return activate_slope_scalar<A>(-a
 #define HEED_KERNELS_CPU_ACTIVATION_SIMD_H_
 #endif
 
-#include <heed/kernels/cpu/math-inl.h>
+#include <heed/kernels/cpu/simd/math-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {

@@ -4,15 +4,15 @@
 #include <heed/core/base/check.h>
 #include <heed/core/base/divide.h>
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/grain.h>
-#include <heed/kernels/cpu/typed_export.h>
-#include <heed/kernels/cpu/workspace.h>
+#include <heed/kernels/cpu/simd/typed_export.h>
+#include <heed/kernels/cpu/tasks/grain.h>
+#include <heed/kernels/cpu/tasks/workspace.h>
 #include <heed/kernels/cross_entropy.h>
 #include <heed/kernels/wrong_index.h>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/cross_entropy.cpp"
-#include <heed/kernels/cpu/simd.h>
+#include <heed/kernels/cpu/simd/simd.h>
 // The -inl headers follow simd.h, which includes this file once per instruction set.
 #include <heed/kernels/cpu/softmax-inl.h>
 

@@ -5,8 +5,8 @@
 
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/dropout_simd.h>
-#include <heed/kernels/cpu/grain.h>
-#include <heed/kernels/cpu/streaming-inl.h>
+#include <heed/kernels/cpu/simd/streaming-inl.h>
+#include <heed/kernels/cpu/tasks/grain.h>
 #include <heed/kernels/dropout.h>
 
 HWY_BEFORE_NAMESPACE();

@@ -20,9 +20,9 @@ struct KeptBuffer {
 }  // namespace heed::cpu
 #endif
 
-#include <heed/kernels/cpu/simd.h>  // after what every target needs: it includes the whole file again
+#include <heed/kernels/cpu/simd/simd.h>  // after what every target needs: it includes the whole file again
 // The -inl headers follow simd.h, which includes this file once per instruction set.
-#include <heed/kernels/cpu/philox-inl.h>
+#include <heed/kernels/cpu/simd/philox-inl.h>
 
 #if defined(HEED_KERNELS_CPU_DROPOUT_SIMD_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_KERNELS_CPU_DROPOUT_SIMD_H_

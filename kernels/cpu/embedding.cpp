@@ -3,16 +3,16 @@
 #include <heed/core/base/check.h>
 #include <heed/core/base/divide.h>
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/typed_export.h>
-#include <heed/kernels/cpu/workspace.h>
+#include <heed/kernels/cpu/simd/typed_export.h>
+#include <heed/kernels/cpu/tasks/workspace.h>
 #include <heed/kernels/embedding.h>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/embedding.cpp"
 #include <heed/kernels/cpu/dropout_simd.h>
-#include <heed/kernels/cpu/simd.h>
+#include <heed/kernels/cpu/simd/simd.h>
 // The -inl headers follow simd.h, which includes this file once per instruction set.
-#include <heed/kernels/cpu/tail-inl.h>
+#include <heed/kernels/cpu/simd/tail-inl.h>
 
 #ifndef HEED_KERNELS_CPU_EMBEDDING_ONCE_
 #define HEED_KERNELS_CPU_EMBEDDING_ONCE_

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include <heed/kernels/cpu/strided-inl.h>
+#include <heed/kernels/cpu/simd/strided-inl.h>
 #include <heed/kernels/embedding.h>
 #include <heed/kernels/indexing.h>
 

@@ -2,8 +2,8 @@
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/layer_norm.cpp"
 
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/grain.h>
 #include <heed/kernels/cpu/layer_norm_simd.h>
+#include <heed/kernels/cpu/tasks/grain.h>
 #include <heed/kernels/layer_norm.h>
 
 HWY_BEFORE_NAMESPACE();

@@ -11,8 +11,8 @@
 #include <heed/core/base/divide.h>
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/grain.h>
-#include <heed/kernels/cpu/workspace.h>
+#include <heed/kernels/cpu/tasks/grain.h>
+#include <heed/kernels/cpu/tasks/workspace.h>
 
 namespace heed::cpu {
 
@@ -76,10 +76,10 @@ void for_row_chunks(const Args& args, const Rows& rows) {
 }  // namespace heed::cpu
 #endif
 
-#include <heed/kernels/cpu/simd.h>  // after what every target needs: it includes the whole file again
+#include <heed/kernels/cpu/simd/simd.h>  // after what every target needs: it includes the whole file again
 // The -inl headers follow simd.h.
-#include <heed/kernels/cpu/row_groups-inl.h>
-#include <heed/kernels/cpu/streaming-inl.h>
+#include <heed/kernels/cpu/simd/row_groups-inl.h>
+#include <heed/kernels/cpu/simd/streaming-inl.h>
 
 #if defined(HEED_KERNELS_CPU_LAYER_NORM_SIMD_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_KERNELS_CPU_LAYER_NORM_SIMD_H_

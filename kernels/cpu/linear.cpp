@@ -7,11 +7,11 @@
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/activation_simd.h>
 #include <heed/kernels/cpu/dropout_simd.h>
-#include <heed/kernels/cpu/gemm_block.h>
-#include <heed/kernels/cpu/gemm_tiling.h>
-#include <heed/kernels/cpu/grain.h>
-#include <heed/kernels/cpu/simd.h>
-#include <heed/kernels/cpu/workspace.h>
+#include <heed/kernels/cpu/gemm/gemm_block.h>
+#include <heed/kernels/cpu/gemm/gemm_tiling.h>
+#include <heed/kernels/cpu/simd/simd.h>
+#include <heed/kernels/cpu/tasks/grain.h>
+#include <heed/kernels/cpu/tasks/workspace.h>
 #include <heed/kernels/linear.h>
 
 #ifndef HEED_KERNELS_CPU_LINEAR_ONCE_

@@ -9,10 +9,10 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/move_rows.cpp"
-#include <heed/kernels/cpu/simd.h>
+#include <heed/kernels/cpu/simd/simd.h>
 // The -inl header follows simd.h, which includes this file once per instruction set.
-#include <heed/kernels/cpu/streaming-inl.h>
-#include <heed/kernels/cpu/tail-inl.h>
+#include <heed/kernels/cpu/simd/streaming-inl.h>
+#include <heed/kernels/cpu/simd/tail-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {

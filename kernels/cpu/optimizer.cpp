@@ -46,10 +46,10 @@ constexpr int64_t kStepBlock = 64, kStepBlocksPerTask = 256;  // tasks begin at 
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/gradient_blocks.h>
-#include <heed/kernels/cpu/simd.h>
-#include <heed/kernels/cpu/streaming-inl.h>
-#include <heed/kernels/cpu/workspace.h>
+#include <heed/kernels/cpu/simd/simd.h>
+#include <heed/kernels/cpu/simd/streaming-inl.h>
+#include <heed/kernels/cpu/tasks/gradient_blocks.h>
+#include <heed/kernels/cpu/tasks/workspace.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {

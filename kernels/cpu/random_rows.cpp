@@ -6,12 +6,12 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/random_rows.cpp"
-#include <heed/kernels/cpu/simd.h>
+#include <heed/kernels/cpu/simd/simd.h>
 // The -inl headers follow simd.h, which includes this file once per instruction set.
-#include <heed/kernels/cpu/box_muller-inl.h>
-#include <heed/kernels/cpu/math-inl.h>
-#include <heed/kernels/cpu/philox-inl.h>
-#include <heed/kernels/cpu/tail-inl.h>
+#include <heed/kernels/cpu/simd/box_muller-inl.h>
+#include <heed/kernels/cpu/simd/math-inl.h>
+#include <heed/kernels/cpu/simd/philox-inl.h>
+#include <heed/kernels/cpu/simd/tail-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {

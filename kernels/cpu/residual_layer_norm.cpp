@@ -3,8 +3,8 @@
 
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/dropout_simd.h>
-#include <heed/kernels/cpu/grain.h>
 #include <heed/kernels/cpu/layer_norm_simd.h>
+#include <heed/kernels/cpu/tasks/grain.h>
 #include <heed/kernels/residual_layer_norm.h>
 
 HWY_BEFORE_NAMESPACE();

@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <limits>
 
-#include <heed/kernels/cpu/columns-inl.h>
-#include <heed/kernels/cpu/math-inl.h>
-#include <heed/kernels/cpu/streaming-inl.h>
-#include <heed/kernels/cpu/tail-inl.h>
+#include <heed/kernels/cpu/simd/columns-inl.h>
+#include <heed/kernels/cpu/simd/math-inl.h>
+#include <heed/kernels/cpu/simd/streaming-inl.h>
+#include <heed/kernels/cpu/simd/tail-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {

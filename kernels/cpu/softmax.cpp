@@ -3,14 +3,14 @@
 #include <type_traits>
 
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/grain.h>
-#include <heed/kernels/cpu/typed_export.h>
-#include <heed/kernels/cpu/workspace.h>
+#include <heed/kernels/cpu/simd/typed_export.h>
+#include <heed/kernels/cpu/tasks/grain.h>
+#include <heed/kernels/cpu/tasks/workspace.h>
 #include <heed/kernels/softmax.h>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/softmax.cpp"
-#include <heed/kernels/cpu/simd.h>
+#include <heed/kernels/cpu/simd/simd.h>
 // The -inl headers follow simd.h, which includes this file once per instruction set.
 #include <heed/kernels/cpu/softmax-inl.h>
 

@@ -5,9 +5,9 @@
 #include <type_traits>
 #include <utility>
 
+#include <heed/kernels/cpu/simd/strided-inl.h>
 #include <heed/kernels/cpu/sort_rows.h>
-#include <heed/kernels/cpu/strided-inl.h>
-#include <heed/kernels/cpu/workspace.h>
+#include <heed/kernels/cpu/tasks/workspace.h>
 #include <heed/kernels/indexing.h>
 
 namespace heed::cpu {

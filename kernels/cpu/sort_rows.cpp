@@ -2,9 +2,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/sort_rows.cpp"
-#include <heed/kernels/cpu/simd.h>
+#include <heed/kernels/cpu/simd/simd.h>
 // The -inl headers follow simd.h, which includes this file once per instruction set.
-#include <heed/kernels/cpu/tail-inl.h>
+#include <heed/kernels/cpu/simd/tail-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {

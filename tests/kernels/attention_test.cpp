@@ -3,7 +3,7 @@
 
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/attention.h>
-#include <heed/kernels/cpu/gemm_backend.h>
+#include <heed/kernels/cpu/gemm/gemm_backend.h>
 
 #include "attention_problem.h"
 

@@ -1,4 +1,4 @@
-// The vectors of kernels/cpu/box_muller-inl.h against kernels/box_muller.h, to the bit.
+// The vectors of kernels/cpu/simd/box_muller-inl.h against kernels/box_muller.h, to the bit.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "box_muller_test.cpp"
 
@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 
 #include <heed/kernels/box_muller.h>
-#include <heed/kernels/cpu/simd.h>
+#include <heed/kernels/cpu/simd/simd.h>
 // The -inl header follows simd.h, which includes this file once per instruction set.
-#include <heed/kernels/cpu/box_muller-inl.h>
+#include <heed/kernels/cpu/simd/box_muller-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {

@@ -11,9 +11,9 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/amx.h>
-#include <heed/kernels/cpu/gemm_backend.h>
-#include <heed/kernels/cpu/isa.h>
+#include <heed/kernels/cpu/gemm/amx.h>
+#include <heed/kernels/cpu/gemm/gemm_backend.h>
+#include <heed/kernels/cpu/simd/isa.h>
 #include <heed/kernels/gemm.h>
 
 namespace heed {

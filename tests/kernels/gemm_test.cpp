@@ -10,7 +10,7 @@
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/gemm_backend.h>
+#include <heed/kernels/cpu/gemm/gemm_backend.h>
 #include <heed/kernels/gemm.h>
 
 namespace heed {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/base/check.h>
-#include <heed/kernels/cpu/gemm_tile.h>
+#include <heed/kernels/cpu/gemm/gemm_tile.h>
 
 #include "plain_bound.h"
 

@@ -1,0 +1,188 @@
+#include <algorithm>
+#include <limits>
+
+#include <heed/core/base/divide.h>
+#include <heed/core/base/parallel_for.h>
+#include <heed/kernels/attention.h>
+#include <heed/kernels/cpu/attention/attention_plane.h>
+#include <heed/kernels/cpu/gemm/amx.h>
+#include <heed/kernels/cpu/simd/typed_export.h>
+#include <heed/kernels/cpu/tasks/workspace.h>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/kernels/cpu/attention/attention.cpp"
+#include <heed/kernels/cpu/simd/simd.h>
+// The -inl headers follow simd.h, which includes this file once per instruction set.
+#include <heed/kernels/cpu/attention/attention_forward-inl.h>
+#include <heed/kernels/cpu/attention/attention_forward_amx-inl.h>
+#include <heed/kernels/cpu/attention/attention_one-inl.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+/// Tasks begin … end - 1; task i is block i % blocks of sequence and head i / blocks.
+template <class T>
+void attend_tasks(const kernels::AttentionForward<T>& args, int64_t begin, int64_t end) {
+  using A = accumulator_t<T>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
+  const int64_t blocks = query_blocks(args.segments);
+  AttentionScratch<A> w;
+  Workspace<A> memory(w.place(nullptr, args.width, args.segments.max_query, lanes, false));
+  w.place(memory.data(), args.width, args.segments.max_query, lanes, false);
+  VisibleKeys visible;
+  Plane next = plane_of(args, begin / blocks);
+  for (int64_t i = begin; i < end; ++i) {
+    const Plane p = next;
+    const int64_t query = i % blocks * kQueryBlock;
+    if (i + 1 < end) {
+      next = plane_of(args, (i + 1) / blocks);
+      prefetch_block(args, next, (i + 1) % blocks * kQueryBlock);
+    }
+    prefetch_rows(args.out, p.query_first + query, p.head, std::min(kQueryBlock, p.queries - query),
+                  args.width);
+    if (query >= p.queries) continue;
+    if (p.queries == 1 && !args.lse && !args.dropout.active())
+      attend_one(args, p, visible, w);
+    else
+      attend_block(args, p, query, visible, w);
+  }
+}
+HEED_TYPED(attend_tasks, kernels::AttentionForward)
+
+/// The same for groups of `together` blocks, group i % groups of sequence and head i / groups.
+template <class T>
+void attend_groups(const kernels::AttentionForward<T>& args, int64_t together, int64_t begin, int64_t end) {
+  const int64_t groups = ceil_divide(query_blocks(args.segments), together);
+  AttentionScratch<float> w[kMostBlocksTogether];
+  ForwardTiles<T> buffers;
+  const int64_t size = w[0].place(nullptr, args.width, args.segments.max_query, kAmxLines, false);
+  Workspace<float> memory(together * size + ForwardTiles<T>::size(args.width));
+  for (int64_t g = 0; g < together; ++g) {
+    w[g].place(memory.data() + g * size, args.width, args.segments.max_query, kAmxLines, false);
+    w[g].scores = w[0].scores, w[g].kept = w[0].kept;
+  }
+  buffers.place(memory.data() + together * size, args.width);
+  const AmxTiles tiles;
+  VisibleKeys visible[kMostBlocksTogether];
+  for (int64_t i = begin; i < end; ++i) {
+    const Plane p = plane_of(args, i / groups);
+    const int64_t query = i % groups * together * kQueryBlock;
+    if (query >= p.queries) continue;
+    const int64_t blocks = std::min(together, ceil_divide(p.queries - query, kQueryBlock));
+    if (attend_by_tiles(args, p, query, blocks, visible, buffers, w)) continue;
+    for (int64_t g = 0; g < blocks; ++g) attend_block(args, p, query + g * kQueryBlock, visible[g], w[g]);
+  }
+}
+void attend_groups_f32(const kernels::AttentionForward<float>& args, int64_t together, int64_t begin,
+                       int64_t end) {
+  attend_groups(args, together, begin, end);
+}
+void attend_groups_bf16(const kernels::AttentionForward<bfloat16>& args, int64_t together, int64_t begin,
+                        int64_t end) {
+  attend_groups(args, together, begin, end);
+}
+
+/// The weights of queries begin … end - 1 of the plane, at most a block of them.
+template <class T>
+void rebuild_weights(const kernels::AttentionWeights<T>& args, int64_t begin, int64_t end) {
+  using A = accumulator_t<T>;
+  const Tag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), queries = end - begin;
+  const Plane p = make_plane(args, args.sequence, args.head);
+  AttentionScratch<A> w;
+  Workspace<A> memory(w.place(nullptr, args.width, queries, lanes, false));
+  w.place(memory.data(), args.width, queries, lanes, false);
+  const T* q = args.q.data + (p.query_first + begin) * args.q.row_stride + p.head * args.q.head_stride;
+  const bool pairs = multiplies_pairs(args.q, args.k, args.width);
+  const auto rows = score_rows(d, pairs, q, args.q.row_stride, queries, args.width, w.padded, w.queries);
+  transpose_rows(d, rows, queries, args.width, w, w.queries_t);
+  load_lse(args.lse + p.head * args.query_rows + p.query_first + begin, queries, w.block, w.row[0]);
+  VisibleKeys visible;
+  find_visible_keys(args.visibility, p, begin, queries, visible);
+  for (int64_t key = 0; key < p.keys; key += kKeyBlock) {
+    const ScoreBlock at{begin, queries, key, std::min(kKeyBlock, p.keys - key), ceil_divide(queries, lanes)};
+    const T* k = args.k.data + (p.key_first + key) * args.k.row_stride + p.key_head * args.k.head_stride;
+    const auto keys = score_rows(d, pairs, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
+    score_product(d, keys, w.queries_t, at, args.width, static_cast<A>(args.scale), w, w.scores);
+    if (changes_scores(args.bias, args.visibility))
+      change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
+    for (int64_t j = 0; j < at.keys; ++j) {
+      for (int64_t c = 0; c < at.vectors * lanes; c += lanes) {
+        A* const s = w.scores + j * w.block + c;
+        Vec<decltype(d)> weights[] = {hn::LoadU(d, s)};
+        weights_of(d, weights, A(1), hn::LoadU(d, w.row[0] + c), visible, c, key + j, true);
+        hn::StoreU(weights[0], d, s);
+      }
+    }
+    for (int64_t i = 0; i < queries; ++i) {
+      A* const to = args.weights + (begin + i) * p.keys + key;
+      for (int64_t j = 0; j < at.keys; ++j) to[j] = w.scores[j * w.block + i];
+    }
+  }
+}
+HEED_TYPED(rebuild_weights, kernels::AttentionWeights)
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+namespace {
+
+HEED_EXPORT_TYPED(attend_tasks)
+HWY_EXPORT(attend_groups_f32);
+HWY_EXPORT(attend_groups_bf16);
+HEED_EXPORT_TYPED(rebuild_weights)
+
+}  // namespace
+
+template <class T>
+void attention_forward(const kernels::AttentionForward<T>& args) {
+  using A = accumulator_t<T>;
+  const SegmentsView& s = args.segments;
+  for_gap_rows(s.count, s.query_first, s.query_length, s.total_query, args.query_rows, [&](int64_t row) {
+    for (int64_t head = 0; head < args.heads; ++head) {
+      std::fill_n(args.out.data + row * args.out.row_stride + head * args.out.head_stride, args.width,
+                  T(A(0)));
+      if (args.lse) args.lse[head * args.query_rows + row] = -std::numeric_limits<A>::infinity();
+    }
+  });
+  const int64_t planes = s.count * args.heads, blocks = query_blocks(s);
+  if constexpr (!std::is_same_v<T, double>) {
+    if (attends_by_tiles<T>(s, args.width)) {
+      const auto groups = choose_by_type<T>(HEED_SIMD(attend_groups_f32), HEED_SIMD(attend_groups_bf16), 0);
+      const int64_t together = blocks_together(planes, blocks);
+      return parallel_for(planes * ceil_divide(blocks, together), 1,
+                          [&](int64_t begin, int64_t end) { groups(args, together, begin, end); });
+    }
+  }
+  const auto tasks = HEED_SIMD_OF(T, attend_tasks);
+  const int64_t work = std::min<int64_t>(s.max_query, kQueryBlock) * s.max_key * args.width;
+  parallel_for(planes * blocks, attention_grain(work),
+               [&](int64_t begin, int64_t end) { tasks(args, begin, end); });
+}
+
+template <class T>
+int64_t attention_kept_size(const SegmentsView& s, int64_t heads, const Dropout& dropout) {
+  if (!dropout.active() || s.max_query > kQueryBlock || s.max_key > kKeyBlock) return 0;
+  return s.count * heads * s.max_key * kept_stride<accumulator_t<T>>(s.max_query);
+}
+
+template <class T>
+void attention_weights(const kernels::AttentionWeights<T>& args) {
+  const auto block = HEED_SIMD_OF(T, rebuild_weights);
+  parallel_for(args.segments.query_length[args.sequence], kQueryBlock,
+               [&](int64_t begin, int64_t end) { block(args, begin, end); });
+}
+
+#define HEED_INSTANTIATE(T)                                                              \
+  template int64_t attention_kept_size<T>(const SegmentsView&, int64_t, const Dropout&); \
+  template void attention_forward<T>(const kernels::AttentionForward<T>&);               \
+  template void attention_weights<T>(const kernels::AttentionWeights<T>&);
+HEED_INSTANTIATE(float)
+HEED_INSTANTIATE(bfloat16)
+HEED_INSTANTIATE(double)
+#undef HEED_INSTANTIATE
+
+}  // namespace heed::cpu
+#endif

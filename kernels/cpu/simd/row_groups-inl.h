@@ -1,0 +1,111 @@
+// Rows that are taken a group at a time, so that what is found of each is found together.
+#if defined(HEED_KERNELS_CPU_ROW_GROUPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_KERNELS_CPU_ROW_GROUPS_INL_H_
+#undef HEED_KERNELS_CPU_ROW_GROUPS_INL_H_
+#else
+#define HEED_KERNELS_CPU_ROW_GROUPS_INL_H_
+#endif
+
+#include <algorithm>
+
+#include <heed/kernels/cpu/simd/columns-inl.h>
+#include <heed/kernels/cpu/simd/lane_sums-inl.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+/// Two sums that for_columns keeps apart, so that an addition need not wait for the one before.
+template <class T>
+struct Sum {
+  using V = Vec<Tag<T>>;
+  V part[2] = {hn::Zero(Tag<T>()), hn::Zero(Tag<T>())};
+
+  template <int I>
+  HWY_INLINE void add(V v) {
+    part[I] = hn::Add(part[I], v);
+  }
+  template <int I>
+  HWY_INLINE void add_product(V a, V b) {
+    part[I] = hn::MulAdd(a, b, part[I]);
+  }
+  HWY_INLINE V lanes() const { return hn::Add(part[0], part[1]); }
+};
+
+/// Up to how many columns rows are short.
+constexpr int64_t kShort = 256;
+
+/// Rows whose statistics are found together: short ones as many as a vector has lanes, whose sums are then
+/// made at once and whose square roots and quotients take turns no more; of up to `middle` columns a few,
+/// which stay in the nearest cache.
+template <class T>
+HWY_INLINE int64_t rows_in_group(int64_t cols, int64_t middle = 0) {
+  return cols <= kShort ? kLaneSums<Tag<T>> : cols <= middle ? kBlockSums<Tag<T>> : 1;
+}
+
+/// Rows row … row + rows - 1; what is kept of them is in place 0 or 1, since two groups are on their way.
+struct Group {
+  int64_t row, rows, place;
+};
+
+/// Takes the rows begin … end - 1 through the steps, `size` at a time:
+///   begin(group)                 what the first pass needs;
+///   first_pass(group, i, beside) the sums of row group.row + i;
+///   find(group)                  what the last pass needs; if false, then the first is to be taken again;
+///   last_pass(group, i)          a LastPass.
+/// If kBeside, then the last pass over a group goes beside the first over the next.
+template <bool kBeside, class Steps>
+HWY_INLINE void for_groups(int64_t begin, int64_t end, int64_t size, Steps& steps) {
+  NothingBeside nothing;
+  Group before{begin, 0, 1};
+  for (int64_t row = begin; row < end; row += size) {
+    const Group group{row, std::min(size, end - row), 1 - before.place};
+    steps.begin(group);
+    do {
+      for (int64_t i = 0; i < before.rows; ++i) {
+        auto last_pass = steps.last_pass(before, i);
+        if (i < group.rows) steps.first_pass(group, i, last_pass);
+        last_pass.rest();
+      }
+      for (int64_t i = before.rows; i < group.rows; ++i) steps.first_pass(group, i, nothing);
+      before.rows = 0;
+    } while (!steps.find(group));
+    if constexpr (kBeside) {
+      before = group;
+    } else {
+      for (int64_t i = 0; i < group.rows; ++i) steps.last_pass(group, i).rest();
+    }
+  }
+  for (int64_t i = 0; i < before.rows; ++i) steps.last_pass(before, i).rest();
+}
+
+/// Sums of the rows of a group, whose lanes are still to be added.
+template <class T>
+using GroupSums = Vec<Tag<T>>[kLaneSums<Tag<T>>];
+
+/// Lane i is the total of row i.
+template <class T>
+HWY_INLINE Vec<Tag<T>> totals(GroupSums<T>& sums, int64_t rows, int64_t group) {
+  const Tag<T> d;
+  constexpr int64_t kFew = kBlockSums<Tag<T>>;
+  if (group == 1) return hn::Set(d, reduce_sum(d, sums[0]));
+  if (rows <= kFew) {
+    for (int64_t i = 1; i < kFew; ++i)
+      if (i >= rows) sums[i] = hn::Zero(d);
+    return few_lane_sums(d, sums);
+  }
+  for (int64_t i = rows; i < group; ++i) sums[i] = hn::Zero(d);
+  return lane_sums(d, sums);
+}
+
+/// One number for each row of a group.
+template <class T>
+struct PerRow {
+  alignas(64) accumulator_t<T> value[kLaneSums<Tag<T>>];
+
+  HWY_INLINE void set(Vec<Tag<T>> v) { hn::StoreU(v, Tag<T>(), value); }
+  HWY_INLINE Vec<Tag<T>> operator[](int64_t row) const { return hn::Set(Tag<T>(), value[row]); }
+};
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
