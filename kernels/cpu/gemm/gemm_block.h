@@ -1,112 +1,72 @@
-// The blocked matrix product behind gemm and linear: operands are packed into panels that fit the caches, C
-// is cut into tiles, and each tile is one task. The cut depends on the shape alone.
+// One tile of a matrix product, on one core.
 #pragma once
 
-#include <cstdint>
-#include <type_traits>
-
-#include <heed/core/base/dtype.h>
-#include <heed/kernels/gemm.h>
+#include <heed/kernels/cpu/gemm/gemm_block.h>
+#include <heed/kernels/cpu/gemm/gemm_tiling.h>
 
 namespace heed::cpu {
 
-constexpr int64_t kMaxTileRows = 96;
-constexpr int64_t kLineBytes = 64;    // of memory
-constexpr int64_t kPackedPanels = 4;  // of B, packed together
-
-/// Elements of a weight that stays in a core's cache with the tokens of a step.
-constexpr int64_t kSmallWeight = 1 << 17;
-
-/// op(X): element (i, j) is data[i * row_stride + j * column_stride]. One of the strides is 1.
+/// One tile of C and what it is made of.
 template <class T>
-struct MatrixView {
-  const T* data;
-  int64_t row_stride, column_stride;
-
-  MatrixView at(int64_t row, int64_t column) const {
-    return {data + row * row_stride + column * column_stride, row_stride, column_stride};
-  }
-};
-
-template <class T>
-MatrixView<T> matrix_view(const T* data, int64_t ld, bool transposed) {
-  return transposed ? MatrixView<T>{data, 1, ld} : MatrixView<T>{data, ld, 1};
-}
-
-/// What is added to a product: a matrix with its row stride, or with 0 a row to each row; null for nothing.
-template <class A>
-struct Addend {
-  const A* data = nullptr;
-  int64_t stride = 0;
-
-  Addend at(int64_t row, int64_t col) const { return {data ? data + row * stride + col : nullptr, stride}; }
-};
-
-/// Where the product goes. Without c the tiles are handed to `finish` alone, in a buffer.
-template <class T>
-struct GemmOutput {
+struct GemmTile {
   using A = accumulator_t<T>;
-  A* c;  // [m, n] or null
-  int64_t ldc;
+  MatrixView<T> a;   // op(A) from the tile's first row
+  int64_t a_rows;    // rows of op(A) from there to its end
+  const A* b;        // from the tile's first column: packed panels, or elements as they lie
+  int64_t b_stride;  // between rows that lie so; 0 if B is packed
+  A* c;
+  int64_t ldc, rows, cols, k;
   A alpha;
-  Addend<A> added;  // c = alpha * product + added, which may be c; only with c
-  /// Called for each finished tile while it is in the cache, from the thread that made it: its elements
-  /// [rows, cols] at row stride ld, which begin at (row, col) of the product. May be null if c is not.
-  void (*finish)(void* context, const A* tile, int64_t ld, int64_t row, int64_t col, int64_t rows,
-                 int64_t cols);
-  void* context;
+  Addend<A> added;
+  A* a_buffer;            // room for GemmGeometry::a_buffer(rows, k) elements; null to read A as it lies
+  A* b_buffer = nullptr;  // room for b_buffer(cols, k), to pack a B that lies so; null to read it as it lies
+  bool streamed = false;  // whether C goes around the caches
+  bool near = false;      // whether B is so small that it may be in one
 };
 
-/// The product of a [m, k] and b [k, n] in accumulator_t<T>; m, n and k at least 1.
+/// From this row stride on, rows of A compete for the same sets of the first-level cache. They are copied
+/// where it has fewer ways than a panel has rows.
+constexpr int64_t kFarRows = 4096, kManyWays = 12;
+/// From this one on so do rows of B, of which a panel takes a line each.
+constexpr int64_t kApartRows = 1024;
+
+/// Ways of the first-level cache, 0 if unknown.
+int64_t cache_ways();
+
+/// Whether a tile's rows of A are read from a copy: packed, converted or just moved together. Whole pairs of
+/// bf16 are elements as they lie.
 template <class T>
-struct BlockedGemm {
-  int64_t m, n, k;
-  MatrixView<T> a, b;
-  GemmOutput<T> output;
-};
-
-/// A single product. Where C is not what sums are kept in, the output is the caller's to complete.
-template <class T, class C>
-BlockedGemm<T> blocked(const kernels::Gemm<T, C>& args) {
+bool copies_a(const MatrixView<T>& a, int64_t rows, int64_t k, int64_t step) {
   using A = accumulator_t<T>;
-  GemmOutput<T> output{nullptr, 0, A(args.alpha), {}, nullptr, nullptr};
-  if constexpr (std::is_same_v<C, A>) {
-    output.c = args.c;
-    output.ldc = args.ldc;
-    if (args.accumulate) output.added = {args.c, args.ldc};
-  }
-  return {args.m,
-          args.n,
-          args.k,
-          matrix_view(args.a, args.lda, args.transpose_a),
-          matrix_view(args.b, args.ldb, args.transpose_b),
-          output};
+  const bool elements = std::is_same_v<T, A> ||
+                        (int64_t{sizeof(T)} * step == sizeof(A) && k % step == 0 &&
+                         a.row_stride % step == 0 && reinterpret_cast<uintptr_t>(a.data) % sizeof(A) == 0);
+  return a.column_stride != 1 || !elements ||
+         (rows > 1 && a.row_stride * int64_t{sizeof(T)} >= kFarRows && cache_ways() < kManyWays);
 }
 
+/// Some columns of C: c[i, j] = alpha times row i of A by row j of the transposed B + added[i, j].
 template <class T>
-void gemm_blocked(const BlockedGemm<T>& args);
+struct GemmDots {
+  using A = accumulator_t<T>;
+  const T *a, *b;
+  A* c;
+  int64_t lda, ldb, ldc, rows, columns, k;
+  A alpha;
+  Addend<A> added;
+};
 
-/// Two products that do not depend on each other, and task(context, i) for each i below `tasks`, as one job.
-/// False, and nothing is done, if a product has operands to pack first.
+/// What computes them, for one type and instruction set.
 template <class T>
-bool gemm_blocked_beside(const BlockedGemm<T>& first, const BlockedGemm<T>& second, int64_t tasks,
-                         void (*task)(void* context, int64_t i), void* context);
+struct GemmFunctions {
+  GemmGeometry geometry;
+  void (*pack_b)(MatrixView<T> b, int64_t k, int64_t cols, accumulator_t<T>* out);
+  void (*tile)(const GemmTile<T>& tile);
+  void (*dots)(const GemmDots<T>& dots);
+};
 
-/// The same for single products as `gemm` takes them, with m, n and k of at least 1.
+/// Those for this machine.
 template <class T>
-bool gemm_beside(const kernels::Gemm<T, accumulator_t<T>>& first, const kernels::Gemm<T>& second,
-                 int64_t tasks, void (*task)(void* context, int64_t i), void* context);
-
-/// Elements of b [k, n] when packed.
-template <class T>
-int64_t gemm_packed_size(int64_t n, int64_t k);
-
-/// Packs b [k, n] into panels, as gemm_blocked does for itself.
-template <class T>
-void gemm_pack(int64_t n, int64_t k, MatrixView<T> b, accumulator_t<T>* packed);
-
-/// gemm_blocked with what gemm_pack made of args.b, to the same bits for more than a few rows.
-template <class T>
-void gemm_blocked_packed(const BlockedGemm<T>& args, const accumulator_t<T>* packed);
+const GemmFunctions<T>& gemm_functions();
 
 }  // namespace heed::cpu

@@ -1,0 +1,112 @@
+// The blocked matrix product behind gemm and linear: operands are packed into panels that fit the caches, C
+// is cut into tiles, and each tile is one task. The cut depends on the shape alone.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <heed/core/base/dtype.h>
+#include <heed/kernels/gemm.h>
+
+namespace heed::cpu {
+
+constexpr int64_t kMaxTileRows = 96;
+constexpr int64_t kLineBytes = 64;    // of memory
+constexpr int64_t kPackedPanels = 4;  // of B, packed together
+
+/// Elements of a weight that stays in a core's cache with the tokens of a step.
+constexpr int64_t kSmallWeight = 1 << 17;
+
+/// op(X): element (i, j) is data[i * row_stride + j * column_stride]. One of the strides is 1.
+template <class T>
+struct MatrixView {
+  const T* data;
+  int64_t row_stride, column_stride;
+
+  MatrixView at(int64_t row, int64_t column) const {
+    return {data + row * row_stride + column * column_stride, row_stride, column_stride};
+  }
+};
+
+template <class T>
+MatrixView<T> matrix_view(const T* data, int64_t ld, bool transposed) {
+  return transposed ? MatrixView<T>{data, 1, ld} : MatrixView<T>{data, ld, 1};
+}
+
+/// What is added to a product: a matrix with its row stride, or with 0 a row to each row; null for nothing.
+template <class A>
+struct Addend {
+  const A* data = nullptr;
+  int64_t stride = 0;
+
+  Addend at(int64_t row, int64_t col) const { return {data ? data + row * stride + col : nullptr, stride}; }
+};
+
+/// Where the product goes. Without c the tiles are handed to `finish` alone, in a buffer.
+template <class T>
+struct GemmOutput {
+  using A = accumulator_t<T>;
+  A* c;  // [m, n] or null
+  int64_t ldc;
+  A alpha;
+  Addend<A> added;  // c = alpha * product + added, which may be c; only with c
+  /// Called for each finished tile while it is in the cache, from the thread that made it: its elements
+  /// [rows, cols] at row stride ld, which begin at (row, col) of the product. May be null if c is not.
+  void (*finish)(void* context, const A* tile, int64_t ld, int64_t row, int64_t col, int64_t rows,
+                 int64_t cols);
+  void* context;
+};
+
+/// The product of a [m, k] and b [k, n] in accumulator_t<T>; m, n and k at least 1.
+template <class T>
+struct BlockedGemm {
+  int64_t m, n, k;
+  MatrixView<T> a, b;
+  GemmOutput<T> output;
+};
+
+/// A single product. Where C is not what sums are kept in, the output is the caller's to complete.
+template <class T, class C>
+BlockedGemm<T> blocked(const kernels::Gemm<T, C>& args) {
+  using A = accumulator_t<T>;
+  GemmOutput<T> output{nullptr, 0, A(args.alpha), {}, nullptr, nullptr};
+  if constexpr (std::is_same_v<C, A>) {
+    output.c = args.c;
+    output.ldc = args.ldc;
+    if (args.accumulate) output.added = {args.c, args.ldc};
+  }
+  return {args.m,
+          args.n,
+          args.k,
+          matrix_view(args.a, args.lda, args.transpose_a),
+          matrix_view(args.b, args.ldb, args.transpose_b),
+          output};
+}
+
+template <class T>
+void gemm_blocked(const BlockedGemm<T>& args);
+
+/// Two products that do not depend on each other, and task(context, i) for each i below `tasks`, as one job.
+/// False, and nothing is done, if a product has operands to pack first.
+template <class T>
+bool gemm_blocked_beside(const BlockedGemm<T>& first, const BlockedGemm<T>& second, int64_t tasks,
+                         void (*task)(void* context, int64_t i), void* context);
+
+/// The same for single products as `gemm` takes them, with m, n and k of at least 1.
+template <class T>
+bool gemm_beside(const kernels::Gemm<T, accumulator_t<T>>& first, const kernels::Gemm<T>& second,
+                 int64_t tasks, void (*task)(void* context, int64_t i), void* context);
+
+/// Elements of b [k, n] when packed.
+template <class T>
+int64_t gemm_packed_size(int64_t n, int64_t k);
+
+/// Packs b [k, n] into panels, as gemm_blocked does for itself.
+template <class T>
+void gemm_pack(int64_t n, int64_t k, MatrixView<T> b, accumulator_t<T>* packed);
+
+/// gemm_blocked with what gemm_pack made of args.b, to the same bits for more than a few rows.
+template <class T>
+void gemm_blocked_packed(const BlockedGemm<T>& args, const accumulator_t<T>* packed);
+
+}  // namespace heed::cpu
