@@ -12,7 +12,7 @@
 #include <benchmark/benchmark.h>
 
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/gemm/gemm_backend.h>
+#include <heed/kernels/cpu/gemm/gemm_path.h>
 #include <heed/kernels/cpu/simd/isa.h>
 #include <heed/kernels/gemm.h>
 #include <heed/kernels/linear.h>
@@ -145,7 +145,7 @@ void machine(benchmark::State& state) {
   Values<float> c(size_t(batch * m * n));
   const kernels::Gemm<float> args{a.data(), b.data(), c.data(), m, n, k,     k,    n,    n,
                                   false,    false,    batch,    0, 0, m * n, 1.0f, false};
-  cpu::set_gemm_backend(cpu::GemmBackend::own);
+  cpu::set_gemm_backend(cpu::GemmBackend::simd);
   for (auto _ : state) cpu::gemm(args);
   cpu::set_gemm_backend(cpu::GemmBackend::automatic);
   report(state, 2.0 * double(m * n * k * batch));
@@ -174,10 +174,10 @@ int main(int argc, char** argv) {
   add<float>("f32", "", cpu::GemmBackend::automatic);
   add<bfloat16>("bf16", "", cpu::GemmBackend::automatic);
   add<double>("f64", "", cpu::GemmBackend::automatic);
-  add<float>("f32", "-own", cpu::GemmBackend::own);
+  add<float>("f32", "-simd", cpu::GemmBackend::simd);
   add<float>("f32", "-amx", cpu::GemmBackend::amx);
   add<float>("f32", "-onednn", cpu::GemmBackend::onednn);
-  add<bfloat16>("bf16", "-own", cpu::GemmBackend::own);
+  add<bfloat16>("bf16", "-simd", cpu::GemmBackend::simd);
   add<bfloat16>("bf16", "-amx", cpu::GemmBackend::amx);
   add<bfloat16>("bf16", "-onednn", cpu::GemmBackend::onednn);
   benchmark::RegisterBenchmark("linear_forward/gelu", linear, false)

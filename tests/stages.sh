@@ -121,7 +121,7 @@ test_emulator() {
 
 # The CPU's kernels as AVX-512 runs them: all but the longest tests, which an emulated processor would take hours for.
 test_avx512() {
-  local names=(box_muller cross_entropy dropout embedding gemm_tile layer_norm linear optimizer random residual_layer_norm
+  local names=(box_muller cross_entropy dropout embedding gemm_block layer_norm linear optimizer random residual_layer_norm
     softmax sort)
   names=("${names[@]/%/_kernel_test}")
   "$root/tests/avx512/run.sh" "$build/avx512" 1800 "${names[@]/#/$build/emulated/bin/}"

@@ -78,11 +78,11 @@ HWY_INLINE void map_by(const Args args, int64_t begin, int64_t end, int64_t lane
 
 template <class T>
 HWY_INLINE bool streams_result(const kernels::ActivationForward<T>& args) {
-  return streams(args.y, 1, args.count, 2);
+  return uses_nontemporal_stores(args.y, 1, args.count, 2);
 }
 template <class T>
 HWY_INLINE bool streams_result(const kernels::ActivationBackward<T>& args) {
-  return !args.accumulate && streams(args.gx, 1, args.count, 3);
+  return !args.accumulate && uses_nontemporal_stores(args.gx, 1, args.count, 3);
 }
 template <class Args>
 HWY_INLINE bool streams_result(const Args&) {
@@ -93,7 +93,7 @@ template <Activation A, template <class> class Args, class T>
 void map(const Args<T>& args, int64_t begin, int64_t end) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
   if (streams_result(args)) {  // whole vectors
-    map_by<A, Streaming<T>>(args, begin, end, lanes);
+    map_by<A, NonTemporal<T>>(args, begin, end, lanes);
     return hwy::FlushStream();
   }
   map_by<A, Whole<T>>(args, begin, end, lanes);

@@ -47,11 +47,11 @@ struct Gradient {
   }
 };
 
-/// The sums of a row that is only read, so that more may be asked for ahead. A function of its own: inlined,
-/// it lacks registers and takes up to 1.3 times as long.
+/// The sums of a row that is only read, so that the prefetch may go farther ahead. A function of its own:
+/// inlined, it lacks registers and takes up to 1.3 times as long.
 template <bool kSmoothed, class T, class A = accumulator_t<T>>
 HWY_NOINLINE RowSums<A> sums_apart(const T* x, int64_t n, A most) {
-  NothingBeside nothing;
+  NoPipeline nothing;
   return row_sums<Exponentials::dropped, kSmoothed, 2 * kAhead>(x, static_cast<A*>(nullptr), n, most,
                                                                 nothing);
 }
@@ -83,15 +83,15 @@ struct CrossEntropySteps {
   HWY_INLINE void find_maximum(int64_t row) {
     if (!ignored(row)) most[place(row)] = row_max(x(row), args.classes);
   }
-  template <class Beside>
-  HWY_INLINE void find_sums(int64_t row, Beside& beside) {
+  template <class Pipelined>
+  HWY_INLINE void find_sums(int64_t row, Pipelined& pipelined) {
     const int64_t at = place(row);
     if (ignored(row)) {
       if constexpr (kGradient) std::fill_n(g(row), args.classes, T(A(0)));
       return;
     }
     if constexpr (kGradient)
-      sums[at] = row_sums<kTo, kSmoothed>(x(row), exponentials(row), args.classes, most[at], beside);
+      sums[at] = row_sums<kTo, kSmoothed>(x(row), exponentials(row), args.classes, most[at], pipelined);
     else
       sums[at] = sums_apart<kSmoothed>(x(row), args.classes, most[at]);
   }
@@ -99,9 +99,9 @@ struct CrossEntropySteps {
     if (row % 16 == 0) add_last_rows();
     if (!ignored(row)) add_loss(row);
     if constexpr (kGradient) {
-      return LastPass<T, Io, Gradient<T>>{gradient(row), ignored(row) ? 0 : args.classes};
+      return PipelinedPass<T, Io, Gradient<T>>{gradient(row), ignored(row) ? 0 : args.classes};
     } else {
-      return NothingBeside();
+      return NoPipeline();
     }
   }
   HWY_INLINE void add_loss(int64_t row) {
@@ -137,13 +137,13 @@ template <bool kGradient, bool kSmoothed, class Io, class T>
 HWY_INLINE double cross_entropy_rows_by(const kernels::CrossEntropyForward<T>& args, int64_t begin,
                                         int64_t end, const RowLoss& loss) {
   using Steps = CrossEntropySteps<kGradient, kSmoothed, Io, T>;
-  constexpr bool streamed = std::is_same_v<Io, Streaming<T>>;
+  constexpr bool nontemporal = std::is_same_v<Io, NonTemporal<T>>;
   const int64_t at_once = rows_at_once(args.classes);
   Workspace<accumulator_t<T>> kept(Steps::kTo == Exponentials::kept ? at_once * args.classes : 0);
   Steps steps{args, loss, kept.data(), at_once, {}, {}};
-  for_rows_in_steps(begin, end, args.classes, streamed, steps);
+  for_rows_in_steps(begin, end, args.classes, nontemporal, steps);
   steps.add_last_rows();
-  if (streamed) hwy::FlushStream();
+  if (nontemporal) hwy::FlushStream();
   return steps.total;
 }
 
@@ -160,8 +160,8 @@ void cross_entropy_rows(const kernels::CrossEntropyForward<T>& args, int64_t beg
                         double weight, double* loss) {
   if (args.glogits == nullptr)
     *loss = cross_entropy_rows_of<false, Whole<T>>(args, begin, end, weight);
-  else if (streams(args.glogits, args.rows, args.classes, 2))
-    *loss = cross_entropy_rows_of<true, Streaming<T>>(args, begin, end, weight);
+  else if (uses_nontemporal_stores(args.glogits, args.rows, args.classes, 2))
+    *loss = cross_entropy_rows_of<true, NonTemporal<T>>(args, begin, end, weight);
   else
     *loss = cross_entropy_rows_of<true, Whole<T>>(args, begin, end, weight);
 }

@@ -36,11 +36,11 @@ HWY_INLINE void step(const kernels::DropoutBackward<T>& args, int64_t i, const u
 
 template <class T>
 HWY_INLINE bool streams_result(const kernels::DropoutForward<T>& args) {
-  return args.y != args.x && args.y != args.residual && streams(args.y, 1, args.count, 2);
+  return args.y != args.x && args.y != args.residual && uses_nontemporal_stores(args.y, 1, args.count, 2);
 }
 template <class T>
 HWY_INLINE bool streams_result(const kernels::DropoutBackward<T>& args) {
-  return args.gx != args.gy && !args.accumulate && streams(args.gx, 1, args.count, 2);
+  return args.gx != args.gy && !args.accumulate && uses_nontemporal_stores(args.gx, 1, args.count, 2);
 }
 
 /// By value: no store can change what lies in registers.
@@ -62,7 +62,7 @@ HWY_INLINE void map_by(const Args<T> args, int64_t begin, int64_t end) {
 template <template <class> class Args, class T>
 void map(const Args<T>& args, int64_t begin, int64_t end) {
   if (!streams_result(args)) return map_by<Whole<T>>(args, begin, end);
-  map_by<Streaming<T>>(args, begin, end);
+  map_by<NonTemporal<T>>(args, begin, end);
   hwy::FlushStream();
 }
 

@@ -14,21 +14,21 @@ constexpr int64_t kSampled = 32, kMiddle = 1024;
 
 template <class Io, class T>
 struct ForwardSteps {
-  static constexpr bool kStreamed = std::is_same_v<Io, Streaming<T>>;
+  static constexpr bool kNonTemporal = std::is_same_v<Io, NonTemporal<T>>;
   const kernels::LayerNormForward<T>& args;
   const int64_t order;  // rows_in_group(), however many are taken at a time: the bits are the same
   const int64_t size, sampled;
-  const int64_t ahead;  // what is asked for, in elements
+  const int64_t ahead;  // of the prefetch, in elements
   GroupStatistics<T> statistics[2];
   GroupSums<T> sum, other;
   Vec<Tag<T>> pivot;
   bool looked_again = false;
 
-  /// Of wide rows that are streamed one is taken at a time: what is asked for would not stay for longer.
+  /// Wide rows with non-temporal results are processed one at a time, or prefetched lines would be evicted.
   explicit ForwardSteps(const kernels::LayerNormForward<T>& forward)
       : args(forward),
         order(rows_in_group<T>(args.cols, kMiddle)),
-        size(kStreamed && args.cols > kShort ? 1 : order),
+        size(kNonTemporal && args.cols > kShort ? 1 : order),
         sampled(std::min(args.cols, kSampled)),
         ahead(kAhead / static_cast<int64_t>(sizeof(T)) + (size - 1) * args.cols) {}
 
@@ -43,20 +43,20 @@ struct ForwardSteps {
       other[i] = columns.sums.magnitude.lanes();
     }
     pivot = pivots_from<T>(sum, other, group.rows, order, sampled);
-    statistics[group.place].pivot.set(pivot);
+    statistics[group.slot].pivot.set(pivot);
   }
-  /// Asks for what comes ahead or, since a usual store too reads its line first, for where the result goes.
-  template <class Beside>
-  HWY_INLINE void first_pass(const Group& group, int64_t i, Beside& beside) {
+  /// Prefetches x ahead or, since a plain store reads its line first, the lines of the result.
+  template <class Pipelined>
+  HWY_INLINE void first_pass(const Group& group, int64_t i, Pipelined& pipelined) {
     const int64_t row = group.row + i;
     Deviations<true, T> columns{
-        x(row), kStreamed ? x(row) + ahead : y(row), statistics[group.place].pivot[i], {}, {}};
-    for_columns<T>(0, args.cols, columns, beside);
+        x(row), kNonTemporal ? x(row) + ahead : y(row), statistics[group.slot].pivot[i], {}, {}};
+    for_columns<T>(0, args.cols, columns, pipelined);
     sum[i] = columns.sum.lanes();
     other[i] = columns.squares.lanes();
   }
   HWY_INLINE bool find(const Group& group) {
-    GroupStatistics<T>& out = statistics[group.place];
+    GroupStatistics<T>& out = statistics[group.slot];
     const bool found =
         statistics_from<T>(sum, other, group.rows, order, args.cols, args.eps, pivot, out) || looked_again;
     looked_again = !found;
@@ -68,8 +68,8 @@ struct ForwardSteps {
   }
   HWY_INLINE auto last_pass(const Group& group, int64_t i) const {
     const int64_t row = group.row + i;
-    return normalize_row<!kStreamed, Io>(x(row), x(row) + ahead, args.weight, args.bias, y(row), args.cols,
-                                         statistics[group.place], i);
+    return normalize_row<!kNonTemporal, Io>(x(row), x(row) + ahead, args.weight, args.bias, y(row), args.cols,
+                                            statistics[group.slot], i);
   }
 };
 
@@ -77,14 +77,14 @@ struct ForwardSteps {
 template <class Io, class T>
 HWY_INLINE void forward_rows(const kernels::LayerNormForward<T> args, int64_t begin, int64_t end) {
   ForwardSteps<Io, T> steps(args);
-  for_groups<steps.kStreamed>(begin, end, steps.size, steps);
-  if (steps.kStreamed) hwy::FlushStream();
+  for_groups<steps.kNonTemporal>(begin, end, steps.size, steps);
+  if (steps.kNonTemporal) hwy::FlushStream();
 }
 
 template <class T>
 void forward(const kernels::LayerNormForward<T>& args, int64_t begin, int64_t end) {
-  if (streams(args.y, args.rows, args.cols, 2))
-    forward_rows<Streaming<T>>(args, begin, end);
+  if (uses_nontemporal_stores(args.y, args.rows, args.cols, 2))
+    forward_rows<NonTemporal<T>>(args, begin, end);
   else
     forward_rows<Whole<T>>(args, begin, end);
 }
@@ -107,8 +107,8 @@ void backward(const kernels::LayerNormBackward<T>& args, int64_t begin, int64_t 
   const auto emit_row = [&args](int64_t row) {
     return StoreGradient<T>{args.gx == nullptr ? nullptr : args.gx + row * args.cols, args.accumulate_x};
   };
-  if (!args.accumulate_x && streams(args.gx, args.rows, args.cols, 3))
-    backward_rows<Streaming<T>>(args, args.x, begin, end, gweight, gbias, emit_row);
+  if (!args.accumulate_x && uses_nontemporal_stores(args.gx, args.rows, args.cols, 3))
+    backward_rows<NonTemporal<T>>(args, args.x, begin, end, gweight, gbias, emit_row);
   else
     backward_rows<Whole<T>>(args, args.x, begin, end, gweight, gbias, emit_row);
 }

@@ -135,16 +135,16 @@ HWY_INLINE Vec<Tag<T>> pivots_from(GroupSums<T>& sum, GroupSums<T>& magnitude, i
                     hn::Div(totals<T>(magnitude, rows, group), count));
 }
 
-/// Asks for `asked` too, if kAsk.
-template <bool kAsk, class T>
+/// Prefetches `ahead` too, if kPrefetch.
+template <bool kPrefetch, class T>
 struct Deviations {
-  const T *x, *asked;
+  const T *x, *ahead;
   Vec<Tag<T>> pivot;
   Sum<T> sum, squares;
 
   template <int I, class Io>
   HWY_INLINE void step(int64_t c, Io io) {
-    if constexpr (kAsk) hwy::Prefetch(asked + c);
+    if constexpr (kPrefetch) hwy::Prefetch(ahead + c);
     const auto deviation = io.keep(hn::Sub(io.load(x + c), pivot));
     sum.template add<I>(deviation);
     squares.template add_product<I>(deviation, deviation);
@@ -188,16 +188,16 @@ HWY_INLINE bool statistics_from(GroupSums<T>& sum, GroupSums<T>& squares, int64_
   return false;
 }
 
-/// Asks for `asked` too, if kAsk.
-template <bool kAsk, class T>
+/// Prefetches `ahead` too, if kPrefetch.
+template <bool kPrefetch, class T>
 struct Normalize {
-  const T *x, *asked, *weight, *bias;
+  const T *x, *ahead, *weight, *bias;
   T* y;
   Vec<Tag<T>> pivot, shift, rstd;
 
   template <int, class Io>
   HWY_INLINE void step(int64_t c, Io io) const {
-    if constexpr (kAsk) hwy::Prefetch(asked + c);
+    if constexpr (kPrefetch) hwy::Prefetch(ahead + c);
     auto v = hn::Mul(hn::Sub(hn::Sub(io.load(x + c), pivot), shift), rstd);
     if (weight != nullptr && bias != nullptr) {
       v = hn::MulAdd(v, io.load(weight + c), io.load(bias + c));
@@ -211,11 +211,11 @@ struct Normalize {
 };
 
 /// The last pass over row x, number i of its group.
-template <bool kAsk, class Io, class T>
-HWY_INLINE auto normalize_row(const T* x, const T* asked, const T* weight, const T* bias, T* y, int64_t cols,
+template <bool kPrefetch, class Io, class T>
+HWY_INLINE auto normalize_row(const T* x, const T* ahead, const T* weight, const T* bias, T* y, int64_t cols,
                               const GroupStatistics<T>& s, int64_t i) {
-  const Normalize<kAsk, T> columns{x, asked, weight, bias, y, s.pivot[i], s.shift[i], s.rstd[i]};
-  return LastPass<T, Io, Normalize<kAsk, T>>{columns, cols};
+  const Normalize<kPrefetch, T> columns{x, ahead, weight, bias, y, s.pivot[i], s.shift[i], s.rstd[i]};
+  return PipelinedPass<T, Io, Normalize<kPrefetch, T>>{columns, cols};
 }
 
 /// gy * weight.
@@ -283,7 +283,7 @@ struct BackwardSteps {
   A *const gweight, *const gbias;
   const int64_t cols, size;
   const EmitRow& emit_row;
-  GroupGradient<T> out;  // of one group, since no pass goes beside another
+  GroupGradient<T> out;  // of one group, since passes are not pipelined
   GroupSums<T> deviation, gradient, product;
 
   /// `args` has gy, weight, mean, rstd and cols.
@@ -309,11 +309,11 @@ struct BackwardSteps {
     statistics.inverses = inverse;
     statistics.pivot.set(pivot_near(d, center, hn::Add(hn::Abs(center), hn::Div(hn::Set(d, A(1)), inverse))));
   }
-  template <class Beside>
-  HWY_INLINE void first_pass(const Group& group, int64_t i, Beside& beside) {
+  template <class Pipelined>
+  HWY_INLINE void first_pass(const Group& group, int64_t i, Pipelined& pipelined) {
     const int64_t at = (group.row + i) * cols;
     GradientSums<T> columns{gy + at, x + at, weight, out.statistics.pivot[i], {}, {}, {}};
-    for_columns<T>(0, cols, columns, beside);
+    for_columns<T>(0, cols, columns, pipelined);
     deviation[i] = columns.deviation.lanes();
     gradient[i] = columns.gradient.lanes();
     product[i] = columns.product.lanes();
@@ -342,7 +342,7 @@ struct BackwardSteps {
                                            out.offset[i],
                                            out.slope[i],
                                            emit_row(row)};
-    return LastPass<T, Io, BackwardColumns<T, Emit>>{columns, cols};
+    return PipelinedPass<T, Io, BackwardColumns<T, Emit>>{columns, cols};
   }
 };
 
@@ -352,7 +352,7 @@ HWY_INLINE void backward_rows(const Args& args, const T* x, int64_t begin, int64
                               const EmitRow& emit_row) {
   BackwardSteps<Io, T, EmitRow> steps(args, x, gweight, gbias, emit_row);
   for_groups<false>(begin, end, steps.size, steps);
-  if (std::is_same_v<Io, Streaming<T>>) hwy::FlushStream();
+  if (std::is_same_v<Io, NonTemporal<T>>) hwy::FlushStream();
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE

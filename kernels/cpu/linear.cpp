@@ -7,8 +7,8 @@
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/activation_simd.h>
 #include <heed/kernels/cpu/dropout_simd.h>
-#include <heed/kernels/cpu/gemm/gemm_block.h>
-#include <heed/kernels/cpu/gemm/gemm_tiling.h>
+#include <heed/kernels/cpu/gemm/gemm_blocked.h>
+#include <heed/kernels/cpu/gemm/gemm_blocking.h>
 #include <heed/kernels/cpu/simd/simd.h>
 #include <heed/kernels/cpu/tasks/grain.h>
 #include <heed/kernels/cpu/tasks/workspace.h>
@@ -185,27 +185,30 @@ constexpr bool kTakesPacked = std::is_same_v<T, accumulator_t<T>>;
 constexpr int64_t kRowsPerTask = 32;
 constexpr int64_t kColsPerTask = 1024;
 
-/// Bias, activation and dropout on a tile of the product, while it is in the cache.
+/// Bias, activation and dropout on a block of the product, while it is in the cache.
 template <class T>
-void finish_tile(void* context, const accumulator_t<T>* tile, int64_t ld, int64_t row, int64_t col,
-                 int64_t rows, int64_t cols) {
-  const auto& args = *static_cast<const kernels::LinearForward<T>*>(context);
-  const auto forward = forward_of(T());
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < cols; j += kDropoutChunk) {
-      forward(args, {tile + i * ld + j, row + i, col + j, std::min(kDropoutChunk, cols - j)});
+struct LinearEpilogue {
+  const kernels::LinearForward<T>& args;
+
+  void operator()(const FinishedBlock<accumulator_t<T>>& block) const {
+    const auto forward = forward_of(T());
+    for (int64_t i = 0; i < block.rows; ++i) {
+      for (int64_t j = 0; j < block.cols; j += kDropoutChunk) {
+        forward(args, {block.data + i * block.ld + j, block.row + i, block.col + j,
+                       std::min(kDropoutChunk, block.cols - j)});
+      }
     }
   }
-}
+};
 
 /// An empty sum everywhere.
 template <class T>
-void finish_without_product(kernels::LinearForward<T> args) {
-  parallel_for(args.rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
+void finish_without_product(const LinearEpilogue<T>& epilogue) {
+  const int64_t rows = epilogue.args.rows, out = epilogue.args.out;
+  parallel_for(rows, kRowsPerTask, [&](int64_t begin, int64_t end) {
     const accumulator_t<T> zeros[kDropoutChunk] = {};
-    for (int64_t j = 0; j < args.out; j += kDropoutChunk) {
-      finish_tile<T>(&args, zeros, 0, begin, j, end - begin, std::min(kDropoutChunk, args.out - j));
-    }
+    for (int64_t j = 0; j < out; j += kDropoutChunk)
+      epilogue({zeros, 0, begin, j, end - begin, std::min(kDropoutChunk, out - j)});
   });
 }
 
@@ -255,13 +258,12 @@ class RowPass {
   const decltype(backward_of(T())) backward_ = backward_of(T());
 };
 
-/// Both products of a backward and the tasks of `pass` as one job; false where products cannot be.
+/// Both products of a backward and the tasks of `pass` as one parallel job; false where they cannot be.
 template <class T>
-bool multiply_beside(const kernels::LinearBackward<T>& args, RowPass<T>& pass) {
+bool multiply_pair(const kernels::LinearBackward<T>& args, RowPass<T>& pass) {
   if (!args.gweight || !args.gx || args.rows == 0 || args.out == 0 || args.in == 0) return false;
-  return gemm_beside<T>(
-      args.weight_product(), args.input_product(), pass.tasks(),
-      [](void* context, int64_t task) { static_cast<RowPass<T>*>(context)->run(task); }, &pass);
+  const auto run = [&](int64_t task) { pass.run(task); };
+  return gemm_pair<T>(args.weight_product(), args.input_product(), pass.tasks(), run);
 }
 
 }  // namespace
@@ -270,15 +272,15 @@ template <class T>
 void linear_forward(const kernels::LinearForward<T>& args) {
   using A = accumulator_t<T>;
   if (args.rows <= 0 || args.out <= 0) return;
-  if (args.in == 0) return finish_without_product(args);
-  kernels::LinearForward<T> context = args;
-  GemmOutput<T> output{nullptr, 0, A(1), {}, finish_tile<T>, &context};
-  if constexpr (std::is_same_v<T, A>) {  // y itself holds the product until the tile is finished
+  const LinearEpilogue<T> epilogue{args};
+  if (args.in == 0) return finish_without_product(epilogue);
+  GemmOutput<T> output{.epilogue = epilogue};
+  if constexpr (std::is_same_v<T, A>) {  // y itself holds the product until the block is finished
     output.c = args.y;
     output.ldc = args.out;
     if (args.activation == Activation::none && !args.dropout.active() && !args.pre_activation) {
       output.added = {args.bias, 0};
-      output.finish = nullptr;
+      output.epilogue = nullptr;
     }
   }
   const BlockedGemm<T> product{args.rows, args.out, args.in, {args.x, args.in, 1}, {args.weight, 1, args.in},
@@ -311,7 +313,7 @@ void linear_activation_backward(const kernels::LinearActivationBackward<T>& args
 template <class T>
 void linear_backward(const kernels::LinearBackward<T>& args) {
   RowPass<T> sums(args.bias_sums());
-  if (!multiply_beside(args, sums)) {
+  if (!multiply_pair(args, sums)) {
     sums.run_all();
     if (args.gweight) gemm(args.weight_product());
     if (args.gx) gemm(args.input_product());

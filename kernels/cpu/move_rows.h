@@ -33,8 +33,8 @@ void convert_row(int64_t n, To* y, const From* x);
 template <class From>
 int64_t convert_small(int64_t n, int64_t* y, const From* x);
 
-/// y = x around the caches, to be ended by hwy::FlushStream(); at both ends less than a line as usual. Unless
-/// `ahead` is 0, asks for what is so many bytes on in x.
+/// y = x by non-temporal stores, to be followed by hwy::FlushStream(); by plain ones for less than a line at
+/// both ends. Prefetches x `ahead` bytes on unless that is 0.
 void stream_row(int64_t bytes, void* y, const void* x, int64_t ahead = 0);
 
 /// y = value, for every element type.

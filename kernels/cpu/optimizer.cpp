@@ -170,9 +170,9 @@ HWY_INLINE void prefetch_moments(const kernels::LionStep<T>& args, int64_t i) {
   prefetch_ahead(args.m + i);
 }
 
-/// Like Whole, but bf16, which a step with masters writes without having read it, goes around the caches.
+/// Like Whole, but bf16, which a step with masters writes without reading it, is stored non-temporally.
 template <class T>
-struct WholeStreamed : std::conditional_t<std::is_same_v<T, bfloat16>, Streaming<T>, Whole<T>> {};
+struct WholeNonTemporal : std::conditional_t<std::is_same_v<T, bfloat16>, NonTemporal<T>, Whole<T>> {};
 
 /// Elements [begin, end) of a parameter.
 template <class Args, class Factors, class T>
@@ -183,7 +183,7 @@ void step_range(const Args& args, const Factors& factors, const kernels::StepPar
   // From a cache the next task's lines would be taken from the thread that has them.
   constexpr int64_t kArrays = std::is_same_v<T, bfloat16> ? 8 : 4;
   int64_t i = begin;
-  if (streams(part.value + begin, 1, factors.common.elements / 32 * 32, kArrays)) {
+  if (uses_nontemporal_stores(part.value + begin, 1, factors.common.elements / 32 * 32, kArrays)) {
     for (; i < whole; i += lanes) {
       prefetch_ahead(part.g + i);
       if (args.slice.master != nullptr)
@@ -191,7 +191,7 @@ void step_range(const Args& args, const Factors& factors, const kernels::StepPar
       else
         prefetch_ahead(part.value + i);
       prefetch_moments(args, part.state + i);
-      step<WholeStreamed>(args, factors, part, i);
+      step<WholeNonTemporal>(args, factors, part, i);
     }
     hwy::FlushStream();
   }

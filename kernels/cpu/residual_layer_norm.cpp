@@ -10,15 +10,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// Elements whose random bits are drawn at a time: few, so that memory works meanwhile for what was asked for
-/// before.
+/// Elements whose random bits are drawn at a time: few, so that prefetches made before are served meanwhile.
 constexpr int64_t kChunk = 128;
 
-/// Writes residual + dropout(x), also to `streamed` if it is not null, and sums it up as it was stored.
+/// Writes residual + dropout(x), also by non-temporal stores to `nontemporal` if it is not null, and sums it
+/// up as it was stored.
 template <class T>
 struct AddColumns {
   const T *residual, *x;
-  T *out, *streamed;
+  T *out, *nontemporal;
   const Dropout* dropout;
   const uint8_t* kept;  // a bit a column; null where nothing is dropped
   PivotSums<T> sums;
@@ -31,17 +31,18 @@ struct AddColumns {
     if (kept != nullptr) v = apply_dropout(Tag<T>(), v, kept, c, *dropout);
     v = hn::Add(io.load(residual + c), v);
     io.store(v, out + c);
-    if (streamed != nullptr) Streaming<T>().store(v, streamed + c);
+    if (nontemporal != nullptr) NonTemporal<T>().store(v, nontemporal + c);
     if constexpr (std::is_same_v<T, bfloat16>) v = io.load(out + c);
     sums.template add<I>(v);
   }
 };
 
 /// The steps but for the first pass, which finds the sums of a row's elements and of their sizes. `kept_sums`
-/// holds the rows on their way where they cannot be read again from args.sum, which is streamed; else null.
+/// holds the rows on their way where they cannot be read again from args.sum, which non-temporal stores
+/// write; else null.
 template <class Io, class T>
 struct NormalizeSteps {
-  static constexpr bool kStreamed = std::is_same_v<Io, Streaming<T>>;
+  static constexpr bool kNonTemporal = std::is_same_v<Io, NonTemporal<T>>;
   const kernels::ResidualLayerNormForward<T>& args;
   const int64_t size;
   T* const kept_sums;
@@ -56,13 +57,13 @@ struct NormalizeSteps {
     return sum_to(group, i);
   }
   HWY_INLINE T* sum_to(const Group& group, int64_t i) const {
-    if (kStreamed) return kept_sums + (group.place * size + i) * args.cols;
+    if (kNonTemporal) return kept_sums + (group.slot * size + i) * args.cols;
     return args.sum + (group.row + i) * args.cols;
   }
 
   HWY_INLINE void begin(const Group&) {}
   HWY_INLINE bool find(const Group& group) {
-    GroupStatistics<T>& out = statistics[group.place];
+    GroupStatistics<T>& out = statistics[group.slot];
     auto pivot = pivots_from<T>(sum, other, group.rows, size, args.cols);
     out.pivot.set(pivot);
     for (int64_t i = 0; i < group.rows; ++i) {
@@ -78,9 +79,9 @@ struct NormalizeSteps {
   HWY_INLINE auto last_pass(const Group& group, int64_t i) const {
     const T* const from = x(group, i);
     constexpr int64_t ahead = kAhead / static_cast<int64_t>(sizeof(T));
-    return normalize_row<!kStreamed, Io>(from, from + ahead, args.weight, args.bias,
-                                         args.y + (group.row + i) * args.cols, args.cols,
-                                         statistics[group.place], i);
+    return normalize_row<!kNonTemporal, Io>(from, from + ahead, args.weight, args.bias,
+                                            args.y + (group.row + i) * args.cols, args.cols,
+                                            statistics[group.slot], i);
   }
 };
 
@@ -92,22 +93,22 @@ struct AddSteps : NormalizeSteps<Io, T> {
   AddSteps(const kernels::ResidualLayerNormForward<T>& forward, T* sums, uint8_t* bits)
       : NormalizeSteps<Io, T>(forward, sums), drawn(bits) {}
 
-  template <class Beside>
-  HWY_INLINE void first_pass(const Group& group, int64_t i, Beside& beside) {
+  template <class Pipelined>
+  HWY_INLINE void first_pass(const Group& group, int64_t i, Pipelined& pipelined) {
     const auto& args = this->args;
     const int64_t row = group.row + i, first = row * args.cols;
     uint8_t* const kept = args.kept != nullptr ? args.kept + row * kept_bytes(args.cols) : drawn;
     AddColumns<T> columns{args.residual + first,
                           args.x + first,
                           this->sum_to(group, i),
-                          this->kStreamed ? args.sum + first : nullptr,
+                          this->kNonTemporal ? args.sum + first : nullptr,
                           &args.dropout,
                           kept,
                           {}};
     for (int64_t c = 0; c < args.cols; c += kChunk) {
       const int64_t n = std::min(kChunk, args.cols - c);
       if (args.dropout.active()) fill_kept(args.dropout, first + c, n, kept + c / 8);
-      for_columns<T>(c, c + n, columns, beside);
+      for_columns<T>(c, c + n, columns, pipelined);
     }
     this->sum[i] = columns.sums.sum.lanes();
     this->other[i] = columns.sums.magnitude.lanes();
@@ -119,10 +120,10 @@ template <class T>
 struct AgainSteps : NormalizeSteps<Whole<T>, T> {
   using NormalizeSteps<Whole<T>, T>::NormalizeSteps;
 
-  template <class Beside>
-  HWY_INLINE void first_pass(const Group& group, int64_t i, Beside& beside) {
+  template <class Pipelined>
+  HWY_INLINE void first_pass(const Group& group, int64_t i, Pipelined& pipelined) {
     PivotColumns<T> columns{this->x(group, i), {}};
-    for_columns<T>(0, this->args.cols, columns, beside);
+    for_columns<T>(0, this->args.cols, columns, pipelined);
     this->sum[i] = columns.sums.sum.lanes();
     this->other[i] = columns.sums.magnitude.lanes();
   }
@@ -133,12 +134,12 @@ template <class Io, class T>
 HWY_INLINE void add_rows(const kernels::ResidualLayerNormForward<T> args, int64_t begin, int64_t end) {
   using Steps = AddSteps<Io, T>;
   const int64_t size = rows_in_group<T>(args.cols);
-  Workspace<T> sums(Steps::kStreamed ? 2 * size * args.cols : 0);
+  Workspace<T> sums(Steps::kNonTemporal ? 2 * size * args.cols : 0);
   const bool draws = args.dropout.active() && args.kept == nullptr;
   Workspace<uint8_t> drawn(draws ? kept_bytes(args.cols) : 0);
   Steps steps(args, sums.data(), drawn.data());
-  for_groups<Steps::kStreamed>(begin, end, steps.size, steps);
-  if (Steps::kStreamed) hwy::FlushStream();
+  for_groups<Steps::kNonTemporal>(begin, end, steps.size, steps);
+  if (Steps::kNonTemporal) hwy::FlushStream();
 }
 
 template <class T>
@@ -146,8 +147,9 @@ void forward(const kernels::ResidualLayerNormForward<T>& args, int64_t begin, in
   if (args.residual == nullptr) {
     AgainSteps<T> steps(args, nullptr);
     for_groups<false>(begin, end, steps.size, steps);
-  } else if (streams(args.y, args.rows, args.cols, 4) && streams(args.sum, args.rows, args.cols, 4)) {
-    add_rows<Streaming<T>>(args, begin, end);
+  } else if (uses_nontemporal_stores(args.y, args.rows, args.cols, 4) &&
+             uses_nontemporal_stores(args.sum, args.rows, args.cols, 4)) {
+    add_rows<NonTemporal<T>>(args, begin, end);
   } else {
     add_rows<Whole<T>>(args, begin, end);
   }
@@ -179,11 +181,11 @@ HWY_INLINE T* shifted(T* p, int64_t by) {
   return p == nullptr ? nullptr : p + by;
 }
 
-/// Whether a gradient, if it is wanted, may be streamed.
+/// Whether a gradient, if it is wanted, may be written by non-temporal stores.
 template <class T>
 HWY_INLINE bool may_stream(const T* gradient, bool accumulate,
                            const kernels::ResidualLayerNormBackward<T>& args) {
-  return gradient == nullptr || (!accumulate && streams(gradient, args.rows, args.cols, 4));
+  return gradient == nullptr || (!accumulate && uses_nontemporal_stores(gradient, args.rows, args.cols, 4));
 }
 
 template <class T, class A = accumulator_t<T>>
@@ -205,7 +207,7 @@ void backward(const kernels::ResidualLayerNormBackward<T>& args, int64_t begin, 
   };
   if (may_stream(args.gx, args.accumulate_x, args) &&
       may_stream(args.gresidual, args.accumulate_residual, args))
-    backward_rows<Streaming<T>>(args, args.sum, begin, end, gweight, gbias, emit_row);
+    backward_rows<NonTemporal<T>>(args, args.sum, begin, end, gweight, gbias, emit_row);
   else
     backward_rows<Whole<T>>(args, args.sum, begin, end, gweight, gbias, emit_row);
 }

@@ -23,21 +23,22 @@ constexpr int64_t kMostRowsAtOnce = 4;
 constexpr int64_t kNarrow = 256;
 inline int64_t rows_at_once(int64_t cols) { return cols <= kNarrow ? kMostRowsAtOnce : 2; }
 
-/// Takes the rows begin … end - 1 through three steps, such that none waits for the maximum, sums and
-/// quotients of the step before: narrow ones a step apart, and of wide ones, which would not stay in the
-/// nearest cache, the maximum one row ahead. Those of a matrix that is `streamed` would be sought before they
-/// are there: of them the last step of a row is taken beside the sums of the next, so that memory is read and
-/// written at the same time.
+/// for each row in [begin, end) { find_max; find_sums; write }
+///
+/// Software-pipelined, so that no step waits for the result of the one before. Narrow rows: each step works
+/// on another row. Wide rows, which would not stay in the first-level cache: only the maximum is one row
+/// ahead. Non-temporal results: the last step runs during the sums of the next row, so that memory is read
+/// and written at the same time.
 template <class Steps>
-HWY_INLINE void for_rows_in_steps(int64_t begin, int64_t end, int64_t cols, bool streamed, Steps& steps) {
-  NothingBeside nothing;
+HWY_INLINE void for_rows_in_steps(int64_t begin, int64_t end, int64_t cols, bool nontemporal, Steps& steps) {
+  NoPipeline nothing;
   if (cols <= kNarrow) {
     for (int64_t r = begin; r < end + 2; ++r) {
       if (r < end) steps.find_maximum(r);
       if (begin <= r - 1 && r - 1 < end) steps.find_sums(r - 1, nothing);
       if (begin <= r - 2) steps.last_pass(r - 2).rest();
     }
-  } else if (streamed) {
+  } else if (nontemporal) {
     for (int64_t r = begin; r < end; ++r) {
       steps.find_maximum(r);
       if (r == begin) {
@@ -127,16 +128,17 @@ HWY_INLINE void add_exponentials(const T* x, accumulator_t<T>* out, Vec<Tag<T>> 
 /// Where the exponentials of a row go: nowhere, to a place of their own, or where its results are to be.
 enum class Exponentials { dropped, kept, result };
 
-/// Of results T that are stored by Io: bfloat16 cannot hold them, and what is streamed should not be read
-/// again.
+/// For results T stored by Io: bfloat16 cannot hold exponentials, and what non-temporal stores wrote should
+/// not be read again.
 template <class Io, class T>
 constexpr Exponentials kPlace =
     std::is_same_v<Io, Whole<accumulator_t<T>>> ? Exponentials::result : Exponentials::kept;
 
-/// RowSums of a block short enough for float. Asks for what is kAsked bytes on unless that is 0, and for
-/// results to be overwritten: a store reads its line first.
-template <Exponentials kTo, bool kShifted, int64_t kAsked, class T, class Beside, class A = accumulator_t<T>>
-HWY_INLINE RowSums<A> block_sums(const T* x, A* out, int64_t n, A shift, Beside& beside) {
+/// RowSums of a block short enough for float. Prefetches x kAsked bytes ahead unless that is 0, and the lines
+/// of `out`, which a plain store reads first.
+template <Exponentials kTo, bool kShifted, int64_t kAsked, class T, class Pipelined,
+          class A = accumulator_t<T>>
+HWY_INLINE RowSums<A> block_sums(const T* x, A* out, int64_t n, A shift, Pipelined& pipelined) {
   constexpr int kTogether = kScalesAtOnce ? 8 : 4;
   constexpr bool kStore = kTo != Exponentials::dropped;
   const Tag<T> d;
@@ -151,7 +153,7 @@ HWY_INLINE RowSums<A> block_sums(const T* x, A* out, int64_t n, A shift, Beside&
         prefetch_ahead(x + i + k * lanes, kAsked);
         if constexpr (kTo == Exponentials::result) prefetch_ahead(out + i + k * lanes);
       }
-      beside.step();
+      pipelined.step();
     }
   }
   for (; i + lanes <= n; i += lanes)
@@ -168,16 +170,16 @@ HWY_INLINE RowSums<A> block_sums(const T* x, A* out, int64_t n, A shift, Beside&
 }
 
 /// One pass of RowSums; writes exp(x - shift) to `out` unless they are dropped, and finds Σ (x - shift) if
-/// kShifted. As many vectors of `beside`, the last pass over another row, are taken along.
-template <Exponentials kTo, bool kShifted, int64_t kAsked = kAhead, class T, class Beside,
+/// kShifted. `pipelined` is the last pass over another row.
+template <Exponentials kTo, bool kShifted, int64_t kAsked = kAhead, class T, class Pipelined,
           class A = accumulator_t<T>>
-HWY_INLINE RowSums<A> row_sums(const T* x, A* out, int64_t n, A shift, Beside& beside) {
-  if (n <= kNarrow) return block_sums<kTo, kShifted, 0>(x, out, n, shift, beside);
+HWY_INLINE RowSums<A> row_sums(const T* x, A* out, int64_t n, A shift, Pipelined& pipelined) {
+  if (n <= kNarrow) return block_sums<kTo, kShifted, 0>(x, out, n, shift, pipelined);
   constexpr int64_t kBlock = 2048;
   RowSums<double> sums{0, 0};
   for (int64_t i = 0; i < n; i += kBlock) {
     const auto block = block_sums<kTo, kShifted, kAsked>(
-        x + i, kTo == Exponentials::dropped ? nullptr : out + i, std::min(kBlock, n - i), shift, beside);
+        x + i, kTo == Exponentials::dropped ? nullptr : out + i, std::min(kBlock, n - i), shift, pipelined);
     sums.exponentials += static_cast<double>(block.exponentials);
     sums.shifted += static_cast<double>(block.shifted);
   }

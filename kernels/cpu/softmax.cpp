@@ -80,11 +80,11 @@ struct SoftmaxSteps {
     const A found = row_max(x(row), args.cols);
     most[place(row)] = row_is_empty(x(row), args.cols, found) ? A(0) : found;
   }
-  template <class Beside>
-  HWY_INLINE void find_sums(int64_t row, Beside& beside) {
+  template <class Pipelined>
+  HWY_INLINE void find_sums(int64_t row, Pipelined& pipelined) {
     const int64_t at = place(row);
     A* const to = kLog ? nullptr : exponentials(row);
-    const A sum = row_sums<kTo, false>(x(row), to, args.cols, most[at], beside).exponentials;
+    const A sum = row_sums<kTo, false>(x(row), to, args.cols, most[at], pipelined).exponentials;
     if constexpr (kLog)
       scale[at] = sum == 0 ? LogSum<A>{0, 0} : log_of(sum);
     else
@@ -96,10 +96,10 @@ struct SoftmaxSteps {
     if constexpr (kLog) {
       const Logarithms<T> columns{x(row), y(row), hn::Set(d, most[at]), hn::Set(d, scale[at].value),
                                   hn::Set(d, scale[at].rest)};
-      return LastPass<T, Io, Logarithms<T>>{columns, args.cols};
+      return PipelinedPass<T, Io, Logarithms<T>>{columns, args.cols};
     } else {
       const Quotients<T> columns{exponentials(row), y(row), hn::Set(d, scale[at])};
-      return LastPass<T, Io, Quotients<T>>{columns, args.cols};
+      return PipelinedPass<T, Io, Quotients<T>>{columns, args.cols};
     }
   }
 };
@@ -107,18 +107,18 @@ struct SoftmaxSteps {
 template <bool kLog, class Io, class T>
 HWY_INLINE void softmax_rows_by(const kernels::SoftmaxForward<T>& args, int64_t begin, int64_t end) {
   using Steps = SoftmaxSteps<kLog, Io, T>;
-  constexpr bool streamed = std::is_same_v<Io, Streaming<T>>;
+  constexpr bool nontemporal = std::is_same_v<Io, NonTemporal<T>>;
   const int64_t at_once = rows_at_once(args.cols);
   Workspace<accumulator_t<T>> kept(Steps::kTo == Exponentials::kept ? at_once * args.cols : 0);
   Steps steps{args, kept.data(), at_once, {}, {}};
-  for_rows_in_steps(begin, end, args.cols, streamed, steps);
-  if (streamed) hwy::FlushStream();
+  for_rows_in_steps(begin, end, args.cols, nontemporal, steps);
+  if (nontemporal) hwy::FlushStream();
 }
 
 template <bool kLog, class T>
 HWY_INLINE void softmax_rows_of(const kernels::SoftmaxForward<T>& args, int64_t begin, int64_t end) {
-  if (streams(args.y, args.rows, args.cols, 2))
-    softmax_rows_by<kLog, Streaming<T>>(args, begin, end);
+  if (uses_nontemporal_stores(args.y, args.rows, args.cols, 2))
+    softmax_rows_by<kLog, NonTemporal<T>>(args, begin, end);
   else
     softmax_rows_by<kLog, Whole<T>>(args, begin, end);
 }
@@ -148,16 +148,15 @@ struct GradientSum {
   }
 };
 
-/// Σ gy * y (softmax) or Σ gy (log-softmax); as many vectors of `beside`, the last pass over another row, are
-/// taken along.
-template <bool kLog, class T, class Beside>
-HWY_INLINE accumulator_t<T> gradient_sum(const T* y, const T* gy, int64_t n, Beside& beside) {
+/// Σ gy * y (softmax) or Σ gy (log-softmax); `pipelined` is the last pass over another row.
+template <bool kLog, class T, class Pipelined>
+HWY_INLINE accumulator_t<T> gradient_sum(const T* y, const T* gy, int64_t n, Pipelined& pipelined) {
   const Tag<T> d;
   const int64_t most = 128 * static_cast<int64_t>(hn::Lanes(d));  // summed in T, before rounding shows
   double sum = 0;
   for (int64_t begin = 0; begin < n; begin += most) {
     GradientSum<kLog, T> columns{y, gy, {hn::Zero(d), hn::Zero(d)}};
-    for_columns<T>(begin, std::min(begin + most, n), columns, beside);
+    for_columns<T>(begin, std::min(begin + most, n), columns, pipelined);
     sum += static_cast<double>(reduce_sum(d, hn::Add(columns.part[0], columns.part[1])));
   }
   return static_cast<accumulator_t<T>>(sum);
@@ -199,37 +198,37 @@ struct SoftmaxBackwardSteps {
   HWY_INLINE void find_maximum(int64_t row) {
     empty[place(row)] = kLog && row_is_empty(y(row), args.cols, row_max(y(row), args.cols));
   }
-  template <class Beside>
-  HWY_INLINE void find_sums(int64_t row, Beside& beside) {
+  template <class Pipelined>
+  HWY_INLINE void find_sums(int64_t row, Pipelined& pipelined) {
     const int64_t at = place(row);
     if (kLog && empty[at]) {
       if (!args.accumulate) std::fill_n(gx(row), args.cols, T(A(0)));
       return;
     }
-    sum[at] = gradient_sum<kLog>(y(row), gy(row), args.cols, beside);
+    sum[at] = gradient_sum<kLog>(y(row), gy(row), args.cols, pipelined);
   }
   HWY_INLINE auto last_pass(int64_t row) const {
     const int64_t at = place(row);
     const SoftmaxGradient<kLog, T> columns{y(row), gy(row), gx(row), hn::Set(Tag<T>(), sum[at]),
                                            args.accumulate};
-    return LastPass<T, Io, SoftmaxGradient<kLog, T>>{columns, kLog && empty[at] ? 0 : args.cols};
+    return PipelinedPass<T, Io, SoftmaxGradient<kLog, T>>{columns, kLog && empty[at] ? 0 : args.cols};
   }
 };
 
 template <bool kLog, class Io, class T>
 HWY_INLINE void softmax_backward_rows_by(const kernels::SoftmaxBackward<T>& args, int64_t begin,
                                          int64_t end) {
-  constexpr bool streamed = std::is_same_v<Io, Streaming<T>>;
+  constexpr bool nontemporal = std::is_same_v<Io, NonTemporal<T>>;
   SoftmaxBackwardSteps<kLog, Io, T> steps{args, rows_at_once(args.cols), {}, {}};
-  for_rows_in_steps(begin, end, args.cols, streamed, steps);
-  if (streamed) hwy::FlushStream();
+  for_rows_in_steps(begin, end, args.cols, nontemporal, steps);
+  if (nontemporal) hwy::FlushStream();
 }
 
 template <bool kLog, class T>
 HWY_INLINE void softmax_backward_rows_of(const kernels::SoftmaxBackward<T>& args, int64_t begin,
                                          int64_t end) {
-  if (!args.accumulate && streams(args.gx, args.rows, args.cols, 3))
-    softmax_backward_rows_by<kLog, Streaming<T>>(args, begin, end);
+  if (!args.accumulate && uses_nontemporal_stores(args.gx, args.rows, args.cols, 3))
+    softmax_backward_rows_by<kLog, NonTemporal<T>>(args, begin, end);
   else
     softmax_backward_rows_by<kLog, Whole<T>>(args, begin, end);
 }

@@ -25,13 +25,13 @@ calls=1 0
 fn=(2)
 0 90
 0
-cfn=(3) void heed::cpu::N_AVX2::gemm_tile_f32(heed::cpu::GemmTile<float> const&)
+cfn=(3) void heed::cpu::N_AVX2::gemm_block_f32(heed::cpu::GemmBlock<float> const&)
 calls=1 0
 0 1900
 
 fn=(3)
 0 1850
-cfn=(4) heed::cpu::finish_tile(void*)
+cfn=(4) heed::cpu::finish_rows(void*)
 calls=1 0
 0 50
 

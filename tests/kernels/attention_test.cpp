@@ -3,7 +3,7 @@
 
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/attention.h>
-#include <heed/kernels/cpu/gemm/gemm_backend.h>
+#include <heed/kernels/cpu/gemm/gemm_path.h>
 
 #include "attention_problem.h"
 
@@ -39,10 +39,10 @@ template <class T>
 class Attention : public ::testing::Test {};
 TYPED_TEST_SUITE(Attention, FloatingTypes);
 
-class AttentionByTiles : public ::testing::Test {
+class AttentionByAmx : public ::testing::Test {
  protected:
-  AttentionByTiles() { cpu::set_gemm_backend(cpu::GemmBackend::amx); }
-  ~AttentionByTiles() override { cpu::set_gemm_backend(cpu::GemmBackend::automatic); }
+  AttentionByAmx() { cpu::set_gemm_backend(cpu::GemmBackend::amx); }
+  ~AttentionByAmx() override { cpu::set_gemm_backend(cpu::GemmBackend::automatic); }
 };
 
 TYPED_TEST(Attention, Lengths) {
@@ -187,7 +187,7 @@ void expect_exact_with_growing_scores(int64_t width) {
 
 TYPED_TEST(Attention, GrowingScores) { expect_exact_with_growing_scores<TypeParam>(16); }
 
-TEST_F(AttentionByTiles, GrowingScores) {
+TEST_F(AttentionByAmx, GrowingScores) {
   expect_exact_with_growing_scores<float>(32);
   expect_exact_with_growing_scores<bfloat16>(32);
 }
@@ -466,7 +466,7 @@ TEST(Attention, ThreadCountDoesNotMatter) {
   }
 }
 
-TEST_F(AttentionByTiles, ThreadCountDoesNotMatter) {
+TEST_F(AttentionByAmx, ThreadCountDoesNotMatter) {
   expect_same_bits_with_any_threads({.sequences = {{600, 70}, {70, 70}, {1, 5}},
                                      .width = 32,
                                      .visibility = {.causal = Causal::bottom_right},
@@ -474,7 +474,7 @@ TEST_F(AttentionByTiles, ThreadCountDoesNotMatter) {
 }
 
 /// Where the processor has no tiles they are plain loops.
-TEST_F(AttentionByTiles, RowsThatFillThem) {
+TEST_F(AttentionByAmx, RowsThatFillThem) {
   for (const int64_t width : {32, 64, 96}) {
     for (const Causal causal : {Causal::none, Causal::bottom_right}) {
       SCOPED_TRACE(width);
@@ -503,7 +503,7 @@ void expect_infinite_values_to_count() {
   EXPECT_GT(infinite, 0);
 }
 
-TEST_F(AttentionByTiles, InfiniteValuesAreWeighedByVectors) {
+TEST_F(AttentionByAmx, InfiniteValuesAreWeighedByVectors) {
   expect_infinite_values_to_count<float>();
   expect_infinite_values_to_count<bfloat16>();
 }

@@ -12,7 +12,7 @@
 
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/gemm/amx.h>
-#include <heed/kernels/cpu/gemm/gemm_backend.h>
+#include <heed/kernels/cpu/gemm/gemm_path.h>
 #include <heed/kernels/cpu/simd/isa.h>
 #include <heed/kernels/gemm.h>
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/base/check.h>
-#include <heed/kernels/cpu/gemm/gemm_tile.h>
+#include <heed/kernels/cpu/gemm/gemm_block.h>
 
 #include "plain_bound.h"
 
@@ -24,26 +24,26 @@ std::vector<T> multiply(const std::vector<T>& a, bool transposed, const std::vec
     a_buffer.resize(static_cast<size_t>(functions.geometry.a_buffer(rows, k)));
     b_buffer.resize(static_cast<size_t>(functions.geometry.b_buffer(cols, k)));
   }
-  functions.tile({cpu::matrix_view(a.data(), transposed ? rows : k, transposed),
-                  rows,
-                  b.data(),
-                  row,
-                  c.data(),
-                  cols,
-                  rows,
-                  cols,
-                  k,
-                  T(1),
-                  {},
-                  copies ? a_buffer.data() : nullptr,
-                  copies ? b_buffer.data() : nullptr});
+  functions.block({cpu::matrix_view(a.data(), transposed ? rows : k, transposed),
+                   rows,
+                   b.data(),
+                   row,
+                   c.data(),
+                   cols,
+                   rows,
+                   cols,
+                   k,
+                   T(1),
+                   {},
+                   copies ? a_buffer.data() : nullptr,
+                   copies ? b_buffer.data() : nullptr});
   return c;
 }
 
 // Whether operands are copied first depends on the processor's caches, which must not change a result.
 template <class T>
 void expect_same_bits() {
-  const int64_t panel = cpu::gemm_functions<T>().geometry.panel, row = 6 * panel;
+  const int64_t panel = cpu::gemm_functions<T>().geometry.nr, row = 6 * panel;
   for (const bool transposed : {false, true}) {
     for (const int64_t rows : {1, 5, 6, 25, 96}) {
       for (const int64_t cols : {panel, 4 * panel, 6 * panel}) {

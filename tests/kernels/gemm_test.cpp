@@ -10,7 +10,7 @@
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/gemm/gemm_backend.h>
+#include <heed/kernels/cpu/gemm/gemm_path.h>
 #include <heed/kernels/gemm.h>
 
 namespace heed {
@@ -308,7 +308,7 @@ TEST_P(Backends, MultiplyEqually) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Gemm, Backends,
-                         testing::Values(cpu::GemmBackend::own, cpu::GemmBackend::amx,
+                         testing::Values(cpu::GemmBackend::simd, cpu::GemmBackend::amx,
                                          cpu::GemmBackend::onednn));
 
 TEST(Gemm, RefusesRowsThatOverlap) {

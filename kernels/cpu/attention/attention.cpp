@@ -4,7 +4,8 @@
 #include <heed/core/base/divide.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/attention.h>
-#include <heed/kernels/cpu/attention/attention_plane.h>
+#include <heed/kernels/cpu/attention/attention_blocking.h>
+#include <heed/kernels/cpu/attention/attention_path.h>
 #include <heed/kernels/cpu/gemm/amx.h>
 #include <heed/kernels/cpu/simd/typed_export.h>
 #include <heed/kernels/cpu/tasks/workspace.h>
@@ -27,21 +28,21 @@ void attend_tasks(const kernels::AttentionForward<T>& args, int64_t begin, int64
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
   const int64_t blocks = query_blocks(args.segments);
   AttentionScratch<A> w;
-  Workspace<A> memory(w.place(nullptr, args.width, args.segments.max_query, lanes, false));
-  w.place(memory.data(), args.width, args.segments.max_query, lanes, false);
+  Workspace<A> memory(w.bind(nullptr, args.width, args.segments.max_query, lanes, false));
+  w.bind(memory.data(), args.width, args.segments.max_query, lanes, false);
   VisibleKeys visible;
-  Plane next = plane_of(args, begin / blocks);
+  BatchHead next = batch_head_at(args, begin / blocks);
   for (int64_t i = begin; i < end; ++i) {
-    const Plane p = next;
+    const BatchHead p = next;
     const int64_t query = i % blocks * kQueryBlock;
     if (i + 1 < end) {
-      next = plane_of(args, (i + 1) / blocks);
+      next = batch_head_at(args, (i + 1) / blocks);
       prefetch_block(args, next, (i + 1) % blocks * kQueryBlock);
     }
     prefetch_rows(args.out, p.query_first + query, p.head, std::min(kQueryBlock, p.queries - query),
                   args.width);
     if (query >= p.queries) continue;
-    if (p.queries == 1 && !args.lse && !args.dropout.active())
+    if (attends_one_query(args, p))
       attend_one(args, p, visible, w);
     else
       attend_block(args, p, query, visible, w);
@@ -51,47 +52,48 @@ HEED_TYPED(attend_tasks, kernels::AttentionForward)
 
 /// The same for groups of `together` blocks, group i % groups of sequence and head i / groups.
 template <class T>
-void attend_groups(const kernels::AttentionForward<T>& args, int64_t together, int64_t begin, int64_t end) {
+void attend_amx_tasks(const kernels::AttentionForward<T>& args, int64_t together, int64_t begin,
+                      int64_t end) {
   const int64_t groups = ceil_divide(query_blocks(args.segments), together);
-  AttentionScratch<float> w[kMostBlocksTogether];
+  AttentionScratch<float> w[kMaxQueryBlocksPerTask];
   ForwardTiles<T> buffers;
-  const int64_t size = w[0].place(nullptr, args.width, args.segments.max_query, kAmxLines, false);
+  const int64_t size = w[0].bind(nullptr, args.width, args.segments.max_query, kAmxLines, false);
   Workspace<float> memory(together * size + ForwardTiles<T>::size(args.width));
   for (int64_t g = 0; g < together; ++g) {
-    w[g].place(memory.data() + g * size, args.width, args.segments.max_query, kAmxLines, false);
+    w[g].bind(memory.data() + g * size, args.width, args.segments.max_query, kAmxLines, false);
     w[g].scores = w[0].scores, w[g].kept = w[0].kept;
   }
-  buffers.place(memory.data() + together * size, args.width);
+  buffers.bind(memory.data() + together * size, args.width);
   const AmxTiles tiles;
-  VisibleKeys visible[kMostBlocksTogether];
+  VisibleKeys visible[kMaxQueryBlocksPerTask];
   for (int64_t i = begin; i < end; ++i) {
-    const Plane p = plane_of(args, i / groups);
+    const BatchHead p = batch_head_at(args, i / groups);
     const int64_t query = i % groups * together * kQueryBlock;
     if (query >= p.queries) continue;
     const int64_t blocks = std::min(together, ceil_divide(p.queries - query, kQueryBlock));
-    if (attend_by_tiles(args, p, query, blocks, visible, buffers, w)) continue;
+    if (attend_amx(args, p, query, blocks, visible, buffers, w)) continue;
     for (int64_t g = 0; g < blocks; ++g) attend_block(args, p, query + g * kQueryBlock, visible[g], w[g]);
   }
 }
-void attend_groups_f32(const kernels::AttentionForward<float>& args, int64_t together, int64_t begin,
-                       int64_t end) {
-  attend_groups(args, together, begin, end);
+void attend_amx_tasks_f32(const kernels::AttentionForward<float>& args, int64_t together, int64_t begin,
+                          int64_t end) {
+  attend_amx_tasks(args, together, begin, end);
 }
-void attend_groups_bf16(const kernels::AttentionForward<bfloat16>& args, int64_t together, int64_t begin,
-                        int64_t end) {
-  attend_groups(args, together, begin, end);
+void attend_amx_tasks_bf16(const kernels::AttentionForward<bfloat16>& args, int64_t together, int64_t begin,
+                           int64_t end) {
+  attend_amx_tasks(args, together, begin, end);
 }
 
-/// The weights of queries begin … end - 1 of the plane, at most a block of them.
+/// The weights of queries begin … end - 1, at most a block of them.
 template <class T>
 void rebuild_weights(const kernels::AttentionWeights<T>& args, int64_t begin, int64_t end) {
   using A = accumulator_t<T>;
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), queries = end - begin;
-  const Plane p = make_plane(args, args.sequence, args.head);
+  const BatchHead p = make_batch_head(args, args.sequence, args.head);
   AttentionScratch<A> w;
-  Workspace<A> memory(w.place(nullptr, args.width, queries, lanes, false));
-  w.place(memory.data(), args.width, queries, lanes, false);
+  Workspace<A> memory(w.bind(nullptr, args.width, queries, lanes, false));
+  w.bind(memory.data(), args.width, queries, lanes, false);
   const T* q = args.q.data + (p.query_first + begin) * args.q.row_stride + p.head * args.q.head_stride;
   const bool pairs = multiplies_pairs(args.q, args.k, args.width);
   const auto rows = score_rows(d, pairs, q, args.q.row_stride, queries, args.width, w.padded, w.queries);
@@ -130,8 +132,8 @@ namespace heed::cpu {
 namespace {
 
 HEED_EXPORT_TYPED(attend_tasks)
-HWY_EXPORT(attend_groups_f32);
-HWY_EXPORT(attend_groups_bf16);
+HWY_EXPORT(attend_amx_tasks_f32);
+HWY_EXPORT(attend_amx_tasks_bf16);
 HEED_EXPORT_TYPED(rebuild_weights)
 
 }  // namespace
@@ -147,18 +149,19 @@ void attention_forward(const kernels::AttentionForward<T>& args) {
       if (args.lse) args.lse[head * args.query_rows + row] = -std::numeric_limits<A>::infinity();
     }
   });
-  const int64_t planes = s.count * args.heads, blocks = query_blocks(s);
+  const int64_t batch_heads = s.count * args.heads, blocks = query_blocks(s);
   if constexpr (!std::is_same_v<T, double>) {
-    if (attends_by_tiles<T>(s, args.width)) {
-      const auto groups = choose_by_type<T>(HEED_SIMD(attend_groups_f32), HEED_SIMD(attend_groups_bf16), 0);
-      const int64_t together = blocks_together(planes, blocks);
-      return parallel_for(planes * ceil_divide(blocks, together), 1,
+    if (attention_path<T>(s, args.width) == AttentionPath::amx) {
+      const auto groups =
+          choose_by_type<T>(HEED_SIMD(attend_amx_tasks_f32), HEED_SIMD(attend_amx_tasks_bf16), 0);
+      const int64_t together = query_blocks_per_task(batch_heads, blocks);
+      return parallel_for(batch_heads * ceil_divide(blocks, together), 1,
                           [&](int64_t begin, int64_t end) { groups(args, together, begin, end); });
     }
   }
   const auto tasks = HEED_SIMD_OF(T, attend_tasks);
   const int64_t work = std::min<int64_t>(s.max_query, kQueryBlock) * s.max_key * args.width;
-  parallel_for(planes * blocks, attention_grain(work),
+  parallel_for(batch_heads * blocks, attention_grain(work),
                [&](int64_t begin, int64_t end) { tasks(args, begin, end); });
 }
 

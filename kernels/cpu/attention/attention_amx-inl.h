@@ -78,9 +78,9 @@ struct TileProduct {
   }
 };
 
-/// On a thread with AmxTiles, and beside it what was shared out.
+/// On a thread with AmxTiles, interleaved with the work that was scheduled.
 template <size_t Streams>
-HWY_INLINE void multiply_tiles(const TileProduct& x, BesideTiles<Streams>& beside) {
+HWY_INLINE void multiply_tiles(const TileProduct& x, AmxInterleave<Streams>& interleave) {
   const auto* const of_a = reinterpret_cast<const bfloat16*>(x.a.data);
   const auto* const of_b = reinterpret_cast<const bfloat16*>(x.b.data);
   AmxBlock block{};
@@ -90,7 +90,7 @@ HWY_INLINE void multiply_tiles(const TileProduct& x, BesideTiles<Streams>& besid
   block.b_step = x.b.parts * kAmxTileElements, block.b_tile = x.b.steps * block.b_step;
   block.ldc = block.added_stride = x.ldc;
   block.steps = x.steps();
-  beside.attach(block);
+  interleave.attach(block);
   const int64_t row_tiles = x.row_tiles(), col_tiles = x.col_tiles();
   for (int64_t j = 0; j < col_tiles; j += 2) {
     for (int64_t i = 0; i < row_tiles; i += 2) {
@@ -106,7 +106,7 @@ HWY_INLINE void multiply_tiles(const TileProduct& x, BesideTiles<Streams>& besid
 }
 
 HWY_INLINE void multiply_tiles(const TileProduct& x) {
-  BesideTiles<0> nothing({});
+  AmxInterleave<0> nothing({});
   multiply_tiles(x, nothing);
 }
 

@@ -1,4 +1,4 @@
-// The backward of one chunk of keys of a plane: the weights are computed again block by block.
+// The backward of one chunk of keys of a sequence and head: the weights are computed again block by block.
 #if defined(HEED_KERNELS_CPU_ATTENTION_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_KERNELS_CPU_ATTENTION_BACKWARD_INL_H_
 #undef HEED_KERNELS_CPU_ATTENTION_BACKWARD_INL_H_
@@ -76,7 +76,7 @@ HWY_INLINE void gradient_block(D d, const ScoreBlock& at, const VisibleKeys& vis
 
 /// Adds a block of the scores' gradient to those of the bias and of the relative table.
 template <class T>
-HWY_NOINLINE void add_bias_gradients(const kernels::AttentionBackward<T>& args, const Plane& p,
+HWY_NOINLINE void add_bias_gradients(const kernels::AttentionBackward<T>& args, const BatchHead& p,
                                      const ScoreBlock& at, const AttentionScratch<accumulator_t<T>>& w) {
   using A = accumulator_t<T>;
   const auto& b = args.bias;
@@ -112,8 +112,8 @@ HWY_INLINE Rows<Lane<D>> seen_rows(D d, const T* from, int64_t row_stride, int64
   return {buffer, w.padded};
 }
 
-/// Whether a block holds all keys of a plane.
-inline bool has_all_keys(const Plane& p) { return p.keys <= kKeyBlock; }
+/// Whether a block holds all keys of its sequence.
+inline bool has_all_keys(const BatchHead& p) { return p.keys <= kKeyBlock; }
 
 /// Σ gout * out of each query, which is the sum of its weights times their gradients, of all keys.
 template <class D, class T>
@@ -139,7 +139,7 @@ HWY_INLINE void find_deltas(D d, const T* out, int64_t row_stride, Rows<Lane<D>>
 /// Scores before their scale and the gradients of their weights, in w.scores and w.gscores, become weights
 /// and score gradients.
 template <class T>
-HWY_INLINE void gradients_of_scores(const kernels::AttentionBackward<T>& args, const Plane& p,
+HWY_INLINE void gradients_of_scores(const kernels::AttentionBackward<T>& args, const BatchHead& p,
                                     const ScoreBlock& at, const VisibleKeys& visible, bool hidden,
                                     accumulator_t<T> scale, const AttentionScratch<accumulator_t<T>>& w) {
   const Tag<T> d;
@@ -154,7 +154,7 @@ HWY_INLINE void gradients_of_scores(const kernels::AttentionBackward<T>& args, c
 
 /// One block of queries against one of keys: fills w.scores and w.gscores with weights and score gradients.
 template <class T>
-HWY_INLINE void score_gradients(const kernels::AttentionBackward<T>& args, const Plane& p,
+HWY_INLINE void score_gradients(const kernels::AttentionBackward<T>& args, const BatchHead& p,
                                 const ScoreBlock& at, const VisibleKeys& visible, bool hidden,
                                 Rows<accumulator_t<T>> keys, const AttentionScratch<accumulator_t<T>>& w) {
   using A = accumulator_t<T>;
@@ -169,9 +169,10 @@ HWY_INLINE void score_gradients(const kernels::AttentionBackward<T>& args, const
 
 /// What a block of queries adds to the gradient of its keys or values.
 template <class T>
-HWY_INLINE void key_gradients(const accumulator_t<T>* weights, Rows<accumulator_t<T>> rows, const Plane& p,
-                              const ScoreBlock& at, const ChunkGradients<accumulator_t<T>>& chunk,
-                              accumulator_t<T>* sum, const kernels::HeadsView<T>& to, accumulator_t<T> scale,
+HWY_INLINE void key_gradients(const accumulator_t<T>* weights, Rows<accumulator_t<T>> rows,
+                              const BatchHead& p, const ScoreBlock& at,
+                              const ChunkGradients<accumulator_t<T>>& chunk, accumulator_t<T>* sum,
+                              const kernels::HeadsView<T>& to, accumulator_t<T> scale,
                               const AttentionScratch<accumulator_t<T>>& w) {
   const Tag<T> d;
   const int64_t vectors = w.padded / static_cast<int64_t>(hn::Lanes(d));
@@ -188,7 +189,7 @@ HWY_INLINE void key_gradients(const accumulator_t<T>* weights, Rows<accumulator_
 
 /// Brings what a chunk gives to a block of queries to where it belongs.
 template <class T>
-HWY_INLINE void write_query_gradients(const kernels::AttentionBackward<T>& args, const Plane& p,
+HWY_INLINE void write_query_gradients(const kernels::AttentionBackward<T>& args, const BatchHead& p,
                                       int64_t query, int64_t queries,
                                       const ChunkGradients<accumulator_t<T>>& chunk,
                                       const accumulator_t<T>* sums, int64_t padded) {
@@ -207,7 +208,7 @@ HWY_INLINE void write_query_gradients(const kernels::AttentionBackward<T>& args,
 
 /// Gradients that a block of queries from `query` on gives to a chunk of keys and receives from it.
 template <class T>
-HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const Plane& p, int64_t query,
+HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const BatchHead& p, int64_t query,
                                const ChunkGradients<accumulator_t<T>>& chunk, VisibleKeys& visible,
                                const AttentionScratch<accumulator_t<T>>& w) {
   using A = accumulator_t<T>;
@@ -238,16 +239,16 @@ HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const 
   const int64_t end = std::min(chunk.key + chunk.keys, visible.last);
   for (int64_t key = begin; key < end; key += kKeyBlock) {
     const ScoreBlock at{query, queries, key, std::min(kKeyBlock, end - key), ceil_divide(queries, lanes)};
-    const Sight sight = visible.sight(key, key + at.keys);
-    if (sight == Sight::none) continue;
+    const BlockVisibility seen = visible.block(key, key + at.keys);
+    if (seen == BlockVisibility::none) continue;
     const T* k = args.k.data + (p.key_first + key) * args.k.row_stride + p.key_head * args.k.head_stride;
     const auto keys = whole_rows(d, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
-    score_gradients(args, p, at, visible, sight != Sight::all, pairs ? pair_rows(k, args.k.row_stride) : keys,
-                    w);
+    score_gradients(args, p, at, visible, seen != BlockVisibility::all,
+                    pairs ? pair_rows(k, args.k.row_stride) : keys, w);
     if (args.gbias || args.grelative) add_bias_gradients(args, p, at, w);
     key_gradients(w.scores, gout, p, at, chunk, chunk.gv, args.gv, A(1), w);
     key_gradients(w.gscores, q, p, at, chunk, chunk.gk, args.gk, scale, w);
-    const bool guarded = sight != Sight::all || changes_scores(args.bias, args.visibility);
+    const bool guarded = seen != BlockVisibility::all || changes_scores(args.bias, args.visibility);
     if (gq && chunk.straight && !guarded && !chunk.gq && !args.accumulate_q)
       return product<Operands::transposed>(d, w.gscores, w.block, keys.data, keys.stride, gq,
                                            args.gq.row_stride, queries, w.padded / lanes, at.keys, scale,
@@ -263,8 +264,8 @@ HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const 
 /// Writes the gradients of a chunk of keys, times scale, of rows `padded` apart.
 template <class T>
 HWY_INLINE void write_keys(const accumulator_t<T>* from, int64_t padded, const kernels::HeadsView<T>& to,
-                           const Plane& p, int64_t key, int64_t keys, int64_t width, accumulator_t<T> scale,
-                           bool accumulate) {
+                           const BatchHead& p, int64_t key, int64_t keys, int64_t width,
+                           accumulator_t<T> scale, bool accumulate) {
   const Tag<T> d;
   T* row = to.data + (p.key_first + key) * to.row_stride + p.key_head * to.head_stride;
   for (int64_t i = 0; i < keys; ++i, row += to.row_stride)

@@ -5,7 +5,8 @@
 #include <heed/core/base/divide.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/attention.h>
-#include <heed/kernels/cpu/attention/attention_plane.h>
+#include <heed/kernels/cpu/attention/attention_blocking.h>
+#include <heed/kernels/cpu/attention/attention_path.h>
 #include <heed/kernels/cpu/gemm/amx.h>
 #include <heed/kernels/cpu/simd/typed_export.h>
 #include <heed/kernels/cpu/tasks/workspace.h>
@@ -25,7 +26,7 @@ template <class T>
 struct BackwardWork {
   const kernels::AttentionBackward<T>& args;
   BackwardPlan plan;
-  bool by_tiles;
+  bool uses_amx;
   int64_t stride;
   accumulator_t<T>* gq_parts;  // [heads, splits, query_rows, stride] if plan.sums_queries
 
@@ -42,24 +43,24 @@ namespace heed::cpu::HWY_NAMESPACE {
 
 /// Whether one block of queries and keys makes all gradients of its keys, in whole vectors.
 template <class T>
-HWY_INLINE bool stands_alone(const kernels::AttentionBackward<T>& args, const Plane& p, VisibleKeys& visible,
-                             int64_t padded) {
+HWY_INLINE bool stands_alone(const kernels::AttentionBackward<T>& args, const BatchHead& p,
+                             VisibleKeys& visible, int64_t padded) {
   if (args.heads != args.key_heads || p.queries == 0 || p.queries > kQueryBlock || !has_all_keys(p) ||
       args.width != padded || args.accumulate_k || args.accumulate_v)
     return false;
   find_visible_keys(args.visibility, p, 0, p.queries, visible);
-  return visible.last == p.keys && visible.sight(0, p.keys) != Sight::none;
+  return visible.last == p.keys && visible.block(0, p.keys) != BlockVisibility::none;
 }
 
-/// All blocks of queries of a plane against a chunk of keys.
+/// All blocks of queries of a sequence and head against a chunk of keys.
 template <class T>
-HWY_INLINE void backward_plane(const BackwardWork<T>& work, const Plane& p,
-                               const ChunkGradients<accumulator_t<T>>& chunk, bool packed,
-                               const BackwardTiles<T>& tiles, VisibleKeys& visible,
-                               const AttentionScratch<accumulator_t<T>>& w) {
+HWY_INLINE void backward_batch_head(const BackwardWork<T>& work, const BatchHead& p,
+                                    const ChunkGradients<accumulator_t<T>>& chunk, bool packed,
+                                    const BackwardTiles<T>& tiles, VisibleKeys& visible,
+                                    const AttentionScratch<accumulator_t<T>>& w) {
   for (int64_t query = 0; query < p.queries; query += kQueryBlock) {
     if constexpr (!std::is_same_v<T, double>) {
-      if (packed && backward_by_tiles(work.args, p, query, chunk, tiles, visible, w)) continue;
+      if (packed && backward_amx(work.args, p, query, chunk, tiles, visible, w)) continue;
     }
     backward_block(work.args, p, query, chunk, visible, w);
   }
@@ -74,7 +75,7 @@ void backward_unit(const BackwardWork<T>& work, int64_t sequence, int64_t key_he
   const auto& args = work.args;
   const Tag<T> d;
   const int64_t group = args.heads / args.key_heads;
-  const Plane first = make_plane(args, sequence, key_head * group);
+  const BatchHead first = make_batch_head(args, sequence, key_head * group);
   const int64_t chunks = std::max<int64_t>(1, ceil_divide(first.keys, kKeyChunk));
   const int64_t begin = chunks * split / work.plan.splits, end = chunks * (split + 1) / work.plan.splits;
   for (int64_t head = first.head; head < first.head + group && begin == end && args.gq.data; ++head)
@@ -87,16 +88,16 @@ void backward_unit(const BackwardWork<T>& work, int64_t sequence, int64_t key_he
                             nullptr,
                             work.stride,
                             c == begin,
-                            !work.by_tiles && stands_alone(args, first, visible, w.padded)};
+                            !work.uses_amx && stands_alone(args, first, visible, w.padded)};
     bool packed = false;
     if constexpr (!std::is_same_v<T, double>)
-      packed = work.by_tiles && pack_chunk(args, first, chunk.key, chunk.keys, tiles);
+      packed = work.uses_amx && pack_chunk(args, first, chunk.key, chunk.keys, tiles);
     if (gk && !chunk.straight) zero_rows(d, gk, chunk.keys * w.padded);
     if (gv && !chunk.straight) zero_rows(d, gv, chunk.keys * w.padded);
     for (int64_t head = first.head; head < first.head + group; ++head) {
-      const Plane p = make_plane(args, sequence, head);
+      const BatchHead p = make_batch_head(args, sequence, head);
       if (work.plan.sums_queries) chunk.gq = work.gq_part(head, split, p.query_first);
-      backward_plane(work, p, chunk, packed, tiles, visible, w);
+      backward_batch_head(work, p, chunk, packed, tiles, visible, w);
     }
     if (chunk.straight) continue;
     if (gk)
@@ -107,13 +108,13 @@ void backward_unit(const BackwardWork<T>& work, int64_t sequence, int64_t key_he
   }
 }
 
-/// Asks for what task i reads first, and where it writes that.
+/// Prefetches what task i reads first, and where it writes that.
 template <class T>
 HWY_INLINE void prefetch_task(const BackwardWork<T>& work, int64_t i) {
   const auto& args = work.args;
   const int64_t group = i / work.plan.splits, head_groups = work.plan.head_groups(args.key_heads);
   const int64_t head = group % head_groups * (args.heads / args.key_heads);
-  const Plane p = make_plane(args, group / head_groups, head);
+  const BatchHead p = make_batch_head(args, group / head_groups, head);
   const int64_t queries = std::min(kQueryBlock, p.queries), keys = std::min(kKeyBlock, p.keys);
   prefetch_block(args, p, 0);
   prefetch_rows(args.gout, p.query_first, p.head, queries, args.width);
@@ -130,20 +131,20 @@ void backward_tasks(const BackwardWork<T>& work, int64_t begin, int64_t end) {
   using A = accumulator_t<T>;
   const auto& args = work.args;
   const BackwardPlan& plan = work.plan;
-  const int64_t unit = work.by_tiles ? kAmxLines : static_cast<int64_t>(hn::Lanes(Tag<T>()));
+  const int64_t unit = work.uses_amx ? kAmxLines : static_cast<int64_t>(hn::Lanes(Tag<T>()));
   AttentionScratch<A> w;
   BackwardTiles<T> tiles{};
   const int64_t max_query = args.segments.max_query, max_key = args.segments.max_key;
-  const int64_t size = w.place(nullptr, args.width, max_query, unit, true);
+  const int64_t size = w.bind(nullptr, args.width, max_query, unit, true);
   const int64_t chunk = round_up(std::min(kKeyChunk, max_key), unit) * w.padded;
   Workspace<A> memory(size + 2 * chunk);
-  Workspace<float> packed(work.by_tiles ? BackwardTiles<T>::size(args.width, max_key) : 0);
-  w.place(memory.data(), args.width, max_query, unit, true);
-  if (work.by_tiles) tiles.place(packed.data(), args.width, max_key);
+  Workspace<float> packed(work.uses_amx ? BackwardTiles<T>::size(args.width, max_key) : 0);
+  w.bind(memory.data(), args.width, max_query, unit, true);
+  if (work.uses_amx) tiles.bind(packed.data(), args.width, max_key);
   A* const gk = args.gk.data ? memory.data() + size : nullptr;
   A* const gv = args.gv.data ? memory.data() + size + chunk : nullptr;
   std::optional<AmxTiles> ready;
-  if (work.by_tiles) ready.emplace();
+  if (work.uses_amx) ready.emplace();
   const int64_t head_groups = plan.head_groups(args.key_heads);
   VisibleKeys visible;
   for (int64_t i = begin; i < end; ++i) {
@@ -166,7 +167,7 @@ void sum_queries(const BackwardWork<T>& work, int64_t begin, int64_t end) {
   const Tag<T> d;
   const int64_t blocks = query_blocks(args.segments);
   for (int64_t i = begin; i < end; ++i) {
-    const Plane p = make_plane(args, i / blocks / args.heads, i / blocks % args.heads);
+    const BatchHead p = make_batch_head(args, i / blocks / args.heads, i / blocks % args.heads);
     const int64_t query = i % blocks * kQueryBlock;
     for (int64_t row = p.query_first + query; row < p.query_first + std::min(query + kQueryBlock, p.queries);
          ++row) {
@@ -229,7 +230,7 @@ void attention_backward(const kernels::AttentionBackward<T>& args) {
     zero_gap_rows(args.gv, args.key_heads, args.width, s.count, s.key_first, s.key_length, s.total_key,
                   args.key_rows);
 
-  BackwardWork<T> work{args, make_plan(args), attends_by_tiles<T>(s, args.width),
+  BackwardWork<T> work{args, make_plan(args), attention_path<T>(s, args.width) == AttentionPath::amx,
                        padded_width(args.width, sizeof(A)), nullptr};
   const BackwardPlan& plan = work.plan;
   Workspace<A> parts(plan.sums_queries ? args.heads * plan.splits * args.query_rows * work.stride : 0);

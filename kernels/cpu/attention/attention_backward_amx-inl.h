@@ -32,7 +32,7 @@ struct BackwardTiles {
   static int64_t size(int64_t width, int64_t max_key) {  // in floats
     return 3 * chunk_size(width, max_key) + 4 * packed_tokens<T>(width) + kPackedWeights<T>;
   }
-  void place(float* memory, int64_t width, int64_t max_key) {
+  void bind(float* memory, int64_t width, int64_t max_key) {
     block = packed_tokens<T>(width);
     const int64_t chunk = chunk_size(width, max_key);
     keys = memory;
@@ -48,7 +48,7 @@ struct BackwardTiles {
 
 /// False where numbers have to be multiplied by vectors.
 template <class T>
-HWY_INLINE bool pack_chunk(const kernels::AttentionBackward<T>& args, const Plane& p, int64_t key,
+HWY_INLINE bool pack_chunk(const kernels::AttentionBackward<T>& args, const BatchHead& p, int64_t key,
                            int64_t keys, const BackwardTiles<T>& tiles) {
   const T* k = args.k.data + (p.key_first + key) * args.k.row_stride + p.key_head * args.k.head_stride;
   const T* v = args.v.data + (p.key_first + key) * args.v.row_stride + p.key_head * args.v.head_stride;
@@ -66,9 +66,9 @@ HWY_INLINE bool pack_chunk(const kernels::AttentionBackward<T>& args, const Plan
 /// backward_block() for a chunk that is packed; false, with nothing written, where some numbers have to be
 /// multiplied by vectors or a query sees no key.
 template <class T>
-HWY_INLINE bool backward_by_tiles(const kernels::AttentionBackward<T>& args, const Plane& p, int64_t query,
-                                  const ChunkGradients<float>& chunk, const BackwardTiles<T>& tiles,
-                                  VisibleKeys& visible, const AttentionScratch<float>& w) {
+HWY_INLINE bool backward_amx(const kernels::AttentionBackward<T>& args, const BatchHead& p, int64_t query,
+                             const ChunkGradients<float>& chunk, const BackwardTiles<T>& tiles,
+                             VisibleKeys& visible, const AttentionScratch<float>& w) {
   const Tag<float> d;
   const int64_t queries = std::min(kQueryBlock, p.queries - query), row = p.query_first + query;
   if (!load_lse(args.lse + p.head * args.query_rows + row, queries, w.block, w.row[0])) return false;
@@ -93,15 +93,15 @@ HWY_INLINE bool backward_by_tiles(const kernels::AttentionBackward<T>& args, con
   for (int64_t key = begin; key < end; key += kKeyBlock) {
     const ScoreBlock at{query, queries, key, std::min(kKeyBlock, end - key),
                         ceil_divide(queries, static_cast<int64_t>(hn::Lanes(d)))};
-    const Sight sight = visible.sight(key, key + at.keys);
-    if (sight == Sight::none) continue;
+    const BlockVisibility seen = visible.block(key, key + at.keys);
+    if (seen == BlockVisibility::none) continue;
     const int64_t block = (key - chunk.key) / kKeyBlock * tiles.block;
     multiply_tiles(score_tiles<T>(tiles.keys + block, tiles.queries, at, args.width, w.scores, w.block));
     multiply_tiles(score_tiles<T>(tiles.values + block, tiles.gout, at, args.width, w.gscores, w.block));
     float scale = static_cast<float>(args.scale);
     if (changes_scores(args.bias, args.visibility))
       scale_scores(at, std::exchange(scale, 1.0f), w.scores, w.block);
-    gradients_of_scores(args, p, at, visible, sight != Sight::all, scale, w);
+    gradients_of_scores(args, p, at, visible, seen != BlockVisibility::all, scale, w);
     if (args.gbias || args.grelative) add_bias_gradients(args, p, at, w);
     const auto add_to_keys = [&](const float* weights, const float* columns, float* sum) HWY_ATTR {
       if (sum == nullptr) return;

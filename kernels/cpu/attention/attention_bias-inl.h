@@ -10,7 +10,7 @@
 #include <limits>
 
 #include <heed/kernels/attention.h>
-#include <heed/kernels/cpu/attention/attention_plane.h>
+#include <heed/kernels/cpu/attention/attention_blocking.h>
 #include <heed/kernels/cpu/simd/simd.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -22,8 +22,8 @@ HWY_INLINE bool changes_scores(const kernels::AttentionBias<T>& b, const Visibil
 }
 
 template <class T, class A>
-HWY_INLINE void add_bias(const kernels::AttentionBias<T>& b, const Plane& p, const ScoreBlock& at, A* scores,
-                         int64_t stride) {
+HWY_INLINE void add_bias(const kernels::AttentionBias<T>& b, const BatchHead& p, const ScoreBlock& at,
+                         A* scores, int64_t stride) {
   constexpr A kHidden = -std::numeric_limits<A>::infinity();
   for (int64_t i = 0; i < at.queries; ++i) {
     const T* bias = b.bias + p.sequence * b.bias_stride[0] + p.head * b.bias_stride[1] +
@@ -37,7 +37,7 @@ HWY_INLINE void add_bias(const kernels::AttentionBias<T>& b, const Plane& p, con
 }
 
 template <class T, class A>
-HWY_INLINE void add_relative(const kernels::AttentionBias<T>& b, const Plane& p, const ScoreBlock& at,
+HWY_INLINE void add_relative(const kernels::AttentionBias<T>& b, const BatchHead& p, const ScoreBlock& at,
                              int64_t diagonal, A* scores, int64_t stride) {
   const int64_t limit = b.relative_limit;
   const T* table = b.relative + p.head * (2 * limit + 1) + limit;
@@ -59,8 +59,8 @@ HWY_INLINE void add_alibi(A slope, const ScoreBlock& at, int64_t diagonal, A* sc
 
 /// Scores of single keys that a mask or dilation hides become -inf.
 template <class T, class A>
-HWY_INLINE void hide_keys(const kernels::AttentionBias<T>& b, const Visibility& visibility, const Plane& p,
-                          const ScoreBlock& at, A* scores, int64_t stride) {
+HWY_INLINE void hide_keys(const kernels::AttentionBias<T>& b, const Visibility& visibility,
+                          const BatchHead& p, const ScoreBlock& at, A* scores, int64_t stride) {
   constexpr A kHidden = -std::numeric_limits<A>::infinity();
   for (int64_t i = 0; i < at.queries; ++i) {
     if (b.mask) {
@@ -80,7 +80,7 @@ HWY_INLINE void hide_keys(const kernels::AttentionBias<T>& b, const Visibility& 
 /// All that the bias and single hidden keys do to a block of scores; the intervals of VisibleKeys come later.
 template <class T, class A>
 HWY_NOINLINE void change_scores(const kernels::AttentionBias<T>& b, const Visibility& visibility,
-                                const Plane& p, const ScoreBlock& at, A* scores, int64_t stride) {
+                                const BatchHead& p, const ScoreBlock& at, A* scores, int64_t stride) {
   const int64_t diagonal = visibility.diagonal(at.query, p.queries, p.keys);
   if (b.bias) add_bias(b, p, at, scores, stride);
   if (b.alibi_slopes) add_alibi(static_cast<A>(b.alibi_slopes[p.head]), at, diagonal, scores, stride);

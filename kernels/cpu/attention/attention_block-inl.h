@@ -13,7 +13,7 @@
 #include <hwy/cache_control.h>
 
 #include <heed/kernels/attention.h>
-#include <heed/kernels/cpu/attention/attention_plane.h>
+#include <heed/kernels/cpu/attention/attention_blocking.h>
 #include <heed/kernels/cpu/attention/attention_product-inl.h>
 #include <heed/kernels/cpu/simd/math-inl.h>
 #include <heed/kernels/cpu/simd/tail-inl.h>
@@ -166,15 +166,14 @@ HWY_INLINE void score_product(D d, Rows<Lane<D>> rows, const Lane<D>* columns, c
                           width, scale, false);
 }
 
-/// Asks for `count` neighbouring elements.
+/// Prefetches `count` neighbouring elements.
 template <class T>
 HWY_INLINE void prefetch_lines(const T* from, int64_t count) {
   constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
   for (int64_t i = 0; i < count; i += kLine) hwy::Prefetch(from + i);
 }
 
-/// Asks for `count` rows of a head that are needed soon; the strides between them hide them from the
-/// processor's own prefetching.
+/// Prefetches `count` rows of a head: their stride hides them from the hardware prefetcher.
 template <class T>
 HWY_INLINE void prefetch_rows(const kernels::HeadsView<T>& view, int64_t row, int64_t head, int64_t count,
                               int64_t width) {
@@ -188,10 +187,10 @@ HWY_INLINE void prefetch_rows(const kernels::HeadsView<T>& view, int64_t row, in
   }
 }
 
-/// Asks for what both directions read of the block of queries from `query` on, and of the first block of
+/// Prefetches what both directions read of the block of queries from `query` on, and of the first block of
 /// keys.
 template <class Args>
-HWY_INLINE void prefetch_block(const Args& args, const Plane& p, int64_t query) {
+HWY_INLINE void prefetch_block(const Args& args, const BatchHead& p, int64_t query) {
   const int64_t queries = std::min(kQueryBlock, p.queries - query), keys = std::min(kKeyBlock, p.keys);
   prefetch_rows(args.q, p.query_first + query, p.head, queries, args.width);
   prefetch_rows(args.k, p.key_first, p.key_head, keys, args.width);
@@ -241,10 +240,10 @@ HWY_INLINE void weigh(D d, const Lane<D>* weights, Rows<Lane<D>> rows, const Att
 
 // ---- Scores -------------------------------------------------------------------------------------
 
-/// A weight below e^kLeastWeight of the largest counts as 0 in f32: no sum would show it, but products with
+/// A weight below e^kMinWeight of the largest counts as 0 in f32: no sum would show it, but products with
 /// it may be subnormal, here and where the gradients go, and each takes a processor of Intel over a hundred
 /// cycles.
-constexpr float kLeastWeight = -50.0f;
+constexpr float kMinWeight = -50.0f;
 
 /// Which of a vector of queries see key `key`.
 template <class D>
@@ -295,7 +294,7 @@ template <class D, int K>
 HWY_INLINE void weights_of(D d, Vec<D> (&scores)[K], Lane<D> scale, Vec<D> lse, const VisibleKeys& visible,
                            int64_t column, int64_t key, bool hidden) {
   for (int i = 0; i < K; ++i) scores[i] = hn::MulSub(scores[i], hn::Set(d, scale), lse);
-  exp_fast(d, scores, kLeastWeight);
+  exp_fast(d, scores, kMinWeight);
   if (!hidden) return;
   for (int i = 0; i < K; ++i)
     scores[i] = hn::IfThenElseZero(sees(d, visible, column, key + i, visible.global_last > 0), scores[i]);

@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include <heed/kernels/attention.h>
-#include <heed/kernels/cpu/attention/attention_plane.h>
+#include <heed/kernels/cpu/attention/attention_blocking.h>
 #include <heed/kernels/cpu/dropout_simd.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -21,8 +21,8 @@ constexpr int64_t kMaskBytes = (hn::MaxLanes(D()) + 7) / 8;  // of a vector
 /// The random words of one group of 8 keys for two vectors of queries from `query` on, one a 64-bit lane.
 template <class D64>
 HWY_INLINE void attention_words(D64 d, const PhiloxKeys<D64>& keys, uint64_t position, int64_t group,
-                                int64_t query, uint32_t plane, Philox4Lanes<D64> (&random)[2]) {
-  const auto c0 = hn::Set(d, static_cast<uint64_t>(group)), c2 = hn::Set(d, plane);
+                                int64_t query, uint32_t batch_head, Philox4Lanes<D64> (&random)[2]) {
+  const auto c0 = hn::Set(d, static_cast<uint64_t>(group)), c2 = hn::Set(d, batch_head);
   const auto c3 = hn::Set(d, position);
   for (int i = 0; i < 2; ++i) {
     const int64_t first = query + i * static_cast<int64_t>(hn::Lanes(d));
@@ -33,7 +33,7 @@ HWY_INLINE void attention_words(D64 d, const PhiloxKeys<D64>& keys, uint64_t pos
 
 /// Draws which weights of a block dropout keeps: a bit each, a row a key.
 template <class D>
-HWY_NOINLINE void draw_weights(D d, const Dropout& dropout, uint32_t plane, const ScoreBlock& at,
+HWY_NOINLINE void draw_weights(D d, const Dropout& dropout, uint32_t batch_head, const ScoreBlock& at,
                                uint8_t* kept, int64_t stride) {
   const hn::ScalableTag<uint64_t> d64;
   const hn::RebindToSigned<D> di;
@@ -46,7 +46,7 @@ HWY_NOINLINE void draw_weights(D d, const Dropout& dropout, uint32_t plane, cons
     const int64_t group = (at.key + k) / 8;
     for (int64_t v = 0; v < at.vectors; ++v) {
       Philox4Lanes<hn::ScalableTag<uint64_t>> random[2];
-      attention_words(d64, keys, position, group, at.query + v * lanes, plane, random);
+      attention_words(d64, keys, position, group, at.query + v * lanes, batch_head, random);
       hn::VFromD<decltype(di)> bits[4];
       for (int i = 0; i < 4; ++i) {
         if constexpr (sizeof(I) == 4) {
@@ -86,19 +86,19 @@ struct KeptBlock {
 /// Draws the dropout of a block, into `keep` unless that is null.
 template <class D, class T>
 HWY_INLINE KeptBlock draw_block(D d, const kernels::AttentionScores<T>& args, const Dropout& dropout,
-                                const Plane& p, const ScoreBlock& at, uint8_t* keep,
+                                const BatchHead& p, const ScoreBlock& at, uint8_t* keep,
                                 const AttentionScratch<Lane<D>>& w) {
   if (!dropout.active()) return {nullptr, 0, 0};
   const int64_t stride = kept_stride<Lane<D>>(args.segments.max_query),
-                plane = p.sequence * args.heads + p.head;
-  uint8_t* const bits = keep == nullptr ? w.kept : keep + plane * args.segments.max_key * stride;
-  draw_weights(d, dropout, static_cast<uint32_t>(plane), at, bits, stride);
+                batch_head = p.sequence * args.heads + p.head;
+  uint8_t* const bits = keep == nullptr ? w.kept : keep + batch_head * args.segments.max_key * stride;
+  draw_weights(d, dropout, static_cast<uint32_t>(batch_head), at, bits, stride);
   return {bits, stride, dropout.scale};
 }
 
 /// What the forward drew, if it was kept; else draws it again.
 template <class D, class T>
-HWY_INLINE KeptBlock find_block(D d, const kernels::AttentionBackward<T>& args, const Plane& p,
+HWY_INLINE KeptBlock find_block(D d, const kernels::AttentionBackward<T>& args, const BatchHead& p,
                                 const ScoreBlock& at, const AttentionScratch<Lane<D>>& w) {
   if (args.kept == nullptr) return draw_block(d, args, args.dropout, p, at, nullptr, w);
   const int64_t stride = kept_stride<Lane<D>>(args.segments.max_query);

@@ -30,7 +30,7 @@ HWY_INLINE RunningSoftmax<A> running_softmax(const AttentionScratch<A>& w) {
 
 /// By how much the largest score may be left behind by later ones, to spare what is summed a multiplication
 /// for most blocks: exponentials up to e^8 are as exact and far from overflow.
-constexpr float kMostBehind = 8.0f;
+constexpr float kMaxBehind = 8.0f;
 
 /// Turns scores, scale > 0 times what is there, into exponentials, after dropout, and updates the running
 /// softmax.
@@ -62,7 +62,7 @@ HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visi
     for (; k < at.keys; ++k) most = hn::Max(most, score_of(k));
     if (scale != 1) most = hn::Mul(most, factor);
     if (!first) {
-      const auto behind = hn::Add(most_before, hn::Set(d, Lane<D>(kMostBehind)));
+      const auto behind = hn::Add(most_before, hn::Set(d, Lane<D>(kMaxBehind)));
       most = hn::IfThenElse(hn::Gt(most, behind), most, most_before);
     }
     // While a query has seen no key, most is -inf: subtract 0 then, so that exp gives 0.
@@ -71,14 +71,14 @@ HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visi
     visit_keys(at.keys, [&]<int K>(std::integral_constant<int, K>, int64_t key) HWY_ATTR {
       Vec<D> e[K];
       for (int i = 0; i < K; ++i) e[i] = hn::MulSub(hn::LoadU(d, s + (key + i) * stride), factor, shift);
-      exp_fast(d, e, kLeastWeight);
+      exp_fast(d, e, kMinWeight);
       for (int i = 0; i < K; ++i) {
         hn::StoreU(kDrops ? kept.apply(d, e[i], key + i, column) : e[i], d, s + (key + i) * stride);
         sum = hn::Add(sum, e[i]);
       }
     });
     if (!first) {
-      const auto shrink = exp_fast(d, hn::Sub(most_before, shift), kLeastWeight);
+      const auto shrink = exp_fast(d, hn::Sub(most_before, shift), kMinWeight);
       hn::StoreU(shrink, d, run.shrink + column);
       sum = hn::MulAdd(hn::LoadU(d, run.sum + column), shrink, sum);
     }
@@ -88,12 +88,12 @@ HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visi
 }
 
 template <class D>
-HWY_INLINE void softmax_block(D d, const ScoreBlock& at, Sight sight, const VisibleKeys& visible,
+HWY_INLINE void softmax_block(D d, const ScoreBlock& at, BlockVisibility seen, const VisibleKeys& visible,
                               const KeptBlock& kept, Lane<D>* scores, int64_t stride, Lane<D> scale,
                               const RunningSoftmax<Lane<D>>& run, bool first) {
-  if (sight == Sight::all && kept.bits)
+  if (seen == BlockVisibility::all && kept.bits)
     softmax_block<false, true>(d, at, visible, kept, scores, stride, scale, run, first);
-  else if (sight == Sight::all)
+  else if (seen == BlockVisibility::all)
     softmax_block<false, false>(d, at, visible, kept, scores, stride, scale, run, first);
   else if (kept.bits)
     softmax_block<true, true>(d, at, visible, kept, scores, stride, scale, run, first);
@@ -115,7 +115,7 @@ HWY_INLINE void shrink_rows(D d, const Lane<D>* shrink, Lane<D>* out, int64_t pa
 
 /// Writes lse, and leaves what the summed values are still to be multiplied by in run.shrink.
 template <class D, class T>
-HWY_INLINE void finish_sums(D d, const kernels::AttentionForward<T>& args, const Plane& p, int64_t query,
+HWY_INLINE void finish_sums(D d, const kernels::AttentionForward<T>& args, const BatchHead& p, int64_t query,
                             int64_t queries, const RunningSoftmax<Lane<D>>& run) {
   using A = Lane<D>;
   A* const lse = args.lse == nullptr ? nullptr : args.lse + p.head * args.query_rows + p.query_first + query;
@@ -143,7 +143,7 @@ HWY_INLINE void write_sums(D d, const RunningSoftmax<Lane<D>>& run, const Lane<D
 }
 
 template <class T>
-HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Plane& p, int64_t query,
+HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const BatchHead& p, int64_t query,
                              VisibleKeys& visible, const AttentionScratch<accumulator_t<T>>& w) {
   using A = accumulator_t<T>;
   const Tag<T> d;
@@ -162,8 +162,8 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
   for (int64_t key = visible.first / kKeyBlock * kKeyBlock; key < visible.last; key += kKeyBlock) {
     const ScoreBlock at{query, queries, key, std::min(kKeyBlock, visible.last - key),
                         ceil_divide(queries, lanes)};
-    const Sight sight = visible.sight(key, key + at.keys);
-    if (sight == Sight::none) continue;
+    const BlockVisibility seen = visible.block(key, key + at.keys);
+    if (seen == BlockVisibility::none) continue;
     const int64_t row = p.key_first + key;
     const int64_t next = std::min(kKeyBlock, visible.last - key - at.keys);
     prefetch_rows(args.k, row + at.keys, p.key_head, next, args.width);
@@ -173,12 +173,13 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Pla
     score_product(d, keys, w.queries_t, at, args.width, static_cast<A>(args.scale), w, w.scores);
     if (changed) change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
     const auto kept = draw_block(d, args, args.dropout, p, at, args.kept, w);
-    softmax_block(d, at, sight, visible, kept, w.scores, w.block, A(1), run, first);
+    softmax_block(d, at, seen, visible, kept, w.scores, w.block, A(1), run, first);
     if (!first) shrink_rows(d, run.shrink, w.out, w.padded, queries);
     const T* const v = args.v.data + row * args.v.row_stride + p.key_head * args.v.head_stride;
-    const bool guarded = changed || sight != Sight::all;
+    const bool guarded = changed || seen != BlockVisibility::all;
     const auto values = whole_rows(d, v, args.v.row_stride, at.keys, args.width, w.padded, w.values);
-    if (first && at.keys == visible.last && sight == Sight::all && !changed && args.width == w.padded) {
+    if (first && at.keys == visible.last && seen == BlockVisibility::all && !changed &&
+        args.width == w.padded) {
       finish_sums(d, args, p, query, queries, run);
       return product<Operands::transposed>(d, w.scores, w.block, values.data, values.stride, out,
                                            args.out.row_stride, queries, w.padded / lanes, at.keys,

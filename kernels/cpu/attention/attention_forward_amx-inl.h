@@ -21,14 +21,14 @@ namespace heed::cpu::HWY_NAMESPACE {
 /// What a task packs.
 template <class T>
 struct ForwardTiles {
-  float* queries[kMostBlocksTogether];
+  float* queries[kMaxQueryBlocksPerTask];
   float *keys[2], *values[2];  // of a block, and of the next
   float* weights;
 
   static int64_t size(int64_t width) {  // in floats
-    return (kMostBlocksTogether + 4) * packed_tokens<T>(width) + kPackedWeights<T>;
+    return (kMaxQueryBlocksPerTask + 4) * packed_tokens<T>(width) + kPackedWeights<T>;
   }
-  void place(float* memory, int64_t width) {
+  void bind(float* memory, int64_t width) {
     const auto take = [&](float*& part) {
       part = memory;
       memory += packed_tokens<T>(width);
@@ -40,11 +40,11 @@ struct ForwardTiles {
   }
 };
 
-/// Blocks of keys and values, each packed beside products of the one before.
+/// Blocks of keys and values, each packed during the products of the one before.
 template <class T>
 class NextKeys {
  public:
-  NextKeys(const kernels::AttentionForward<T>& args, const Plane& p, int64_t end)
+  NextKeys(const kernels::AttentionForward<T>& args, const BatchHead& p, int64_t end)
       : args_(args), plane_(p), end_(end) {}
 
   /// The block from `key` on, from now on.
@@ -67,12 +67,12 @@ class NextKeys {
     for (PackStream<T>* stream : {&keys_, &values_}) stream->due = stream->quarters() * parts / all;
   }
 
-  BesideTiles<2>& beside() { return beside_; }
+  AmxInterleave<2>& interleave() { return interleave_; }
 
   /// Packs what is left. False where a number is not finite: weights have parts too, of which one may be 0.
   bool finish() {
     make_due(1, 1);
-    beside_.finish();
+    interleave_.finish();
     return kIsFloat<T>
                ? !inexact_
                : all_finite(Tag<T>(), values_.x.data, values_.x.column_stride, values_.k, args_.width);
@@ -80,11 +80,11 @@ class NextKeys {
 
  private:
   const kernels::AttentionForward<T>& args_;
-  const Plane& plane_;
+  const BatchHead& plane_;
   const int64_t end_;
   bool inexact_ = false;
   PackStream<T> keys_{}, values_{};
-  BesideTiles<2> beside_{{&keys_, &values_}};
+  AmxInterleave<2> interleave_{{&keys_, &values_}};
 };
 
 /// out [width, stride] *= shrink, a number for each column.
@@ -113,19 +113,19 @@ struct KeysByTiles {
   const float *keys, *values;
 };
 
-/// A block of queries against one of keys. What is due of `next` is packed beside the sums.
+/// A block of queries against one of keys. What is due of `next` is packed during the sums.
 template <class T>
-HWY_INLINE void attend_keys(const kernels::AttentionForward<T>& args, const Plane& p,
+HWY_INLINE void attend_keys(const kernels::AttentionForward<T>& args, const BatchHead& p,
                             const KeysByTiles& tiles, QueriesByTiles& block, float* packed_weights,
-                            BesideTiles<2>& next) {
+                            AmxInterleave<2>& next) {
   const Tag<float> d;
   const VisibleKeys& visible = *block.visible;
   const AttentionScratch<float>& w = *block.scratch;
   const RunningSoftmax<float> run = running_softmax(w);
   const ScoreBlock at{block.query, block.queries, tiles.key, std::min(tiles.count, visible.last - tiles.key),
                       ceil_divide(block.queries, static_cast<int64_t>(hn::Lanes(d)))};
-  const Sight sight = at.keys > 0 ? visible.sight(at.key, at.key + at.keys) : Sight::none;
-  if (sight == Sight::none) return;
+  const BlockVisibility seen = at.keys > 0 ? visible.block(at.key, at.key + at.keys) : BlockVisibility::none;
+  if (seen == BlockVisibility::none) return;
   const TileProduct scores = score_tiles<T>(tiles.keys, block.packed, at, args.width, w.scores, w.block),
                     sums{{tiles.values, kParts<T>, ceil_divide(tiles.count, kAmxDepth)},
                          {packed_weights, kWeightParts<T>, ceil_divide(at.keys, kAmxDepth)},
@@ -141,10 +141,10 @@ HWY_INLINE void attend_keys(const kernels::AttentionForward<T>& args, const Plan
   if (changed || scale <= 0) scale_scores(at, std::exchange(scale, 1.0f), w.scores, w.block);
   if (changed) change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
   const auto kept = draw_block(d, args, args.dropout, p, at, args.kept, w);
-  softmax_block(d, at, sight, visible, kept, w.scores, w.block, scale, run, block.first);
+  softmax_block(d, at, seen, visible, kept, w.scores, w.block, scale, run, block.first);
   if (!block.first) shrink_columns(d, run.shrink, w.out, w.block, args.width);
   pack_weights<false, T>(w.scores, w.block, at.queries, at.keys, packed_weights);
-  next.share_out(sums.turns());  // scores, beside which they were packed too, took longer
+  next.schedule(sums.turns());  // not during scores too, which took longer
   multiply_tiles(sums, next);
   block.first = false;
 }
@@ -152,14 +152,14 @@ HWY_INLINE void attend_keys(const kernels::AttentionForward<T>& args, const Plan
 /// `count` blocks of queries from `query` on, each with scratch of its own but for the scores; false, with
 /// what was written to be written again, if some numbers have to be multiplied by vectors.
 template <class T>
-HWY_INLINE bool attend_by_tiles(const kernels::AttentionForward<T>& args, const Plane& p, int64_t query,
-                                int64_t count, VisibleKeys* visible, const ForwardTiles<T>& tiles,
-                                const AttentionScratch<float>* scratch) {
+HWY_INLINE bool attend_amx(const kernels::AttentionForward<T>& args, const BatchHead& p, int64_t query,
+                           int64_t count, VisibleKeys* visible, const ForwardTiles<T>& tiles,
+                           const AttentionScratch<float>* scratch) {
   const Tag<float> d;
   const auto row_of = [](const auto& view, int64_t row, int64_t head) {
     return view.data + row * view.row_stride + head * view.head_stride;
   };
-  QueriesByTiles blocks[kMostBlocksTogether];
+  QueriesByTiles blocks[kMaxQueryBlocksPerTask];
   int64_t begin = p.keys, end = 0;
   for (int64_t g = 0; g < count; ++g) {
     const int64_t from = query + g * kQueryBlock, queries = std::min(kQueryBlock, p.queries - from);
@@ -180,7 +180,7 @@ HWY_INLINE bool attend_by_tiles(const kernels::AttentionForward<T>& args, const 
     for (int64_t g = 0; g < count; ++g) {
       next.make_due(g + 1, count);
       attend_keys(args, p, {key, keys, tiles.keys[slot], tiles.values[slot]}, blocks[g], tiles.weights,
-                  next.beside());
+                  next.interleave());
     }
   }
   for (int64_t g = 0; g < count; ++g) {

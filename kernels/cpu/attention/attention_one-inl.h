@@ -42,37 +42,39 @@ HWY_INLINE void hide_unseen(const VisibleKeys& visible, const ScoreBlock& at, A*
 }
 
 /// Turns whole vectors of scores into exponentials and updates the running softmax; returns what the sums of
-/// earlier blocks, of which there are none if `first`, shrink by.
+/// earlier blocks, of which there are none if `first`, correction by.
 template <class D>
-HWY_INLINE Lane<D> softmax_row(D d, int64_t count, bool first, Lane<D>* scores, Lane<D>& most, Lane<D>& sum) {
+HWY_INLINE Lane<D> softmax_row(D d, int64_t count, bool first, Lane<D>* scores, Lane<D>& row_max,
+                               Lane<D>& row_sum) {
   using A = Lane<D>;
   constexpr A kLowest = -std::numeric_limits<A>::infinity();
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto largest = hn::Set(d, most);
+  auto largest = hn::Set(d, row_max);
   for (int64_t k = 0; k < count; k += lanes) largest = hn::Max(largest, hn::LoadU(d, scores + k));
-  const A most_before = most;
-  most = reduce_max(d, largest);
-  const auto shift = hn::Set(d, most == kLowest ? A(0) : most);  // -inf: no key was seen yet, exp gives 0
+  const A max_before = row_max;
+  row_max = reduce_max(d, largest);
+  const auto shift =
+      hn::Set(d, row_max == kLowest ? A(0) : row_max);  // -inf: no key was seen yet, exp gives 0
   auto total = hn::Zero(d);
   for (int64_t k = 0; k < count; k += lanes) {
-    const auto e = exp_fast(d, hn::Sub(hn::LoadU(d, scores + k), shift), kLeastWeight);
+    const auto e = exp_fast(d, hn::Sub(hn::LoadU(d, scores + k), shift), kMinWeight);
     hn::StoreU(e, d, scores + k);
     total = hn::Add(total, e);
   }
-  const A shrink =
-      first ? A(0) : hn::GetLane(exp_fast(d, hn::Sub(hn::Set(d, most_before), shift), kLeastWeight));
-  sum = sum * shrink + reduce_sum(d, total);
-  return shrink;
+  const A correction =
+      first ? A(0) : hn::GetLane(exp_fast(d, hn::Sub(hn::Set(d, max_before), shift), kMinWeight));
+  row_sum = row_sum * correction + reduce_sum(d, total);
+  return correction;
 }
 
-/// out = shrink * out + weights · rows, out counting as 0 if `first`. Four sums, which do not wait for each
-/// other.
+/// out = correction * out + weights · rows, out counting as 0 if `first`. Four sums, which do not wait for
+/// each other.
 template <class D>
 HWY_INLINE void weigh_row(D d, const Lane<D>* weights, Rows<Lane<D>> rows, int64_t keys, int64_t padded,
-                          Lane<D> shrink, bool first, Lane<D>* out) {
+                          Lane<D> correction, bool first, Lane<D>* out) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t c = 0; c < padded; c += lanes) {
-    auto s0 = first ? hn::Zero(d) : hn::Mul(hn::Set(d, shrink), hn::LoadU(d, out + c));
+    auto s0 = first ? hn::Zero(d) : hn::Mul(hn::Set(d, correction), hn::LoadU(d, out + c));
     auto s1 = hn::Zero(d), s2 = s1, s3 = s1;
     const Lane<D>* row = rows.data + c;
     int64_t k = 0;
@@ -90,7 +92,7 @@ HWY_INLINE void weigh_row(D d, const Lane<D>* weights, Rows<Lane<D>> rows, int64
 /// Without dropout, and without lse: a backward computes the scores as attend_block does, and would find
 /// other roundings in it.
 template <class T>
-HWY_INLINE void attend_one(const kernels::AttentionForward<T>& args, const Plane& p, VisibleKeys& visible,
+HWY_INLINE void attend_one(const kernels::AttentionForward<T>& args, const BatchHead& p, VisibleKeys& visible,
                            const AttentionScratch<accumulator_t<T>>& w) {
   using A = accumulator_t<T>;
   const Tag<T> d;
@@ -104,8 +106,8 @@ HWY_INLINE void attend_one(const kernels::AttentionForward<T>& args, const Plane
   bool first = true;
   for (int64_t key = visible.first / kKeyBlock * kKeyBlock; key < visible.last; key += kKeyBlock) {
     const ScoreBlock at{0, 1, key, std::min(kKeyBlock, visible.last - key), 1};
-    const Sight sight = visible.sight(key, key + at.keys);
-    if (sight == Sight::none) continue;
+    const BlockVisibility seen = visible.block(key, key + at.keys);
+    if (seen == BlockVisibility::none) continue;
     const auto rows = [&](const kernels::HeadsView<const T>& x, A* buffer) {
       return whole_rows(d, x.data + (p.key_first + key) * x.row_stride + p.key_head * x.head_stride,
                         x.row_stride, at.keys, args.width, w.padded, buffer);
@@ -115,14 +117,15 @@ HWY_INLINE void attend_one(const kernels::AttentionForward<T>& args, const Plane
       score_vector(d, w.queries, {keys.data + k * keys.stride, keys.stride}, std::min(lanes, at.keys - k),
                    w.padded, w.scores + k, all);
     if (changed) change_scores(args.bias, args.visibility, p, at, w.scores, 1);
-    if (sight != Sight::all) hide_unseen(visible, at, w.scores);
-    const A shrink = softmax_row(d, at.keys, first, w.scores, most, sum);
+    if (seen != BlockVisibility::all) hide_unseen(visible, at, w.scores);
+    const A correction = softmax_row(d, at.keys, first, w.scores, most, sum);
     const Rows<A> values = rows(args.v, w.values);
-    if ((changed || sight != Sight::all) && !all_finite(d, values.data, values.stride, at.keys, w.padded)) {
-      if (!first) shrink_rows(d, &shrink, w.out, w.padded, 1);
+    if ((changed || seen != BlockVisibility::all) &&
+        !all_finite(d, values.data, values.stride, at.keys, w.padded)) {
+      if (!first) shrink_rows(d, &correction, w.out, w.padded, 1);
       weigh_guarded(w.scores, 1, values, w.out, w.padded, 1, w.padded, at.keys, !first);
     } else {
-      weigh_row(d, w.scores, values, at.keys, w.padded, shrink, first, w.out);
+      weigh_row(d, w.scores, values, at.keys, w.padded, correction, first, w.out);
     }
     first = false;
   }

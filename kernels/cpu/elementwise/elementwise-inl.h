@@ -17,8 +17,8 @@ namespace heed::cpu {
 constexpr int64_t kCheapGrain = 32768;  // elements a task
 constexpr int64_t kRowGrain = 16384;
 constexpr int64_t kCostlyGrain = 4096;
-constexpr int64_t kStreamedGrain = 65536;  // since a task begins on pages that nothing has asked for
-constexpr int64_t kRowBuffer = 512;        // elements that are brought side by side at a time
+constexpr int64_t kNonTemporalGrain = 65536;  // large: a task starts on pages that are not prefetched
+constexpr int64_t kRowBuffer = 512;           // elements that are brought side by side at a time
 
 template <class T>
 inline constexpr bool kIsFloating = std::is_floating_point_v<T> || std::is_same_v<T, bfloat16>;
@@ -34,10 +34,11 @@ T wrapping(T a, T b, F f) {
   return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
 }
 
-/// Whether results y of operands x go around the caches: they would not stay there together, and no operand
-/// lies where its result goes. The results of arithmetic are read again sooner than those of other passes.
+/// Whether results y of operands x are written by non-temporal stores: they would not stay in the caches
+/// together, and no operand lies where its result goes. The results of arithmetic are read again sooner than
+/// those of other passes.
 template <class Y, class... X>
-bool streams(const Work& work, const Y* y, const X*... x) {
+bool uses_nontemporal_stores(const Work& work, const Y* y, const X*... x) {
   constexpr double kCaches = 48 << 20;
   return work.bytes > kCaches && (... && (static_cast<const void*>(x) != y));
 }
@@ -60,13 +61,13 @@ template <int N, class Y, class Make>
 /// Calls make(run, to) for runs that cover the index space, in parallel, as parallel_walk does; it writes
 /// results to `to` and on, run.step[0] apart.
 template <int N, class Y, class Make>
-void make_runs(const Strided<N>& index, int64_t grain, Y* y, bool streamed, const Make& make) {
-  if (!streamed) return parallel_walk(index, grain, [&](const Run<N>& run) { make(run, y + run.at[0]); });
+void make_runs(const Strided<N>& index, int64_t grain, Y* y, bool nontemporal, const Make& make) {
+  if (!nontemporal) return parallel_walk(index, grain, [&](const Run<N>& run) { make(run, y + run.at[0]); });
   const auto row = [&](const Run<N>& run) {
     Y* const to = y + run.at[0];
     return run.step[0] == 1 ? stream_run(run, to, make) : make(run, to);
   };
-  parallel_walk(index, std::max(grain, kStreamedGrain), row, hwy::FlushStream);
+  parallel_walk(index, std::max(grain, kNonTemporalGrain), row, hwy::FlushStream);
 }
 
 template <class Y, class X, class F>

@@ -99,16 +99,16 @@ void copy(const kernels::Copy<To, From>& args) {
       if (args.accumulate && has_rows(args.index) && parallel_tiles(args.index, 1, sums)) return;
     }
   }
-  const bool streamed = !args.accumulate && streams(args.work(), args.y, args.x);
+  const bool nontemporal = !args.accumulate && uses_nontemporal_stores(args.work(), args.y, args.x);
   if constexpr (std::is_same_v<To, From>) {
     constexpr int64_t kAhead = 3072;  // bytes
     const auto move = [&](const Run<2>& run) {
       stream_row(run.n * int64_t{sizeof(To)}, args.y + run.at[0], args.x + run.at[1], kAhead);
     };
-    if (streamed && has_rows(args.index, 0) && has_rows(args.index, 1))
-      return parallel_walk(args.index, kStreamedGrain, move, hwy::FlushStream);
+    if (nontemporal && has_rows(args.index, 0) && has_rows(args.index, 1))
+      return parallel_walk(args.index, kNonTemporalGrain, move, hwy::FlushStream);
   }
-  make_runs(args.index, kCheapGrain, args.y, streamed, [&](const Run<2>& run, To* y) {
+  make_runs(args.index, kCheapGrain, args.y, nontemporal, [&](const Run<2>& run, To* y) {
     const From* x = args.x + run.at[1];
     if (args.accumulate) {
       if constexpr (std::is_same_v<To, From> && kHasRows<To>) {

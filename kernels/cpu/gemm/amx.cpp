@@ -126,10 +126,10 @@ HEED_AMX [[gnu::always_inline]] inline void load_columns(const bfloat16* part, T
 }
 
 /// A step of K, from pair I of parts on.
-template <int AParts, int BParts, bool TwoRows, bool TwoCols, class Beside, size_t I = 0>
+template <int AParts, int BParts, bool TwoRows, bool TwoCols, class Interleaved, size_t I = 0>
 HEED_AMX [[gnu::always_inline]] inline void multiply_step(const bfloat16* a, TileStrides a_at,
                                                           const bfloat16* b, TileStrides b_at,
-                                                          Beside beside) {
+                                                          Interleaved interleaved) {
   constexpr auto& pairs = pairs_of<AParts, BParts>();
   if constexpr (I < pairs.size()) {
     constexpr PartPair pair = pairs[I], before = I == 0 ? PartPair{-1, -1} : pairs[I - (I > 0)];
@@ -139,19 +139,19 @@ HEED_AMX [[gnu::always_inline]] inline void multiply_step(const bfloat16* a, Til
     if (TwoCols) _tile_dpbf16ps(1, 4, 7);
     if (TwoRows) _tile_dpbf16ps(2, 5, 6);
     if (TwoRows && TwoCols) _tile_dpbf16ps(3, 5, 7);
-    beside();
-    multiply_step<AParts, BParts, TwoRows, TwoCols, Beside, I + 1>(a, a_at, b, b_at, beside);
+    interleaved();
+    multiply_step<AParts, BParts, TwoRows, TwoCols, Interleaved, I + 1>(a, a_at, b, b_at, interleaved);
   }
 }
 
-template <int AParts, int BParts, bool TwoRows, bool TwoCols, class Beside>
-HEED_AMX [[gnu::always_inline]] inline void multiply_steps(const AmxBlock& x, Beside beside) {
+template <int AParts, int BParts, bool TwoRows, bool TwoCols, class Interleaved>
+HEED_AMX [[gnu::always_inline]] inline void multiply_steps(const AmxBlock& x, Interleaved interleaved) {
   constexpr int64_t kValue = sizeof(bfloat16);
   const TileStrides a_at{x.a_row * kValue, x.a_tile * kValue}, b_at{x.b_row * kValue, x.b_tile * kValue};
   const int64_t a_step = x.a_step, b_step = x.b_step;
   const bfloat16 *a = x.a, *b = x.b;
   for (int64_t q = x.steps; q > 0; --q, a += a_step, b += b_step)
-    multiply_step<AParts, BParts, TwoRows, TwoCols>(a, a_at, b, b_at, beside);
+    multiply_step<AParts, BParts, TwoRows, TwoCols>(a, a_at, b, b_at, interleaved);
 }
 
 template <int AParts, int BParts, bool TwoRows, bool TwoCols>
@@ -172,9 +172,9 @@ HEED_AMX void tile_block(const AmxBlock& x) {
     _tile_zero(2);
     _tile_zero(3);
   }
-  if (x.beside)
+  if (x.interleaved)
     multiply_steps<AParts, BParts, TwoRows, TwoCols>(
-        x, [turn = x.beside, context = x.context] { turn(context); });
+        x, [turn = x.interleaved, context = x.context] { turn(context); });
   else
     multiply_steps<AParts, BParts, TwoRows, TwoCols>(x, [] {});
   const int64_t row = x.ldc * kFloat;

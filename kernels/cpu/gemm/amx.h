@@ -14,7 +14,7 @@ constexpr int64_t kAmxParts = 3;                             // bf16 whose sum i
 constexpr int64_t kAmxPartPairs = 6;                         // products of parts for one of floats
 constexpr int64_t kAmxFewParts = 2;                          // and to 16 bits of it
 
-/// Short turns of what is beside a block of as many steps of K.
+/// Turns that a block of as many steps of K gives to interleaved work.
 constexpr int64_t amx_turns(int64_t a_parts, int64_t steps) {
   return a_parts == kAmxParts ? kAmxPartPairs * steps : steps;
 }
@@ -47,8 +47,8 @@ struct AmxBlock {
   /// parts are that many packed ones, one after the other, which add up to it. Products below the precision
   /// of a float are left out.
   int a_parts, b_parts;
-  /// What the core does while tiles are multiplied, in turns() short turns at most; null for nothing.
-  void (*beside)(void* context) = nullptr;
+  /// Interleaved work, called between tile multiplications turns() times at most; null for none.
+  void (*interleaved)(void* context) = nullptr;
   void* context = nullptr;
 
   int64_t turns() const { return amx_turns(a_parts, steps); }

@@ -1,5 +1,5 @@
-// What a core does while tiles are multiplied: work in units so small that its queue has room for the tiles
-// too, evenly over the turns of blocks.
+// Packs the next operands between tile multiplications (software pipelining), a few rows at a time, so that
+// the load and store queues never fill.
 #pragma once
 
 #include <algorithm>
@@ -11,53 +11,53 @@
 
 namespace heed::cpu {
 
-/// Work in units, in order.
-struct UnitStream {
-  void (*run)(UnitStream& self, int64_t count) = nullptr;  // the next `count` units
+/// Work in units, done in order.
+struct InterleavedWork {
+  void (*run)(InterleavedWork& self, int64_t count) = nullptr;  // the next `count` units
   int64_t done = 0, due = 0;
 
-  int64_t behind() const { return due - done; }
+  int64_t remaining() const { return due - done; }
 };
 
-/// Streams whose due units are done beside products, one stream after the other.
+/// Streams of work whose units are interleaved with tile multiplications, one stream after the other.
 template <size_t Streams>
-class BesideTiles {
+class AmxInterleave {
  public:
-  explicit BesideTiles(std::array<UnitStream*, Streams> streams) : streams_(streams) {}
+  explicit AmxInterleave(std::array<InterleavedWork*, Streams> streams) : streams_(streams) {}
 
-  /// Shares them out over as many turns of blocks that follow.
-  void share_out(int64_t turns) {
-    units_ = behind();
+  /// Spreads the remaining units evenly over the next `turns` turns.
+  void schedule(int64_t turns) {
+    units_ = remaining();
     turns_ = turns;
-    owed_ = 0;
+    credit_ = 0;
   }
 
   void attach(AmxBlock& block) {
-    block.beside = units_ > 0 ? turn : nullptr;
+    block.interleaved = units_ > 0 ? turn : nullptr;
     block.context = this;
   }
 
   /// What no turn did.
-  void finish() { run(behind()); }
+  void finish() { run(remaining()); }
 
  private:
   static void turn(void* context) {
-    BesideTiles& self = *static_cast<BesideTiles*>(context);
+    AmxInterleave& self = *static_cast<AmxInterleave*>(context);
     int64_t count = 0;
-    for (self.owed_ += self.units_; self.owed_ >= self.turns_; self.owed_ -= self.turns_) ++count;
+    for (self.credit_ += self.units_; self.credit_ >= self.turns_; self.credit_ -= self.turns_) ++count;
     self.run(count);
   }
 
-  int64_t behind() const {
+  int64_t remaining() const {
     int64_t units = 0;
-    for (const UnitStream* stream : streams_) units += stream->behind();
+    for (const InterleavedWork* stream : streams_) units += stream->remaining();
     return units;
   }
 
   void run(int64_t count) {
     for (size_t i = 0; i < Streams && count > 0; ++i) {
-      UnitStream& stream = *streams_[i];
-      const int64_t units = std::min(count, stream.behind());
+      InterleavedWork& stream = *streams_[i];
+      const int64_t units = std::min(count, stream.remaining());
       if (units == 0) continue;
       stream.done += units;
       stream.run(stream, units);
@@ -65,8 +65,8 @@ class BesideTiles {
     }
   }
 
-  std::array<UnitStream*, Streams> streams_;
-  int64_t units_ = 0, turns_ = 1, owed_ = 0;
+  std::array<InterleavedWork*, Streams> streams_;
+  int64_t units_ = 0, turns_ = 1, credit_ = 0;
 };
 
 }  // namespace heed::cpu

@@ -5,7 +5,7 @@
 #include <heed/core/base/divide.h>
 #include <heed/core/base/dtype.h>
 #include <heed/kernels/cpu/gemm/amx.h>
-#include <heed/kernels/cpu/gemm/gemm_block.h>
+#include <heed/kernels/cpu/gemm/gemm_blocked.h>
 #include <heed/kernels/cpu/gemm/gemm_pack-inl.h>
 #include <heed/kernels/cpu/simd/simd.h>
 

@@ -1,5 +1,5 @@
-// Operands of products by AMX packed little by little, a quarter of a tile at a time.
-#include <heed/kernels/cpu/gemm/amx_beside.h>
+// Incremental packing of operands for AMX, a quarter of a tile at a time.
+#include <heed/kernels/cpu/gemm/amx_interleave.h>
 #include <heed/kernels/cpu/gemm/amx_pack-inl.h>
 
 #ifndef HEED_KERNELS_CPU_AMX_STREAM_ONCE_
@@ -8,12 +8,12 @@ namespace heed::cpu {
 
 /// `lines` lines of k values of K each, to be packed in groups of 16 lines whose tiles follow each other.
 template <class T>
-struct PackStream : UnitStream {
+struct PackStream : InterleavedWork {
   MatrixView<T> x;
   int64_t lines, k;
   bfloat16* out;
   int64_t group;  // elements from one group to the next
-  int64_t ahead;  // elements from what is packed to what the second-level cache is asked for; 0 for nothing
+  int64_t ahead;  // elements from what is packed to what is prefetched into the second-level cache; 0: none
   bool* inexact;  // becomes whether some float has no parts
   int64_t line, value, quarter;  // where the next unit is
   const T* from;                 // its tile
@@ -35,9 +35,9 @@ struct PackStream : UnitStream {
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// Asks the second-level cache for a quarter of a tile.
+/// Prefetches a quarter of a tile into the second-level cache.
 template <bool Values, class T>
-HWY_INLINE void fetch_quarter(MatrixView<T> x, int64_t quarter) {
+HWY_INLINE void prefetch_quarter(MatrixView<T> x, int64_t quarter) {
   constexpr int64_t kLine = kLineBytes / sizeof(T);
   const int64_t rows = (Values ? kAmxLines : kAmxDepth) / kQuarters,
                 stride = Values ? x.row_stride : x.column_stride;
@@ -48,7 +48,7 @@ HWY_INLINE void fetch_quarter(MatrixView<T> x, int64_t quarter) {
 
 /// The next quarters of a PackStream. The first is all of a tile that is not whole.
 template <bool Values, bool Transposed, class T>
-void pack_stream(UnitStream& stream, int64_t count) {
+void pack_stream(InterleavedWork& stream, int64_t count) {
   PackStream<T>& self = static_cast<PackStream<T>&>(stream);
   const MatrixView<T> x = self.x;
   const int64_t ahead = self.ahead;
@@ -57,7 +57,8 @@ void pack_stream(UnitStream& stream, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     const MatrixView<T> tile{self.from, x.row_stride, x.column_stride};
     if (ahead != 0)
-      fetch_quarter<Values>(MatrixView<T>{tile.data + ahead, tile.row_stride, tile.column_stride}, quarter);
+      prefetch_quarter<Values>(MatrixView<T>{tile.data + ahead, tile.row_stride, tile.column_stride},
+                               quarter);
     pack_quarter_within<Values, Transposed, kParts<T>>(tile, self.lines - self.line, self.k - self.value,
                                                        quarter, self.to, left);
     if (++quarter < kQuarters) continue;

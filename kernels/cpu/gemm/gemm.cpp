@@ -5,7 +5,7 @@
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/gemm/gemm_block.h>
+#include <heed/kernels/cpu/gemm/gemm_blocked.h>
 #include <heed/kernels/cpu/simd/simd.h>
 #include <heed/kernels/gemm.h>
 
@@ -47,30 +47,26 @@ void check(const kernels::Gemm<T, C>& args) {
               "gemm: the products of a batch would overwrite each other");
 }
 
-/// Rounds finished tiles into a bf16 C.
-struct RoundTiles {
+/// Rounds finished blocks into a bf16 C.
+struct RoundBlocks {
   bfloat16* c;
   int64_t ldc;
   bool accumulate;
 
-  static void finish(void* context, const float* tile, int64_t ld, int64_t row, int64_t col, int64_t rows,
-                     int64_t cols) {
-    const RoundTiles& self = *static_cast<const RoundTiles*>(context);
+  void operator()(const FinishedBlock<float>& block) const {
     const auto round = HEED_SIMD(round_row);
-    for (int64_t i = 0; i < rows; ++i) {
-      round(tile + i * ld, self.c + (row + i) * self.ldc + col, cols, self.accumulate);
-    }
+    for (int64_t i = 0; i < block.rows; ++i)
+      round(block.data + i * block.ld, c + (block.row + i) * ldc + block.col, block.cols, accumulate);
   }
 };
 
-/// A single product, whose tiles `round` rounds if C is not what sums are kept in.
+/// A single product, whose blocks `round` rounds if C is not what sums are kept in.
 template <class T, class C>
-BlockedGemm<T> rounded(const kernels::Gemm<T, C>& args, RoundTiles& round) {
+BlockedGemm<T> rounded(const kernels::Gemm<T, C>& args, RoundBlocks& round) {
   BlockedGemm<T> product = blocked(args);
   if constexpr (!std::is_same_v<C, accumulator_t<T>>) {
     round = {args.c, args.ldc, args.accumulate};
-    product.output.finish = RoundTiles::finish;
-    product.output.context = &round;
+    product.output.epilogue = round;
   }
   return product;
 }
@@ -82,7 +78,7 @@ void multiply(const kernels::Gemm<T, C>& args) {
     for (int64_t i = 0; i < args.m; ++i) std::fill_n(args.c + i * args.ldc, args.n, C(0.0f));
     return;
   }
-  RoundTiles round;
+  RoundBlocks round;
   gemm_blocked(rounded(args, round));
 }
 
@@ -110,18 +106,18 @@ void gemm(const kernels::Gemm<T, C>& args) {
 }
 
 template <class T>
-bool gemm_beside(const kernels::Gemm<T, accumulator_t<T>>& first, const kernels::Gemm<T>& second,
-                 int64_t tasks, void (*task)(void* context, int64_t i), void* context) {
-  RoundTiles round;
-  return gemm_blocked_beside(blocked(first), rounded(second, round), tasks, task, context);
+bool gemm_pair(const kernels::Gemm<T, accumulator_t<T>>& first, const kernels::Gemm<T>& second, int64_t tasks,
+               FunctionRef<void(int64_t)> task) {
+  RoundBlocks round;
+  return gemm_blocked_pair(blocked(first), rounded(second, round), tasks, task);
 }
 
-template bool gemm_beside<float>(const kernels::Gemm<float>&, const kernels::Gemm<float>&, int64_t,
-                                 void (*)(void*, int64_t), void*);
-template bool gemm_beside<double>(const kernels::Gemm<double>&, const kernels::Gemm<double>&, int64_t,
-                                  void (*)(void*, int64_t), void*);
-template bool gemm_beside<bfloat16>(const kernels::Gemm<bfloat16, float>&, const kernels::Gemm<bfloat16>&,
-                                    int64_t, void (*)(void*, int64_t), void*);
+template bool gemm_pair<float>(const kernels::Gemm<float>&, const kernels::Gemm<float>&, int64_t,
+                               FunctionRef<void(int64_t)>);
+template bool gemm_pair<double>(const kernels::Gemm<double>&, const kernels::Gemm<double>&, int64_t,
+                                FunctionRef<void(int64_t)>);
+template bool gemm_pair<bfloat16>(const kernels::Gemm<bfloat16, float>&, const kernels::Gemm<bfloat16>&,
+                                  int64_t, FunctionRef<void(int64_t)>);
 
 template void gemm<float, float>(const kernels::Gemm<float>&);
 template void gemm<double, double>(const kernels::Gemm<double>&);

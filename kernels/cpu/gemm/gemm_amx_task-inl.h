@@ -7,7 +7,7 @@
 
 #include <heed/core/base/divide.h>
 #include <heed/kernels/cpu/gemm/amx_stream-inl.h>
-#include <heed/kernels/cpu/gemm/gemm_tiling.h>
+#include <heed/kernels/cpu/gemm/gemm_blocking.h>
 
 #ifndef HEED_KERNELS_CPU_GEMM_AMX_TASK_ONCE_
 #define HEED_KERNELS_CPU_GEMM_AMX_TASK_ONCE_
@@ -15,30 +15,30 @@ namespace heed::cpu {
 
 /// Steps of K that are packed at a time: so many that two tiles of columns stay in the first-level cache.
 template <class T>
-constexpr int64_t kMostAmxSteps = kIsFloat<T> ? 4 : 16;
+constexpr int64_t kMaxAmxSteps = kIsFloat<T> ? 4 : 16;
 constexpr int64_t kBlockLines = 2 * kAmxLines;
 
 /// One task: c = alpha a b + added.
 template <class T>
-struct AmxTile {
+struct AmxTask {
   MatrixView<T> a, b;
   float* c;
   int64_t ldc, rows, cols, k;
   float alpha;
   Addend<float> added;
-  bool streamed;    // whether c goes around the caches
-  bool overlapped;  // whether operands are packed while others are multiplied
+  bool nontemporal;  // how c is stored
+  bool overlapped;   // whether operands are packed while others are multiplied
 
   int64_t steps() const { return ceil_divide(k, kAmxDepth); }
-  int64_t pieces() const { return ceil_divide(steps(), kMostAmxSteps<T>); }
+  int64_t pieces() const { return ceil_divide(steps(), kMaxAmxSteps<T>); }
   int64_t piece_begin(int64_t i) const { return i * steps() / pieces(); }  // in steps
 };
 
 /// Most elements of operands that are still in the second-level caches when they are multiplied.
 template <class T>
-constexpr int64_t kMostCached = kIsFloat<T> ? 0 : 1 << 19;
+constexpr int64_t kMaxCachedElements = kIsFloat<T> ? 0 : 1 << 19;
 /// Most lines of each operand in a task: what a core's second-level cache has room for, with the sums.
-constexpr int64_t kMostRows = 384, kMostCols = 512;
+constexpr int64_t kMaxTaskRows = 384, kMaxTaskCols = 512;
 
 /// What a task works in. Rows of A that need no packing have no buffer, nor have sums that are complete after
 /// one piece.
@@ -48,7 +48,7 @@ struct AmxBuffers {
   int64_t group;  // elements of 16 packed lines
   float* sums;    // whole blocks, one after the other, of the same columns first
   // Blocks of lines in which some float has no parts.
-  bool inexact_rows[kMostRows / kBlockLines], inexact_cols[kMostCols / kBlockLines];
+  bool inexact_rows[kMaxTaskRows / kBlockLines], inexact_cols[kMaxTaskCols / kBlockLines];
 
   bool inexact(int64_t row, int64_t col) const {
     return inexact_rows[row / kBlockLines] || inexact_cols[col / kBlockLines];
@@ -69,7 +69,7 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
 template <bool Values, bool Transposed, class T>
-void pack_whole(const PackStream<T>& stream) {
+void pack_at_once(const PackStream<T>& stream) {
   const Tag<float> d;
   const int64_t lines = stream.lines, k = stream.k, group = stream.group;
   bfloat16* const out = stream.out;
@@ -99,8 +99,8 @@ HWY_INLINE void begin_block(Addend<float> added, int64_t rows, int64_t cols, flo
 
 /// A block whose product is in a buffer, on its way to c, four rows a unit.
 template <class T>
-struct BlockStream : UnitStream {
-  const AmxTile<T>* tile;
+struct BlockStream : InterleavedWork {
+  const AmxTask<T>* task;
   const float* product;
   float* c;
   Addend<float> added;
@@ -110,25 +110,25 @@ constexpr int64_t kUnitRows = 4;
 
 /// c = product, or alpha * product + added, for the rows of the last `count` units of a BlockStream.
 template <class T>
-void finish_rows(UnitStream& stream, int64_t count) {
+void finish_rows(InterleavedWork& stream, int64_t count) {
   const BlockStream<T>& block = static_cast<BlockStream<T>&>(stream);
-  const AmxTile<T>& tile = *block.tile;
+  const AmxTask<T>& task = *block.task;
   const Tag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto alpha = hn::Set(d, tile.alpha);
+  const auto alpha = hn::Set(d, task.alpha);
   const int64_t end = HWY_MIN(block.rows, block.done * kUnitRows);
   for (int64_t i = (block.done - count) * kUnitRows; i < end; ++i) {
     for (int64_t j = 0; j < block.cols; j += lanes) {
       const int64_t n = HWY_MIN(lanes, block.cols - j);
       auto v = hn::LoadU(d, block.product + i * kBlockLines + j);
-      if (tile.alpha != 1) {
+      if (task.alpha != 1) {
         v = hn::Mul(alpha, v);
         if (block.added.data) v = hn::Add(v, load_n(d, block.added.at(i, j).data, n));
       }
-      float* const to = block.c + i * tile.ldc + j;
+      float* const to = block.c + i * task.ldc + j;
       if (n < lanes)
         store_n(v, d, to, n);
-      else if (tile.streamed)
+      else if (task.nontemporal)
         hn::Stream(v, d, to);
       else
         hn::StoreU(v, d, to);
@@ -138,25 +138,25 @@ void finish_rows(UnitStream& stream, int64_t count) {
 
 /// All blocks of a task but inexact ones, whose c stays as it was.
 template <class T>
-class AmxTask {
+class AmxTaskRunner {
  public:
-  AmxTask(const AmxTile<T>& tile, AmxBuffers& buffers) : tile_(tile), buffers_(buffers) {
+  AmxTaskRunner(const AmxTask<T>& task, AmxBuffers& buffers) : task_(task), buffers_(buffers) {
     block_.a_parts = block_.b_parts = static_cast<int>(kParts<T>);
     block_.b_row = kAmxDepth, block_.b_tile = buffers_.group, block_.b_step = kParts<T> * kAmxTileElements;
     if (buffers_.a)
       block_.a_row = kAmxDepth, block_.a_tile = buffers_.group, block_.a_step = block_.b_step;
     else
-      block_.a_row = tile_.a.row_stride, block_.a_tile = kAmxLines * block_.a_row, block_.a_step = kAmxDepth;
+      block_.a_row = task_.a.row_stride, block_.a_tile = kAmxLines * block_.a_row, block_.a_step = kAmxDepth;
   }
 
   void run() {
     const AmxTiles tiles;
-    if (tile_.overlapped)
+    if (task_.overlapped)
       run_overlapped();
     else
       for (int64_t p = 0; p < pieces_; ++p) run_piece(piece_at(p));
-    beside_.finish();
-    if (tile_.streamed) hwy::FlushStream();
+    interleave_.finish();
+    if (task_.nontemporal) hwy::FlushStream();
   }
 
  private:
@@ -164,8 +164,8 @@ class AmxTask {
     int64_t index, first, k, steps;
   };
   Piece piece_at(int64_t i) const {
-    const int64_t begin = tile_.piece_begin(i), steps = tile_.piece_begin(i + 1) - begin;
-    return {i, begin * kAmxDepth, HWY_MIN(steps * kAmxDepth, tile_.k - begin * kAmxDepth), steps};
+    const int64_t begin = task_.piece_begin(i), steps = task_.piece_begin(i + 1) - begin;
+    return {i, begin * kAmxDepth, HWY_MIN(steps * kAmxDepth, task_.k - begin * kAmxDepth), steps};
   }
 
   /// Operands first, and then products.
@@ -189,7 +189,7 @@ class AmxTask {
     Piece piece = piece_at(0);
     begin_columns(next_columns_, piece, 0, 0);
     if (buffers_.a) begin_rows(next_rows_, piece, 0);
-    beside_.finish();
+    interleave_.finish();
     int64_t buffer = 0;
     for (int64_t p = 0; p < pieces_; ++p) {
       const bool last_piece = p + 1 == pieces_;
@@ -198,7 +198,8 @@ class AmxTask {
         const bool last_column = j + 1 == col_blocks_, last = last_column && last_piece;
         if (!last)
           begin_columns(next_columns_, last_column ? next : piece, last_column ? 0 : j + 1, buffer ^ 1);
-        const int64_t quarters = next_columns_.due, share = ceil_divide(next_columns_.behind(), row_blocks_);
+        const int64_t quarters = next_columns_.due,
+                      share = ceil_divide(next_columns_.remaining(), row_blocks_);
         next_columns_.due = next_columns_.done;
         for (int64_t i = 0; i < row_blocks_; ++i) {
           next_columns_.due = HWY_MIN(next_columns_.due + share, quarters);
@@ -207,7 +208,7 @@ class AmxTask {
           // The first rows of the next piece take the place of some that no block needs any more.
           if (buffers_.a && turns && row_blocks_ > 1) begin_rows(next_rows_, next, 0);
           multiply(piece, i, j, columns_buffer(buffer));
-          if (buffers_.a && turns && row_blocks_ == 1) begin_rows(next_rows_, next, 0), beside_.finish();
+          if (buffers_.a && turns && row_blocks_ == 1) begin_rows(next_rows_, next, 0), interleave_.finish();
         }
       }
       piece = next;
@@ -216,32 +217,32 @@ class AmxTask {
 
   void begin_rows(PackStream<T>& stream, const Piece& piece, int64_t i) const {
     const int64_t row = i * kBlockLines;
-    begin<false>(stream, tile_.a.at(row, piece.first), tile_.rows - row, piece.k,
+    begin<false>(stream, task_.a.at(row, piece.first), task_.rows - row, piece.k,
                  buffers_.a + 2 * i * buffers_.group, buffers_.inexact_rows[i]);
   }
 
   void begin_columns(PackStream<T>& stream, const Piece& piece, int64_t j, int64_t buffer) const {
     const int64_t col = j * kBlockLines;
-    const MatrixView<T> b = tile_.b.at(piece.first, col);
-    begin<true>(stream, {b.data, b.column_stride, b.row_stride}, tile_.cols - col, piece.k,
+    const MatrixView<T> b = task_.b.at(piece.first, col);
+    begin<true>(stream, {b.data, b.column_stride, b.row_stride}, task_.cols - col, piece.k,
                 columns_buffer(buffer), buffers_.inexact_cols[j]);
   }
 
-  /// A block of what is left, while the one after it is asked for.
+  /// A block of what is left; the one after it is prefetched.
   template <bool Transposed>
   void begin(PackStream<T>& stream, MatrixView<T> x, int64_t left, int64_t k, bfloat16* out,
              bool& inexact) const {
     begin_stream<Transposed>(stream, x, HWY_MIN(kBlockLines, left), k, out, buffers_.group,
-                             tile_.overlapped && left > kBlockLines ? kBlockLines * x.row_stride : 0,
+                             task_.overlapped && left > kBlockLines ? kBlockLines * x.row_stride : 0,
                              inexact);
   }
 
   template <bool Transposed>
   static void pack_all(const PackStream<T>& lines) {
     if (lines.x.column_stride == 1)
-      pack_whole<true, Transposed>(lines);
+      pack_at_once<true, Transposed>(lines);
     else
-      pack_whole<false, !Transposed>(lines);
+      pack_at_once<false, !Transposed>(lines);
   }
 
   bfloat16* columns_buffer(int64_t i) const { return buffers_.b + 2 * i * buffers_.group; }
@@ -250,9 +251,9 @@ class AmxTask {
   void multiply(const Piece& piece, int64_t i, int64_t j, const bfloat16* b) {
     const bool begins = piece.index == 0, ends = piece.index + 1 == pieces_;
     const int64_t row = i * kBlockLines, col = j * kBlockLines;
-    if (ends && buffers_.inexact(row, col)) return beside_.finish();
-    const int64_t rows = HWY_MIN(kBlockLines, tile_.rows - row),
-                  cols = HWY_MIN(kBlockLines, tile_.cols - col);
+    if (ends && buffers_.inexact(row, col)) return interleave_.finish();
+    const int64_t rows = HWY_MIN(kBlockLines, task_.rows - row),
+                  cols = HWY_MIN(kBlockLines, task_.cols - col);
     AmxBlock& block = block_;
     block.steps = piece.steps;
     block.row_tiles = static_cast<int>(ceil_divide(rows, kAmxLines));
@@ -261,32 +262,32 @@ class AmxTask {
     if (buffers_.a)
       block.a = buffers_.a + 2 * i * buffers_.group;
     else if constexpr (!kIsFloat<T>)
-      block.a = tile_.a.at(row, piece.first).data;
+      block.a = task_.a.at(row, piece.first).data;
     // Sums are completed in place where nothing is left to do and rows begin with a line, else in a buffer,
-    // which they leave beside the next block.
+    // which they leave while the next block is multiplied.
     const bool in_place = plain_ && rows % kAmxLines == 0 && cols % kAmxLines == 0;
     float *const sums = buffers_.sums + (j * row_blocks_ + i) * kBlockLines * kBlockLines,
-                 *const c = tile_.c + row * tile_.ldc + col, *const product = products_[turn_ ^= 1];
-    const Addend<float> more = tile_.added.at(row, col);
+                 *const c = task_.c + row * task_.ldc + col, *const product = products_[turn_ ^= 1];
+    const Addend<float> more = task_.added.at(row, col);
     block.added = begins ? nullptr : sums;
     block.added_stride = kBlockLines;
-    if (begins && more.data && tile_.alpha == 1) {
+    if (begins && more.data && task_.alpha == 1) {
       if (!in_place) begin_block(more, rows, cols, product, hn::Zero(Tag<float>()));
       block.added = in_place ? more.data : product;
       if (in_place) block.added_stride = more.stride;
     }
     block.c = !ends ? sums : in_place ? c : product;
-    block.ldc = ends && in_place ? tile_.ldc : kBlockLines;
-    beside_.share_out(block.turns());
-    beside_.attach(block);
+    block.ldc = ends && in_place ? task_.ldc : kBlockLines;
+    interleave_.schedule(block.turns());
+    interleave_.attach(block);
     amx_block(block);
-    beside_.finish();
+    interleave_.finish();
     if (ends && !in_place) finish_later(product, c, more, rows, cols);
   }
 
   void finish_later(const float* product, float* c, Addend<float> added, int64_t rows, int64_t cols) {
     last_.run = finish_rows<T>;
-    last_.tile = &tile_;
+    last_.task = &task_;
     last_.product = product;
     last_.c = c;
     last_.added.data = added.data;
@@ -297,16 +298,16 @@ class AmxTask {
     last_.due = ceil_divide(rows, kUnitRows);
   }
 
-  const AmxTile<T>& tile_;
+  const AmxTask<T>& task_;
   AmxBuffers& buffers_;
-  const int64_t pieces_ = tile_.pieces(), row_blocks_ = ceil_divide(tile_.rows, kBlockLines),
-                col_blocks_ = ceil_divide(tile_.cols, kBlockLines);
-  const bool plain_ = tile_.alpha == 1 && !tile_.streamed && is_aligned(tile_.c, tile_.ldc);
+  const int64_t pieces_ = task_.pieces(), row_blocks_ = ceil_divide(task_.rows, kBlockLines),
+                col_blocks_ = ceil_divide(task_.cols, kBlockLines);
+  const bool plain_ = task_.alpha == 1 && !task_.nontemporal && is_aligned(task_.c, task_.ldc);
   alignas(64) float products_[2][kBlockLines * kBlockLines];
   int turn_ = 0;
   PackStream<T> next_rows_{}, next_columns_{};
   BlockStream<T> last_{};
-  BesideTiles<3> beside_{{&next_rows_, &next_columns_, &last_}};
+  AmxInterleave<3> interleave_{{&next_rows_, &next_columns_, &last_}};
   // Kept for all blocks: an object set to 0 by vectors just before it is read, field by field, would have to
   // wait for the stores of the tiles before it.
   AmxBlock block_{};

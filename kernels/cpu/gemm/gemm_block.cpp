@@ -1,12 +1,12 @@
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "heed/kernels/cpu/gemm/gemm_tile.cpp"
+#define HWY_TARGET_INCLUDE "heed/kernels/cpu/gemm/gemm_block.cpp"
 
 #include <unistd.h>
 
+#include <heed/kernels/cpu/gemm/gemm_block.h>
 #include <heed/kernels/cpu/gemm/gemm_dot-inl.h>
 #include <heed/kernels/cpu/gemm/gemm_micro-inl.h>
 #include <heed/kernels/cpu/gemm/gemm_pack-inl.h>
-#include <heed/kernels/cpu/gemm/gemm_tile.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -21,77 +21,80 @@ constexpr bool kNarrow = HWY_TARGET != HWY_AVX3;
 template <class T>
 constexpr int64_t kPanel = hn::MaxLanes(Tag<T>()) * kMicroVectors;
 template <class T>
-constexpr int64_t kMostSteps = kPanelBytes / (kPanel<T> * int64_t{sizeof(accumulator_t<T>)});
+constexpr int64_t kMaxGroups = kPanelBytes / (kPanel<T> * int64_t{sizeof(accumulator_t<T>)});
 
-template <class T, int64_t Step>
+template <class T, int64_t Group>
 HWY_INLINE GemmGeometry geometry() {
-  return {kMicroRows,    kPackedRows<accumulator_t<T>>,      kPanel<T>, Step,
-          kMostSteps<T>, kNarrow && cache_ways() < kManyWays};
+  return {kMicroRows,    kPackedRows<accumulator_t<T>>,
+          kPanel<T>,     Group,
+          kMaxGroups<T>, kNarrow && cache_ways() < kHighAssociativity};
 }
 
 /// c = alpha a b + added for one piece of K.
-template <int64_t Step, class T, class A = accumulator_t<T>>
-HWY_INLINE void gemm_piece(const GemmTile<T>& tile, const RowPanels& panels, int64_t first, int64_t steps,
+template <int64_t Group, class T, class A = accumulator_t<T>>
+HWY_INLINE void gemm_piece(const GemmBlock<T>& block, const RowPanels& panels, int64_t first, int64_t groups,
                            Addend<A> added) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>())), width = kMicroVectors * lanes;
-  const int64_t k = HWY_MIN(steps * Step, tile.k - first * Step);
-  const MatrixView<T> a = tile.a.at(0, first * Step);
+  const int64_t k = HWY_MIN(groups * Group, block.k - first * Group);
+  const MatrixView<T> a = block.a.at(0, first * Group);
   const bool transposed = a.column_stride != 1;
-  const A* rows = tile.a_buffer;
-  int64_t stride = steps, panel_stride = 0;  // between panels of kMicroRows, where they have a stride
+  const A* rows = block.a_buffer;
+  int64_t stride = groups, panel_stride = 0;  // between panels of kMicroRows, where they have a stride
   if (!rows) {
     rows = reinterpret_cast<const A*>(a.data);
-    stride = transposed ? a.column_stride : a.row_stride / Step;
+    stride = transposed ? a.column_stride : a.row_stride / Group;
   } else if (transposed) {
-    pack_a<Step>(a, panels, tile.a_rows, k, tile.a_buffer);
+    pack_a<Group>(a, panels, block.a_rows, k, block.a_buffer);
     stride = kPackedRows<A>;
-    panel_stride = steps * kPackedRows<A>;
+    panel_stride = groups * kPackedRows<A>;
   } else {
-    copy_rows<Step>(a, tile.rows, k, tile.a_buffer);
+    copy_rows<Group>(a, block.rows, k, block.a_buffer);
   }
-  const bool packs_b = tile.b_buffer != nullptr, in_place = tile.b_stride != 0 && !packs_b;
+  const bool packs_b = block.b_buffer != nullptr, in_place = block.b_stride != 0 && !packs_b;
   if (packs_b)
-    pack_b<1>(MatrixView<A>{tile.b + first * tile.b_stride, tile.b_stride, 1}, k, tile.cols, tile.b_buffer);
-  const A* const columns = packs_b ? tile.b_buffer : tile.b;
-  const int64_t before = packs_b ? 0 : first, packed_steps = packs_b ? steps : step_count(tile.k, Step);
-  for (int64_t j = 0; j < tile.cols; j += width) {
-    const int64_t cols = HWY_MIN(width, tile.cols - j), vectors = cols > lanes ? 2 : 1;
-    const int64_t b_stride = in_place ? tile.b_stride : vectors * lanes;
-    const A* b = columns + (in_place ? j : j * packed_steps) + before * b_stride;
+    pack_b<1>(MatrixView<A>{block.b + first * block.b_stride, block.b_stride, 1}, k, block.cols,
+              block.b_buffer);
+  const A* const columns = packs_b ? block.b_buffer : block.b;
+  const int64_t before = packs_b ? 0 : first, packed_groups = packs_b ? groups : group_count(block.k, Group);
+  for (int64_t j = 0; j < block.cols; j += width) {
+    const int64_t cols = HWY_MIN(width, block.cols - j), vectors = cols > lanes ? 2 : 1;
+    const int64_t b_stride = in_place ? block.b_stride : vectors * lanes;
+    const A* b = columns + (in_place ? j : j * packed_groups) + before * b_stride;
     for (int64_t i = 0; i < panels.count; ++i) {
       const A* panel = rows + (panel_stride ? i * panel_stride : panels.begin[i] * (transposed ? 1 : stride));
-      A* c = tile.c + panels.begin[i] * tile.ldc + j;
-      choose_micro<A, Step == 2>(transposed, vectors, panels.rows(i))(
-          {panel, stride, b, b_stride, c, tile.ldc, steps, cols, tile.alpha, added.at(panels.begin[i], j),
-           tile.streamed, tile.near});
+      A* c = block.c + panels.begin[i] * block.ldc + j;
+      choose_micro<A, Group == 2>(transposed, vectors, panels.rows(i))(
+          {panel, stride, b, b_stride, c, block.ldc, groups, cols, block.alpha, added.at(panels.begin[i], j),
+           block.nontemporal, block.b_in_cache});
     }
   }
 }
 
-template <int64_t Step, class T>
-HWY_INLINE void gemm_tile(const GemmTile<T>& tile) {
-  const RowPanels panels(tile.rows);
-  const int64_t steps = step_count(tile.k, Step), most = kMostSteps<T>, pieces = ceil_divide(steps, most);
+template <int64_t Group, class T>
+HWY_INLINE void gemm_block(const GemmBlock<T>& block) {
+  const RowPanels panels(block.rows);
+  const int64_t groups = group_count(block.k, Group), most = kMaxGroups<T>,
+                pieces = ceil_divide(groups, most);
   for (int64_t i = 0; i < pieces; ++i) {
-    const int64_t begin = i * steps / pieces, end = (i + 1) * steps / pieces;
-    const Addend<accumulator_t<T>> before{tile.c, tile.ldc};
-    gemm_piece<Step>(tile, panels, begin, end - begin, i == 0 ? tile.added : before);
+    const int64_t begin = i * groups / pieces, end = (i + 1) * groups / pieces;
+    const Addend<accumulator_t<T>> before{block.c, block.ldc};
+    gemm_piece<Group>(block, panels, begin, end - begin, i == 0 ? block.added : before);
   }
-  if (tile.streamed) hwy::FlushStream();
+  if (block.nontemporal) hwy::FlushStream();
 }
 
 void gemm_dots_f32(const GemmDots<float>& args) { gemm_dots(args); }
 void gemm_dots_f64(const GemmDots<double>& args) { gemm_dots(args); }
 void gemm_dots_bf16(const GemmDots<bfloat16>& args) { gemm_dots(args); }
 
-#define HEED_DEFINE(T, Step, suffix, dots)                                                             \
-  void pack_b_##suffix(MatrixView<T> b, int64_t k, int64_t cols, accumulator_t<T>* out) {              \
-    pack_b<Step>(b, k, cols, out);                                                                     \
-  }                                                                                                    \
-  void gemm_tile_##suffix(const GemmTile<T>& tile) { gemm_tile<Step>(tile); }                          \
-  const GemmFunctions<T>& functions_##suffix() {                                                       \
-    static const GemmFunctions<T> all{geometry<T, Step>(), pack_b_##suffix, gemm_tile_##suffix, dots}; \
-    return all;                                                                                        \
+#define HEED_DEFINE(T, Group, suffix, dots)                                                              \
+  void pack_b_##suffix(MatrixView<T> b, int64_t k, int64_t cols, accumulator_t<T>* out) {                \
+    pack_b<Group>(b, k, cols, out);                                                                      \
+  }                                                                                                      \
+  void gemm_block_##suffix(const GemmBlock<T>& block) { gemm_block<Group>(block); }                      \
+  const GemmFunctions<T>& functions_##suffix() {                                                         \
+    static const GemmFunctions<T> all{geometry<T, Group>(), pack_b_##suffix, gemm_block_##suffix, dots}; \
+    return all;                                                                                          \
   }
 HEED_DEFINE(float, 1, f32, gemm_dots_f32)
 HEED_DEFINE(double, 1, f64, gemm_dots_f64)

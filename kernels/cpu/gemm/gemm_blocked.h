@@ -1,17 +1,16 @@
-// The blocked matrix product behind gemm and linear: operands are packed into panels that fit the caches, C
-// is cut into tiles, and each tile is one task. The cut depends on the shape alone.
+// The blocked matrix product behind gemm and linear. gemm_path.h has the map of how it is computed.
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
 #include <heed/core/base/dtype.h>
+#include <heed/core/base/function_ref.h>
 #include <heed/kernels/gemm.h>
 
 namespace heed::cpu {
 
-constexpr int64_t kMaxTileRows = 96;
-constexpr int64_t kLineBytes = 64;    // of memory
+constexpr int64_t kLineBytes = 64;    // of a cache line
 constexpr int64_t kPackedPanels = 4;  // of B, packed together
 
 /// Elements of a weight that stays in a core's cache with the tokens of a step.
@@ -42,19 +41,24 @@ struct Addend {
   Addend at(int64_t row, int64_t col) const { return {data ? data + row * stride + col : nullptr, stride}; }
 };
 
-/// Where the product goes. Without c the tiles are handed to `finish` alone, in a buffer.
+/// A block of the product, complete and still in the cache: its elements [rows, cols] at row stride ld, which
+/// begin at (row, col) of the product.
+template <class A>
+struct FinishedBlock {
+  const A* data;
+  int64_t ld, row, col, rows, cols;
+};
+
+/// Where the product goes. Without c its blocks are handed to the epilogue alone, in a buffer.
 template <class T>
 struct GemmOutput {
   using A = accumulator_t<T>;
-  A* c;  // [m, n] or null
-  int64_t ldc;
-  A alpha;
-  Addend<A> added;  // c = alpha * product + added, which may be c; only with c
-  /// Called for each finished tile while it is in the cache, from the thread that made it: its elements
-  /// [rows, cols] at row stride ld, which begin at (row, col) of the product. May be null if c is not.
-  void (*finish)(void* context, const A* tile, int64_t ld, int64_t row, int64_t col, int64_t rows,
-                 int64_t cols);
-  void* context;
+  A* c = nullptr;  // [m, n] or null
+  int64_t ldc = 0;
+  A alpha = A(1);
+  Addend<A> added = {};  // c = alpha * product + added, which may be c; only with c
+  /// Called for each finished block, from the thread that made it. May be empty if c is not null.
+  FunctionRef<void(const FinishedBlock<A>&)> epilogue = {};
 };
 
 /// The product of a [m, k] and b [k, n] in accumulator_t<T>; m, n and k at least 1.
@@ -69,7 +73,7 @@ struct BlockedGemm {
 template <class T, class C>
 BlockedGemm<T> blocked(const kernels::Gemm<T, C>& args) {
   using A = accumulator_t<T>;
-  GemmOutput<T> output{nullptr, 0, A(args.alpha), {}, nullptr, nullptr};
+  GemmOutput<T> output{.alpha = A(args.alpha)};
   if constexpr (std::is_same_v<C, A>) {
     output.c = args.c;
     output.ldc = args.ldc;
@@ -86,16 +90,16 @@ BlockedGemm<T> blocked(const kernels::Gemm<T, C>& args) {
 template <class T>
 void gemm_blocked(const BlockedGemm<T>& args);
 
-/// Two products that do not depend on each other, and task(context, i) for each i below `tasks`, as one job.
+/// Two products that do not depend on each other, and task(i) for each i below `tasks`, as one parallel job.
 /// False, and nothing is done, if a product has operands to pack first.
 template <class T>
-bool gemm_blocked_beside(const BlockedGemm<T>& first, const BlockedGemm<T>& second, int64_t tasks,
-                         void (*task)(void* context, int64_t i), void* context);
+bool gemm_blocked_pair(const BlockedGemm<T>& first, const BlockedGemm<T>& second, int64_t tasks,
+                       FunctionRef<void(int64_t)> task);
 
 /// The same for single products as `gemm` takes them, with m, n and k of at least 1.
 template <class T>
-bool gemm_beside(const kernels::Gemm<T, accumulator_t<T>>& first, const kernels::Gemm<T>& second,
-                 int64_t tasks, void (*task)(void* context, int64_t i), void* context);
+bool gemm_pair(const kernels::Gemm<T, accumulator_t<T>>& first, const kernels::Gemm<T>& second, int64_t tasks,
+               FunctionRef<void(int64_t)> task);
 
 /// Elements of b [k, n] when packed.
 template <class T>

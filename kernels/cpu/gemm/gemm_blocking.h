@@ -1,4 +1,10 @@
-// How the blocked matrix product cuts C into tiles, which are its tasks: by its shape alone.
+// How the blocked matrix product cuts C into blocks, which are its tasks: by its shape alone.
+//
+// Sizes have the names of BLIS (Van Zee and van de Geijn, 2015):
+//
+//   MR x NR   what the microkernel holds in registers      GemmGeometry::mr, nr
+//   KC        the depth of K that is summed at a time      GemmGeometry::kc
+//   MC x NC   a block of C, one task                       kMC, kNC
 #pragma once
 
 #include <algorithm>
@@ -6,111 +12,116 @@
 
 #include <heed/core/base/divide.h>
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/gemm/gemm_block.h>
+#include <heed/kernels/cpu/gemm/gemm_blocked.h>
 
 namespace heed::cpu {
 
+constexpr int64_t kMC = 96;
+constexpr int64_t kNC = 512;
+constexpr int64_t kStripCols = 128;             // of a column strip
+constexpr int64_t kMaxPieceElements = 3 << 18;  // of B in a piece of K
+
 /// Sizes that the instruction set decides.
 struct GemmGeometry {
-  int64_t rows;         // of a full panel of A
-  int64_t packed_rows;  // what it takes when packed
-  int64_t panel;        // columns of a packed panel of B; the last one has half as many where they suffice
-  int64_t step;         // values of K in an element of a packed panel
-  int64_t most_k;       // the longest piece of K that is summed at a time, in elements
-  bool crowded;         // whether lines of rows that lie apart are worth a copy
+  int64_t mr;              // rows of a full panel of A
+  int64_t packed_mr;       // what it takes when packed
+  int64_t nr;              // columns of a packed panel of B; the last one has half as many where they suffice
+  int64_t k_group;         // values of K in an element of a packed panel: 2 for pairs of bf16, else 1
+  int64_t kc;              // in groups
+  bool low_associativity;  // the first-level cache has few ways: rows that lie apart are worth a copy
 
-  int64_t steps(int64_t k) const { return ceil_divide(k, step); }
+  int64_t k_groups(int64_t k) const { return ceil_divide(k, k_group); }
   /// Elements of n columns of B when packed.
-  int64_t packed_size(int64_t n, int64_t k) const { return ceil_divide(n, panel) * panel * steps(k); }
-  int64_t a_buffer(int64_t tile_rows, int64_t k) const {
-    return ceil_divide(tile_rows, rows) * packed_rows * std::min(steps(k), most_k) + panel;
+  int64_t packed_size(int64_t n, int64_t k) const { return ceil_divide(n, nr) * nr * k_groups(k); }
+  int64_t a_buffer(int64_t block_rows, int64_t k) const {
+    return ceil_divide(block_rows, mr) * packed_mr * std::min(k_groups(k), kc) + nr;
   }
-  int64_t b_buffer(int64_t tile_cols, int64_t k) const {
-    return packed_size(tile_cols, std::min(k, most_k * step));
+  int64_t b_buffer(int64_t block_cols, int64_t k) const {
+    return packed_size(block_cols, std::min(k, kc * k_group));
   }
 };
 
-/// [0, count) in `parts` even parts, each a whole number of units but the last.
-struct Cut {
+/// [0, count) in even parts of at most `max`, each a whole number of units but the last.
+struct EvenSplit {
   int64_t count, unit, units, parts;
 
-  Cut(int64_t count, int64_t unit, int64_t most)
+  EvenSplit(int64_t count, int64_t unit, int64_t max)
       : count(count),
         unit(unit),
         units(ceil_divide(count, unit)),
-        parts(ceil_divide(units, std::max<int64_t>(most / unit, 1))) {}
+        parts(ceil_divide(units, std::max<int64_t>(max / unit, 1))) {}
 
   int64_t begin(int64_t part) const { return part == parts ? count : part * units / parts * unit; }
   int64_t size(int64_t part) const { return begin(part + 1) - begin(part); }
 };
 
-/// Whether each row begins with a line.
+/// Whether each row begins with a cache line.
 template <class T>
 bool is_aligned(const T* x, int64_t stride) {
   return reinterpret_cast<uintptr_t>(x) % kLineBytes == 0 && stride * int64_t{sizeof(T)} % kLineBytes == 0;
 }
 
-/// Whether a product is the gradient of a weight, over so many tokens that threads are worth sums of their
-/// own.
+/// Split-K: the parts of K (tokens) that are summed apart, of which the first is written to C and the second
+/// to a buffer that is added to it. Two, whatever the number of threads, since how sums are cut changes bits;
+/// so each half of a training step's tokens stays in the cache of one of two threads.
+constexpr int64_t kSplitK = 2;
+
+/// Whether a product is the gradient of a weight, over enough tokens to split K.
 template <class T>
-bool shares_tokens(const MatrixView<T>& a, const GemmOutput<T>& output, int64_t tokens) {
-  constexpr int64_t kLeastTokens = 192;
-  return a.column_stride != 1 && output.c && !output.finish && tokens >= kLeastTokens;
+bool splits_k(const MatrixView<T>& a, const GemmOutput<T>& output, int64_t tokens) {
+  constexpr int64_t kMinTokens = 192;
+  return a.column_stride != 1 && output.c && !output.epilogue && tokens >= kMinTokens;
 }
 
-/// Whether it is that of a large weight, of m x n, written anew and by whole lines.
+/// Whether C [m, n] is written by non-temporal stores: the gradient of a large weight, written anew and by
+/// whole lines. It is not read again before the optimizer's step, and its lines need not be read first.
 template <class T>
-bool exceeds_caches(const MatrixView<T>& a, const GemmOutput<T>& output, int64_t m, int64_t n) {
-  constexpr int64_t kLeastBytes = 1 << 20;
-  return a.column_stride != 1 && output.c && !output.added.data && !output.finish &&
-         m * n * int64_t{sizeof(accumulator_t<T>)} >= kLeastBytes && is_aligned(output.c, output.ldc);
+bool stores_nontemporal(const MatrixView<T>& a, const GemmOutput<T>& output, int64_t m, int64_t n) {
+  constexpr int64_t kMinBytes = 1 << 20;
+  return a.column_stride != 1 && output.c && !output.added.data && !output.epilogue &&
+         m * n * int64_t{sizeof(accumulator_t<T>)} >= kMinBytes && is_aligned(output.c, output.ldc);
 }
 
-/// c [rows, cols] += x, whose rows follow each other.
+/// c [rows, cols] += partial, whose rows follow each other.
 template <class A>
-void add_rows(const A* x, int64_t rows, int64_t cols, A* c, int64_t ldc) {
+void add_partial(const A* partial, int64_t rows, int64_t cols, A* c, int64_t ldc) {
   constexpr int64_t kElements = 1 << 14;  // a task
   parallel_for(rows, std::max<int64_t>(kElements / cols, 1), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      for (int64_t j = 0; j < cols; ++j) c[i * ldc + j] += x[i * cols + j];
+      for (int64_t j = 0; j < cols; ++j) c[i * ldc + j] += partial[i * cols + j];
   });
 }
 
-constexpr int64_t kOnednnRows = 16;  // its rows go by vectors
-
-/// The tiles of C. Large ones use the caches best; smaller ones keep more cores busy, and there are at least
-/// `least` where m and n allow it. An even number of rows of tiles, or else of tiles, lets two threads share
-/// them evenly, and C's rows as they do in other operations. oneDNN packs B for each tile, so its tiles are
+/// The blocks of C. Large ones use the caches best; smaller ones keep more cores busy, and there are at least
+/// `min` where m and n allow it. An even number of rows of blocks, or else of blocks, lets two threads share
+/// them evenly, and C's rows as they do in other operations. oneDNN packs B for each block, so its blocks are
 /// larger.
-class Tiling {
+class Blocking {
  public:
-  static constexpr int64_t kLeast = 12;
+  static constexpr int64_t kMinBlocks = 12;
 
-  Tiling(int64_t m, int64_t n, const GemmGeometry& geometry, bool onednn, int64_t least = kLeast)
-      : rows_(m, onednn ? kOnednnRows : geometry.rows, kMaxTileRows << onednn),
-        cols_(n, geometry.panel, kMaxTileCols) {
-    if (tiles() < least) cols_ = Cut(n, geometry.panel, kMaxTileCols / 2);
-    for (int64_t most = kMaxTileRows / 2; m > kMinTileRows && tiles() < least && most >= kMinTileRows;
-         most /= 2) {
-      rows_ = Cut(m, rows_.unit, most << onednn);
-    }
+  Blocking(int64_t m, int64_t n, const GemmGeometry& geometry, bool onednn, int64_t min = kMinBlocks)
+      : rows_(m, onednn ? kOnednnRows : geometry.mr, kMC << onednn), cols_(n, geometry.nr, kNC) {
+    if (count() < min) cols_ = EvenSplit(n, geometry.nr, kNC / 2);
+    for (int64_t max = kMC / 2; m > kMinRows && count() < min && max >= kMinRows; max /= 2)
+      rows_ = EvenSplit(m, rows_.unit, max << onednn);
     const bool odd = (rows_.parts > 1 ? rows_.parts : cols_.parts) % 2 == 1;
-    if (odd && tiles() > 1 && rows_.parts < rows_.units) ++rows_.parts;
+    if (odd && count() > 1 && rows_.parts < rows_.units) ++rows_.parts;
   }
 
-  int64_t tiles() const { return rows_.parts * cols_.parts; }
+  int64_t count() const { return rows_.parts * cols_.parts; }
 
-  struct Tile {
+  struct Block {
     int64_t row, rows, col, cols;  // the first of each, how many
   };
-  Tile tile(int64_t t) const {  // by rows
-    const int64_t i = t / cols_.parts, j = t % cols_.parts;
-    return {rows_.begin(i), rows_.size(i), cols_.begin(j), cols_.size(j)};
+  Block operator[](int64_t i) const {  // by rows
+    const int64_t row = i / cols_.parts, col = i % cols_.parts;
+    return {rows_.begin(row), rows_.size(row), cols_.begin(col), cols_.size(col)};
   }
 
  private:
-  static constexpr int64_t kMaxTileCols = 512, kMinTileRows = 24;
-  Cut rows_, cols_;
+  static constexpr int64_t kMinRows = 24, kOnednnRows = 16;
+  EvenSplit rows_, cols_;
 };
 
 }  // namespace heed::cpu

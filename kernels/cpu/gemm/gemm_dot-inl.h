@@ -2,7 +2,7 @@
 // once or twice, would take longer than the product.
 #include <utility>
 
-#include <heed/kernels/cpu/gemm/gemm_tile.h>
+#include <heed/kernels/cpu/gemm/gemm_block.h>
 #include <heed/kernels/cpu/simd/simd.h>
 
 #if defined(HEED_KERNELS_CPU_GEMM_DOT_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -3,7 +3,7 @@
 
 #include <hwy/cache_control.h>
 
-#include <heed/kernels/cpu/gemm/gemm_block.h>
+#include <heed/kernels/cpu/gemm/gemm_blocked.h>
 #include <heed/kernels/cpu/simd/simd.h>
 
 #if defined(HEED_KERNELS_CPU_GEMM_MICRO_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -45,9 +45,9 @@ struct MicroArgs {
   A* c;
   int64_t ldc, k, cols;
   A alpha;
-  Addend<A> added;  // which may be c
-  bool streamed;    // c goes around the caches, where it is a whole block
-  bool near;        // b may be in a cache: a single row's product fetches each line of it
+  Addend<A> added;   // which may be c
+  bool nontemporal;  // how c is stored, where it is a whole block
+  bool b_in_cache;   // a single row's product prefetches each line of it
 };
 
 /// c = scaled (+ added), for the first n columns of one vector.
@@ -59,7 +59,7 @@ HWY_INLINE void micro_store_n(D d, Vec<D> scaled, const A* added, A* c, int64_t 
 }
 
 template <int64_t Vectors, class D, class A>
-HWY_INLINE void micro_stream(D d, Vec<D> left, Vec<D> right, A* c) {
+HWY_INLINE void micro_store_nontemporal(D d, Vec<D> left, Vec<D> right, A* c) {
   hn::Stream(left, d, c);
   if constexpr (Vectors == 2) hn::Stream(right, d, c + hn::Lanes(d));
 }
@@ -74,7 +74,7 @@ HWY_INLINE void micro_block(const MicroArgs<A>& args, std::index_sequence<R...>)
   const int64_t row = Transposed ? 1 : args.a_stride, step = Transposed ? args.a_stride : 1;
   const int64_t b_step = args.b_stride;
   // C is often new memory, which would be waited for at the end.
-  if (!args.streamed) {
+  if (!args.nontemporal) {
     ((hwy::Prefetch(args.c + static_cast<int64_t>(R) * args.ldc),
       hwy::Prefetch(args.c + static_cast<int64_t>(R) * args.ldc + (Vectors - 1) * lanes)),
      ...);
@@ -108,8 +108,8 @@ HWY_INLINE void micro_block(const MicroArgs<A>& args, std::index_sequence<R...>)
     ((left[R] = hn::Add(left[R], hn::LoadU(d, added.at(R, 0).data))), ...);
     if (Vectors == 2) ((right[R] = hn::Add(right[R], hn::LoadU(d, added.at(R, lanes).data))), ...);
   }
-  if (args.streamed) {
-    ((micro_stream<Vectors>(d, left[R], right[R], c + static_cast<int64_t>(R) * ldc)), ...);
+  if (args.nontemporal) {
+    ((micro_store_nontemporal<Vectors>(d, left[R], right[R], c + static_cast<int64_t>(R) * ldc)), ...);
     return;
   }
   ((hn::StoreU(left[R], d, c + static_cast<int64_t>(R) * ldc)), ...);
@@ -140,7 +140,7 @@ HWY_INLINE void micro_row(const MicroArgs<A>& args, std::index_sequence<S...>) {
     if (kTwoLines) hwy::Prefetch(ahead + lanes);
     add(s);
   };
-  if (args.near) {
+  if (args.b_in_cache) {
     for (; p >= kSums; p -= kSums, a += kSums, b += kSums * width) (fetch_and_add(S), ...);
   }
   for (; p >= kSums; p -= kSums, a += kSums, b += kSums * width) {

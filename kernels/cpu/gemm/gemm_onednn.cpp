@@ -26,7 +26,7 @@ namespace heed::cpu {
 #if HEED_HAVE_ONEDNN
 namespace {
 
-/// Keeps oneDNN on the calling thread: whatever it is built on, a tile is one task of our pool.
+/// Keeps oneDNN on the calling thread: whatever it is built on, a block is one task of our pool.
 class OneOpenMpThread {
  public:
   OneOpenMpThread() {
@@ -121,12 +121,12 @@ struct Plan {
   }
 };
 
-constexpr size_t kMostPlans = 512;
+constexpr size_t kMaxPlans = 512;
 
 Plan& plan_for(const Key& key) {
   thread_local std::unordered_map<Key, std::unique_ptr<Plan>, KeyHash> plans;
   if (const auto found = plans.find(key); found != plans.end()) return *found->second;
-  if (plans.size() >= kMostPlans) plans.clear();
+  if (plans.size() >= kMaxPlans) plans.clear();
   return *plans.emplace(key, std::make_unique<Plan>(key)).first->second;
 }
 
@@ -153,20 +153,20 @@ bool onednn_supports(accumulator_t<T> alpha) {
 }
 
 template <class T>
-void onednn_tile(const OnednnTile<T>& tile) {
+void onednn_block(const OnednnBlock<T>& block) {
   if constexpr (!std::is_same_v<T, double>) {
     const OneOpenMpThread guard;
-    const Key key{tile.m,
-                  tile.n,
-                  tile.k,
-                  tile.a.row_stride,
-                  tile.a.column_stride,
-                  tile.b.row_stride,
-                  tile.b.column_stride,
-                  tile.ldc,
+    const Key key{block.m,
+                  block.n,
+                  block.k,
+                  block.a.row_stride,
+                  block.a.column_stride,
+                  block.b.row_stride,
+                  block.b.column_stride,
+                  block.ldc,
                   std::is_same_v<T, bfloat16>,
-                  tile.accumulate};
-    plan_for(key).run(tile.a.data, tile.b.data, tile.c);
+                  block.accumulate};
+    plan_for(key).run(block.a.data, block.b.data, block.c);
   }
 }
 
@@ -178,7 +178,7 @@ bool onednn_supports(accumulator_t<T>) {
 }
 
 template <class T>
-void onednn_tile(const OnednnTile<T>&) {
+void onednn_block(const OnednnBlock<T>&) {
   HEED_ASSERT(false, "gemm: this build has no oneDNN");
 }
 
@@ -186,7 +186,7 @@ void onednn_tile(const OnednnTile<T>&) {
 
 #define HEED_INSTANTIATE(T)                           \
   template bool onednn_supports<T>(accumulator_t<T>); \
-  template void onednn_tile<T>(const OnednnTile<T>&);
+  template void onednn_block<T>(const OnednnBlock<T>&);
 HEED_INSTANTIATE(float)
 HEED_INSTANTIATE(double)
 HEED_INSTANTIATE(bfloat16)

@@ -1,10 +1,10 @@
-// The seam to oneDNN, which multiplies one tile on the calling thread. Without oneDNN in the build nothing is
-// supported.
+// The seam to oneDNN, which multiplies one block on the calling thread. Without oneDNN in the build nothing
+// is supported.
 #pragma once
 
 #include <cstdint>
 
-#include <heed/kernels/cpu/gemm/gemm_block.h>
+#include <heed/kernels/cpu/gemm/gemm_blocked.h>
 
 namespace heed::cpu {
 
@@ -14,7 +14,7 @@ bool onednn_supports(accumulator_t<T> alpha);
 
 /// c = a b (+ c if accumulate), for a [m, k], b [k, n] and c [m, n] with row stride ldc.
 template <class T>
-struct OnednnTile {
+struct OnednnBlock {
   MatrixView<T> a, b;
   accumulator_t<T>* c;
   int64_t m, n, k, ldc;
@@ -22,6 +22,6 @@ struct OnednnTile {
 };
 
 template <class T>
-void onednn_tile(const OnednnTile<T>& tile);
+void onednn_block(const OnednnBlock<T>& block);
 
 }  // namespace heed::cpu

@@ -21,7 +21,7 @@ using Floats = Tag<float>;
 using Doubles = Tag<double>;
 
 constexpr int64_t kLineBytes = 64;
-constexpr int64_t kRowsTogether = 8;  // whose columns are added, and as many are asked for ahead
+constexpr int64_t kRowsTogether = 8;  // whose columns are added, and as many are prefetched
 
 /// What a reduction keeps, of which a row has kRowLanes side by side, whatever the vector's length. It takes
 /// kTogether vectors at a time, kRowLanes apart in a row or one from each of as many rows of columns. A

@@ -1,4 +1,5 @@
-// Passes over the columns of a row, and the last one over a row beside the first one over the next.
+// Passes over the columns of a row, and software pipelining: the last pass over a row together with the first
+// pass over the next.
 #if defined(HEED_KERNELS_CPU_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_KERNELS_CPU_COLUMNS_INL_H_
 #undef HEED_KERNELS_CPU_COLUMNS_INL_H_
@@ -11,24 +12,26 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// Where no other pass is taken along.
-struct NothingBeside {
+/// A pass of its own.
+struct NoPipeline {
   HWY_INLINE void step() {}
   HWY_INLINE void rest() {}
 };
 
-/// The vectors of columns [begin, end): body.step<I>(c, io) for each, Io being Whole or Streaming and I 0 and
-/// 1 by turns. After each a vector of `beside` is taken along: where the one asks memory for lines and the
-/// other writes some, that is done by turns, which memory is quickest with.
-template <class T, class Io = Whole<T>, class Body, class Beside>
-HWY_INLINE void for_columns(int64_t begin, int64_t end, Body& body, Beside& beside) {
+/// for (c = begin; c < end; c += lanes) { body.step(c); pipelined.step(); }
+///
+/// body.step<I>(c, io): Io is Whole or NonTemporal, and I alternates between 0 and 1, so that sums can be
+/// kept in two parts. Prefetches of the one pass alternate with stores of the other, which keeps memory
+/// busiest.
+template <class T, class Io = Whole<T>, class Body, class Pipelined>
+HWY_INLINE void for_columns(int64_t begin, int64_t end, Body& body, Pipelined& pipelined) {
   constexpr int64_t kLanes = hn::MaxLanes(Tag<T>());
   int64_t c = begin;
   for (; c + 2 * kLanes <= end; c += 2 * kLanes) {
     body.template step<0>(c, Io());
-    beside.step();
+    pipelined.step();
     body.template step<1>(c + kLanes, Io());
-    beside.step();
+    pipelined.step();
   }
   if (c + kLanes <= end) {
     body.template step<0>(c, Io());
@@ -38,14 +41,14 @@ HWY_INLINE void for_columns(int64_t begin, int64_t end, Body& body, Beside& besi
 }
 template <class T, class Io = Whole<T>, class Body>
 HWY_INLINE void for_columns(int64_t begin, int64_t end, Body& body) {
-  NothingBeside nothing;
+  NoPipeline nothing;
   for_columns<T, Io>(begin, end, body, nothing);
 }
 
-/// The last pass over a row of n columns, which goes beside the first pass over the next row, so that memory
+/// The last pass over a row of n columns, a vector at a time during the first pass over the next row: memory
 /// is read and written at the same time.
 template <class T, class Io, class Body>
-struct LastPass {
+struct PipelinedPass {
   Body body;
   const int64_t n;
   int64_t done = 0;

@@ -1,5 +1,5 @@
-// The sums of the lanes of several vectors, made together: a sum at a time costs as much as the products it
-// ends.
+// Horizontal sums of several vectors at once, by transposing and adding: one at a time, a sum costs as much
+// as the products before it.
 #include <heed/kernels/cpu/simd/simd.h>
 
 #if defined(HEED_KERNELS_CPU_LANE_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)

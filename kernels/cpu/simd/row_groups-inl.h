@@ -1,4 +1,5 @@
-// Rows that are taken a group at a time, so that what is found of each is found together.
+// Processes several short rows together, so that horizontal sums, square roots and divisions are vectorised
+// across rows.
 #if defined(HEED_KERNELS_CPU_ROW_GROUPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_KERNELS_CPU_ROW_GROUPS_INL_H_
 #undef HEED_KERNELS_CPU_ROW_GROUPS_INL_H_
@@ -34,31 +35,33 @@ struct Sum {
 /// Up to how many columns rows are short.
 constexpr int64_t kShort = 256;
 
-/// Rows whose statistics are found together: short ones as many as a vector has lanes, whose sums are then
-/// made at once and whose square roots and quotients take turns no more; of up to `middle` columns a few,
-/// which stay in the nearest cache.
+/// Rows whose statistics are computed together: of short rows as many as a vector has lanes; of up to
+/// `middle` columns a few, which stay in the first-level cache.
 template <class T>
 HWY_INLINE int64_t rows_in_group(int64_t cols, int64_t middle = 0) {
   return cols <= kShort ? kLaneSums<Tag<T>> : cols <= middle ? kBlockSums<Tag<T>> : 1;
 }
 
-/// Rows row … row + rows - 1; what is kept of them is in place 0 or 1, since two groups are on their way.
+/// Rows row … row + rows - 1. Their statistics are in slot 0 or 1, since two groups are under way.
 struct Group {
-  int64_t row, rows, place;
+  int64_t row, rows, slot;
 };
 
-/// Takes the rows begin … end - 1 through the steps, `size` at a time:
-///   begin(group)                 what the first pass needs;
-///   first_pass(group, i, beside) the sums of row group.row + i;
-///   find(group)                  what the last pass needs; if false, then the first is to be taken again;
-///   last_pass(group, i)          a LastPass.
-/// If kBeside, then the last pass over a group goes beside the first over the next.
-template <bool kBeside, class Steps>
+/// for each group of `size` rows in [begin, end) { begin; first_pass of its rows; find; last_pass of its rows
+/// }
+///
+///   begin(group)                     what the first pass needs
+///   first_pass(group, i, pipelined)  the sums of row group.row + i
+///   find(group)                      what the last pass needs; false: take the first pass again
+///   last_pass(group, i)              a PipelinedPass
+///
+/// kPipelined: the last pass over a group runs during the first pass over the next.
+template <bool kPipelined, class Steps>
 HWY_INLINE void for_groups(int64_t begin, int64_t end, int64_t size, Steps& steps) {
-  NothingBeside nothing;
+  NoPipeline nothing;
   Group before{begin, 0, 1};
   for (int64_t row = begin; row < end; row += size) {
-    const Group group{row, std::min(size, end - row), 1 - before.place};
+    const Group group{row, std::min(size, end - row), 1 - before.slot};
     steps.begin(group);
     do {
       for (int64_t i = 0; i < before.rows; ++i) {
@@ -69,7 +72,7 @@ HWY_INLINE void for_groups(int64_t begin, int64_t end, int64_t size, Steps& step
       for (int64_t i = before.rows; i < group.rows; ++i) steps.first_pass(group, i, nothing);
       before.rows = 0;
     } while (!steps.find(group));
-    if constexpr (kBeside) {
+    if constexpr (kPipelined) {
       before = group;
     } else {
       for (int64_t i = 0; i < group.rows; ++i) steps.last_pass(group, i).rest();

@@ -1,4 +1,5 @@
-// How the CPU attention cuts its work: planes, blocks of queries and keys, and the memory a task works in.
+// How the CPU attention cuts its work: (sequence, head) pairs, blocks of queries and keys, and the memory a
+// task works in. attention_path.h has the map.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +10,6 @@
 #include <heed/core/base/parallel_for.h>
 #include <heed/core/base/segments.h>
 #include <heed/core/base/visibility.h>
-#include <heed/kernels/cpu/gemm/amx.h>
-#include <heed/kernels/cpu/gemm/gemm_backend.h>
 #include <heed/kernels/cpu/tasks/workspace.h>
 
 namespace heed::cpu {
@@ -19,19 +18,19 @@ constexpr int64_t kQueryBlock = 64;
 constexpr int64_t kKeyChunk = 512;  // keys whose gradients the backward keeps in the cache
 constexpr int64_t kKeyBlock = 64;   // a multiple of 8: dropout is drawn for groups of 8 keys
 
-constexpr int64_t kMostBlocksTogether = 4;  // of queries, for which keys are packed once
+constexpr int64_t kMaxQueryBlocksPerTask = 4;  // for which keys are packed once
 
 constexpr int64_t kVectorBytes = 64;  // of the widest instruction set
 
 /// One sequence and head.
-struct Plane {
+struct BatchHead {
   int64_t sequence, head, key_head;
   int64_t query_first, key_first;  // rows
   int64_t queries, keys;
 };
 
 template <class Args>
-Plane make_plane(const Args& args, int64_t sequence, int64_t head) {
+BatchHead make_batch_head(const Args& args, int64_t sequence, int64_t head) {
   const SegmentsView& s = args.segments;
   return {sequence,
           head,
@@ -42,10 +41,10 @@ Plane make_plane(const Args& args, int64_t sequence, int64_t head) {
           s.key_length[sequence]};
 }
 
-/// Plane i of all, the heads of a sequence following each other.
+/// Number i of all, the heads of a sequence following each other.
 template <class Args>
-Plane plane_of(const Args& args, int64_t i) {
-  return make_plane(args, i / args.heads, i % args.heads);
+BatchHead batch_head_at(const Args& args, int64_t i) {
+  return make_batch_head(args, i / args.heads, i % args.heads);
 }
 
 /// Blocks of queries in the longest sequence.
@@ -53,23 +52,15 @@ inline int64_t query_blocks(const SegmentsView& segments) {
   return ceil_divide(segments.max_query, kQueryBlock);
 }
 
-/// Whether attention of such a width is multiplied by tiles, and its sequences are worth packing.
-template <class T>
-bool attends_by_tiles(const SegmentsView& segments, int64_t width) {
-  constexpr int64_t kLeastTokens = std::is_same_v<T, bfloat16> ? 48 : kKeyBlock + 1;
-  return !std::is_same_v<T, double> && width % kAmxDepth == 0 && multiplies_by_tiles() &&
-         std::min(segments.max_query, segments.max_key) >= kLeastTokens;
-}
-
-/// How many blocks of queries of a plane are a task where keys are packed: enough remain for all threads.
-inline int64_t blocks_together(int64_t planes, int64_t blocks) {
+/// Blocks of queries in a task of AMX, which packs keys once for all: enough tasks remain for all threads.
+inline int64_t query_blocks_per_task(int64_t batch_heads, int64_t blocks) {
   constexpr int64_t kTasksPerThread = 4;
-  return std::clamp<int64_t>(planes * blocks / (kTasksPerThread * thread_count()), 1,
-                             std::min(kMostBlocksTogether, std::max<int64_t>(1, blocks)));
+  return std::clamp<int64_t>(batch_heads * blocks / (kTasksPerThread * thread_count()), 1,
+                             std::min(kMaxQueryBlocksPerTask, std::max<int64_t>(1, blocks)));
 }
 
 /// Planes or blocks a range of parallel_for should hold, for `work` multiply-adds in each product. Short ones
-/// come in some number, since each asks for what the next of its range needs.
+/// come in some number, since each prefetches for the next of its range.
 inline int64_t attention_grain(int64_t work) {
   const int64_t least = std::max<int64_t>(1, work);
   return std::clamp<int64_t>(50'000 / least, std::clamp<int64_t>(400'000 / least, 1, 8), 64);
@@ -104,15 +95,12 @@ struct BackwardPlan {
   }
 };
 
-/// Where a block of scores lies in its plane.
+/// Where a block of scores lies among those of its sequence and head.
 struct ScoreBlock {
   int64_t query, queries;  // the first, how many
   int64_t key, keys;
   int64_t vectors;  // that hold the queries
 };
-
-/// How much of a block of keys a block of queries sees. Where `irregular`, single keys may be hidden besides.
-enum class Sight : uint8_t { none, part, all };
 
 /// The keys that each query of a block sees: those with before < key < end, and those with key < global_end.
 struct VisibleKeys {
@@ -123,24 +111,24 @@ struct VisibleKeys {
   int64_t all_first, all_last;        // every query sees all of [all_first, all_last)
   int64_t global_last;
 
-  Sight sight(int64_t key_begin, int64_t key_end) const {
-    if (key_begin >= all_first && key_end <= all_last) return Sight::all;
+  /// Of keys [key_begin, key_end) for all queries of the block.
+  BlockVisibility block(int64_t key_begin, int64_t key_end) const {
+    if (key_begin >= all_first && key_end <= all_last) return BlockVisibility::all;
     const bool misses = key_end <= widest_first || key_begin >= widest_last;
-    return misses && key_begin >= global_last ? Sight::none : Sight::part;
+    return misses && key_begin >= global_last ? BlockVisibility::none : BlockVisibility::some;
   }
 };
 
-/// For queries first_query … + count - 1 of a plane; the arrays are filled up to a whole block. Does nothing
+/// For queries first_query … + count - 1; the arrays are filled up to a whole block. Does nothing
 /// if `out` was found for as many already, as it was for the heads and sequences of the same lengths before.
-inline void find_visible_keys(const Visibility& visibility, const Plane& plane, int64_t first_query,
+inline void find_visible_keys(const Visibility& visibility, const BatchHead& p, int64_t first_query,
                               int64_t count, VisibleKeys& out) {
-  if (out.queries == plane.queries && out.keys == plane.keys && out.first_query == first_query &&
-      out.count == count)
+  if (out.queries == p.queries && out.keys == p.keys && out.first_query == first_query && out.count == count)
     return;
-  out.queries = plane.queries, out.keys = plane.keys, out.first_query = first_query, out.count = count;
-  const auto keys = static_cast<int32_t>(plane.keys);
+  out.queries = p.queries, out.keys = p.keys, out.first_query = first_query, out.count = count;
+  const auto keys = static_cast<int32_t>(p.keys);
   const bool causal = visibility.causal != Causal::none, window = visibility.has_window();
-  const int64_t diagonal = visibility.diagonal(first_query, plane.queries, plane.keys);
+  const int64_t diagonal = visibility.diagonal(first_query, p.queries, p.keys);
   const auto clamp = [keys](int64_t k) { return static_cast<int32_t>(std::clamp<int64_t>(k, 0, keys)); };
   int32_t widest_first = keys, widest_last = 0, all_first = 0, all_last = keys, global_last = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -199,7 +187,7 @@ struct AttentionScratch {
 
   /// Sets the members for vectors of `lanes` lanes; returns how many elements `memory` must have (null: only
   /// that).
-  int64_t place(A* memory, int64_t width, int64_t max_query, int64_t lanes, bool backward) {
+  int64_t bind(A* memory, int64_t width, int64_t max_query, int64_t lanes, bool backward) {
     const int64_t unit = std::max<int64_t>(lanes, 4);
     block = round_up(std::min(max_query, kQueryBlock), unit);
     padded = round_up(width, unit);
