@@ -1,4 +1,4 @@
-// Runs a fuzz target on the files of a folder, without libFuzzer.
+// Runs a fuzz target on the files of some folders, without libFuzzer.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -8,17 +8,19 @@
 #include "fuzz.h"
 
 int main(int argc, char** argv) {
-  if (argc != 2 || !std::filesystem::is_directory(argv[1])) {
-    std::fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
-    return 2;
-  }
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(argv[1])) {
-    std::ifstream in(entry.path(), std::ios::binary);
-    const std::vector<char> bytes{std::istreambuf_iterator<char>(in), {}};
-    std::fprintf(stderr, "%s\n", entry.path().filename().c_str());
-    LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-    ++files;
+  for (int i = 1; i < argc; ++i) {
+    if (!std::filesystem::is_directory(argv[i])) {
+      std::fprintf(stderr, "usage: %s FOLDER…\n%s is no folder\n", argv[0], argv[i]);
+      return 2;
+    }
+    for (const auto& entry : std::filesystem::directory_iterator(argv[i])) {
+      std::ifstream in(entry.path(), std::ios::binary);
+      const std::vector<char> bytes{std::istreambuf_iterator<char>(in), {}};
+      std::fprintf(stderr, "%s\n", entry.path().filename().c_str());
+      LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+      ++files;
+    }
   }
   std::printf("%d inputs\n", files);
   return files > 0 ? 0 : 1;
