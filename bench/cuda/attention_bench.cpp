@@ -222,20 +222,23 @@ constexpr Shape kShapes[] = {{1024, 8, 16, 16, false},   {512, 8, 32, 16, false}
                              {4, 16, 4096, 64, false},   {4, 16, 4096, 64, true},   {4, 16, 4096, 128, false},
                              {4, 16, 4096, 128, true},   {1, 16, 16384, 64, false}, {1, 16, 16384, 64, true},
                              {1, 16, 16384, 128, false}, {1, 16, 16384, 128, true}};
+constexpr Shape kEmulatedShapes[] = {{2, 2, 37, 16, true}, {1, 1, 140, 64, false}};
 
-void add(const char* name, void (*function)(benchmark::State&)) {
-  auto* bench = bench::add(name, function);
-  if (bench::emulated()) {
-    bench->Args({2, 2, 37, 16, 1})->Args({1, 1, 140, 64, 0});
-    return;
-  }
-  for (const Shape& s : kShapes) bench->Args({s.sequences, s.heads, s.length, s.width, s.causal});
+// Both directions of a shape one after the other, which share what it is made of.
+void add(const Shape& s) {
+  const auto each = [&](const char* name, void (*function)(benchmark::State&)) {
+    bench::add(name, function)->Args({s.sequences, s.heads, s.length, s.width, s.causal});
+  };
+  each("attention_forward/bf16", attention<bfloat16, false>);
+  each("attention_backward/bf16", attention<bfloat16, true>);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  add("attention_forward/bf16", attention<bfloat16, false>);
-  add("attention_backward/bf16", attention<bfloat16, true>);
+  if (bench::emulated())
+    for (const Shape& s : kEmulatedShapes) add(s);
+  else
+    for (const Shape& s : kShapes) add(s);
   return bench::run_benchmarks(argc, argv);
 }

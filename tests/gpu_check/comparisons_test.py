@@ -3,6 +3,7 @@
 import json
 import sys
 import unittest
+from unittest import mock
 
 import comparisons
 import torch_process
@@ -115,6 +116,22 @@ class Comparisons(WithBenchmarks):
         for asked in last:
             self.assertEqual(torch.compiled(asked, 20), dict(prepared=True, name=asked["name"]))
         self.assertEqual(torch.compiled(torch_process.question(STEPS[0], "eager"), 1), {})
+
+    def test_a_run_begins_with_compiling(self):
+        mark, script = self.folder / "peer.runs", self.folder / "peer.py"
+        script.write_text(PEER.format(body="pass", mark=str(mark), compiles=dict(prepared=True)))
+        kept = []
+
+        def function(pack, part):
+            comparisons.begin(pack, part)
+            kept.append(pack.torch)
+            pack.torch.compiled(torch_process.question(STEPS[-1], "compiled_graph"), 20)
+            pack.torch.close()
+        with mock.patch.object(comparisons, "python_with_torch", lambda: sys.executable), \
+                mock.patch.object(torch_process.Peer.__init__, "__defaults__", ("cuda", script)):
+            self.assertEqual(self.part(function)["status"], "passed")
+        self.assertEqual(len(kept[0].compilers), 2)
+        self.assertIn(f"compile {STEPS[-1].benchmark} compiled_graph heed-", mark.read_text().splitlines())
 
     def test_without_a_gpu_or_pytorch_it_is_skipped(self):
         self.assertEqual(self.part(comparisons.begin, device="emulated")["status"], "skipped")

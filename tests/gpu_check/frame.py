@@ -58,9 +58,9 @@ class Part:
         return outcome
 
     def each(self, function, items, workers):
-        """Calls function(item) for all items, several at a time."""
+        """Calls function(item) for all items, several at a time; for none any more when the check is told to stop."""
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-            for future in [pool.submit(function, item) for item in items]:
+            for future in [pool.submit(lambda item: None if self.frame.stopping else function(item), item) for item in items]:
                 future.result()
 
     def summary(self):
