@@ -93,7 +93,7 @@ def record(part, program):
         return part.record(program.path.name, SKIPPED, "no device")
     pieces = [f"{counts['passed']} passed on the device"] if counts["passed"] else []
     pieces += [f"{counts[key]} {text}" for key, text in (("failed", "failed"), ("skipped", "skipped"), ("host", "on the host alone"),
-                                                         ("missing", "not run: its time ran out")) if counts[key]]
+                                                         ("missing", "not run")) if counts[key]]
     if program.problem or counts["failed"]:
         status = FAILED
         pieces += [program.problem] if program.problem else []

@@ -78,6 +78,13 @@ class Frame(Pretended):
         self.assertEqual(kept[0][0], 2)
         self.assertLess(kept[0][1], 1)
 
+    def test_commands_have_the_environment_of_the_check_and_their_own(self):
+        whole = frame.Frame(self.out, 60, dict(version="0", device="gpu"), report.table, environment=dict(A="1", B="2"))
+        self.addCleanup(whole.log.close)
+        kept = []
+        whole.part("part", 5, lambda part: kept.append(part.run(["sh", "-c", "echo $A $B"], environment=dict(B="3"))))
+        self.assertEqual(kept[0].output, "1 3\n")
+
     def test_an_error_fails_its_part_only(self):
         whole = self.frame()
         self.assertEqual(whole.part("broken", 5, lambda part: 1 / 0), "failed")
