@@ -40,14 +40,19 @@ class Torch:
                 return compiler.wait(asked["name"], seconds)
         return {}
 
-    def time(self, asked, seconds):
-        """The answer of the process that is timed, which is started anew after it hung or ended."""
+    def start(self):
+        """Starts the process that is timed, where there is none; what it says of itself, or an error."""
         if self.peer is None:
             self.peer = self.start_one()
-            about = self.peer.start(START)
-            if "error" in about:
-                self.end_peer()
-                return about
+            if "error" in self.peer.start(START):
+                return self.end_peer().about
+        return self.peer.about
+
+    def time(self, asked, seconds):
+        """The answer of the process that is timed, which is started anew after it hung or ended."""
+        about = self.start()
+        if "error" in about:
+            return about
         self.peer.ask(asked)
         answer = self.peer.wait(asked["name"], seconds)
         if answer.get("timed_out") or answer.get("ended"):
@@ -55,8 +60,9 @@ class Torch:
         return answer
 
     def end_peer(self):
-        self.peer.close()
-        self.peer = None
+        peer, self.peer = self.peer, None
+        peer.close()
+        return peer
 
     def close(self):
         for process in [*(compiler for compiler, _ in self.compilers), *([self.peer] if self.peer else [])]:
@@ -79,15 +85,23 @@ def compare(pack, part, rows=ROWS):
     torch = pack.torch
     if torch is None:
         return part.record("PyTorch", SKIPPED, "the device is emulated" if pack.emulated else "it is not installed")
-    lost = 0
     try:
-        for row in rows:
-            if part.left() <= 0 or lost > RESTARTS:
-                part.record(row.benchmark, INCOMPLETE, "no time was left" if lost <= RESTARTS else "PyTorch ends too often")
-                continue
-            lost += compare_row(pack, part, torch, row)
+        about = torch.start()
+        if "error" in about:
+            return part.record("PyTorch", SKIPPED, about["error"])
+        part.record("PyTorch", PASSED, about["version"])
+        return compare_rows(pack, part, torch, rows)
     finally:
         torch.close()
+
+
+def compare_rows(pack, part, torch, rows):
+    lost = 0
+    for number, row in enumerate(rows):
+        if part.left() <= 0 or lost > RESTARTS:
+            why = "no time was left" if lost <= RESTARTS else "PyTorch ends too often"
+            return part.record("the rest", INCOMPLETE, f"{why}, {len(rows) - number} rows from {row.benchmark} on")
+        lost += compare_row(pack, part, torch, row)
     return None
 
 

@@ -47,7 +47,8 @@ class Comparisons(WithBenchmarks):
         self.assertFalse(kept[0][0].exists())
         self.assertEqual(kept[0][1], set())
         self.asked = mark.read_text().splitlines()
-        return [(step["name"].split(" and PyTorch ")[-1], step["status"], step["detail"]) for step in steps]
+        self.assertEqual((steps[0]["name"], steps[0]["detail"]), ("PyTorch", "pretended"))
+        return [(step["name"].split(" and PyTorch ")[-1], step["status"], step["detail"]) for step in steps[1:]]
 
     def test_ratios_and_what_one_variant_cannot_do(self):
         steps = self.compare("say(name=name, **(dict(microseconds=25) if variant == 'eager' else dict(error='no kernel')))")
@@ -84,7 +85,7 @@ class Comparisons(WithBenchmarks):
     def test_one_that_always_ends_is_left_after_a_while(self):
         rows = list(ROWS[:6])
         steps = self.compare("os._exit(1)", rows)
-        self.assertEqual(steps[-1][1:], ("incomplete", "PyTorch ends too often"))
+        self.assertEqual(steps[-1], ("the rest", "incomplete", f"PyTorch ends too often, 3 rows from {rows[3].benchmark} on"))
         self.assertLess(self.asked.count("started"), 10)
 
     def test_rubbish_between_answers_is_none(self):
@@ -98,6 +99,13 @@ class Comparisons(WithBenchmarks):
         self.addCleanup(peer.close)
         self.assertEqual(peer.start(10)["error"], "sees no CUDA device")
         self.assertEqual(peer.wait("another", 10)["error"], "sees no CUDA device")
+
+        def function(pack, part):
+            pack.torch = comparisons.Torch(self.out, part.frame.running, python=sys.executable, script=self.folder / "none.py")
+            pack.torch.compile(ROWS)
+            comparisons.compare(pack, part)
+        steps = self.part(function)["steps"]
+        self.assertEqual([(step["status"], step["detail"]) for step in steps], [("skipped", "sees no CUDA device")])
 
     def test_heeds_time_is_taken_where_it_is_not_known_yet(self):
         self.bench(self.row.program, {self.row.benchmark: dict(real_time=5.0)})
