@@ -60,7 +60,8 @@ class Benchmarks(WithBenchmarks):
     def test_no_results_are_a_failure(self):
         self.bench("cuda_a_bench", {"op/1": "says nothing"})
         self.add("bench", "cuda_b_bench", "#!/bin/sh\necho rubbish\n")
-        self.assertEqual(self.steps(benchmarks.all_of_them), {"cuda_a_bench": "failed", "op/1": "failed", "cuda_b_bench": "failed"})
+        self.assertEqual(self.steps(benchmarks.all_of_them),
+                         {"cuda_a_bench": "failed", "op/1": "failed", "cuda_b_bench": "failed"})
 
     def test_results_are_recorded_while_the_program_runs(self):
         self.bench("cuda_a_bench", {"op/1": dict(real_time=1.0), "op/2": "hangs"})
@@ -131,9 +132,10 @@ class Sources(unittest.TestCase):
             self.assertTrue(any(re.search(profile.kernels, name) for name in kernels), profile.kernels)
 
     def test_the_main_ones_are_among_the_rows(self):
+        expected = dict(cuda_layer_norm_bench=4, cuda_attention_bench=4, cuda_step_bench=1)
         for name, pattern in benchmarks.FIRST.items():
-            found = [row.benchmark for row in rows.ROWS if row.program == name and re.search(pattern or ".", row.benchmark + "/")]
-            self.assertEqual(len(found), {"cuda_layer_norm_bench": 4, "cuda_attention_bench": 4, "cuda_step_bench": 1}.get(name, 0))
+            found = [row for row in rows.ROWS if row.program == name and re.search(pattern or ".", row.benchmark + "/")]
+            self.assertEqual(len(found), expected.get(name, 0))
 
     def test_what_rates_are_shares_of_is_measured(self):
         for reference in ("copy", "cublaslt"):

@@ -28,7 +28,8 @@ class Torch:
         """Starts to compile the variants of each list's rows, in their order."""
         for rows in lists:
             compiler = self.start_one()
-            asked = [question(row, variant, only_prepare=True) for row in rows for variant in row.variants if "compiled" in variant]
+            asked = [question(row, variant, only_prepare=True)
+                     for row in rows for variant in row.variants if "compiled" in variant]
             for each in asked:
                 compiler.ask(each)
             self.compilers.append((compiler, {each["name"] for each in asked}))
@@ -126,7 +127,8 @@ def compare_row(pack, part, torch, row):
             part.record(name, INCOMPLETE if answer.get("timed_out") else SKIPPED, answer["error"])
             continue
         theirs = answer["microseconds"]
-        record_ratio(part, name, ours, theirs, row.goals.get(variant), {key: answer[key] for key in ("how", "least", "most") if key in answer})
+        more = {key: answer[key] for key in ("how", "least", "most") if key in answer}
+        record_ratio(part, name, ours, theirs, row.goals.get(variant), more)
         if best is None or theirs < best:
             best = theirs
     if best is not None and len(row.variants) > 1:
@@ -152,5 +154,6 @@ def again(pack, part):
     benchmarks.time_programs(pack, part, benchmarks.FIRST, 5, suffix=", again")
     ratios = sorted(pack.timed[name] / before[name] for name in before if pack.timed[name] != before[name])
     if ratios:
-        part.record("again, of the first time", PASSED, f"{statistics.median(ratios):.2f} in the middle, {ratios[0]:.2f} to {ratios[-1]:.2f}")
+        part.record("again, of the first time", PASSED,
+                    f"{statistics.median(ratios):.2f} in the middle, {ratios[0]:.2f} to {ratios[-1]:.2f}")
     return None

@@ -29,8 +29,9 @@ def device(pack, part):
     part.record("device", PASSED, f"{about['name']}, sm_{about['compute_capability']}", about=about)
     if pack.emulated:
         return
-    for name, command in (("driver", ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,memory.used,clocks.max.sm,clocks.sm",
-                                      "--format=csv,noheader"]), ("toolkit", ["nvcc", "--version"])):
+    asked = "name,driver_version,memory.total,memory.used,clocks.max.sm,clocks.sm"
+    for name, command in (("driver", ["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader"]),
+                          ("toolkit", ["nvcc", "--version"])):
         if shutil.which(command[0]):
             part.record(name, PASSED, part.run(command, 5).last_line())
         else:
@@ -92,8 +93,8 @@ def record(part, program):
     if program.problem == "no device":
         return part.record(program.path.name, SKIPPED, "no device")
     pieces = [f"{counts['passed']} passed on the device"] if counts["passed"] else []
-    pieces += [f"{counts[key]} {text}" for key, text in (("failed", "failed"), ("skipped", "skipped"), ("host", "on the host alone"),
-                                                         ("missing", "not run")) if counts[key]]
+    words = dict(failed="failed", skipped="skipped", host="on the host alone", missing="not run")
+    pieces += [f"{counts[key]} {text}" for key, text in words.items() if counts[key]]
     if program.problem or counts["failed"]:
         status = FAILED
         pieces += [program.problem] if program.problem else []
@@ -109,5 +110,5 @@ def record(part, program):
 def run_alone(part, program, name):
     how, lines = program.alone(part, name)
     what = f": {' | '.join(lines[:3])}" if lines else ""
-    part.record(f"{program.path.name} {name} alone, with blocking launches", PASSED if how == gtest.PASSED else FAILED, how + what,
-                output=lines)
+    part.record(f"{program.path.name} {name} alone, with blocking launches",
+                PASSED if how == gtest.PASSED else FAILED, how + what, output=lines)

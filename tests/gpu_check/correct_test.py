@@ -54,7 +54,8 @@ class Tests(Pretended):
         self.assertEqual(steps["kernels A.Hangs alone, with blocking launches"], ("failed", "hangs"))
 
     def test_a_test_that_ends_its_program_is_named_and_the_others_go_on(self):
-        steps = self.run_tests({"A.One": "passes", "A.Dies": "dies", "A.Two": "passes", "A.Exits": "exits", "A.Three": "passes"}, scale=1)
+        tests = {"A.One": "passes", "A.Dies": "dies", "A.Two": "passes", "A.Exits": "exits", "A.Three": "passes"}
+        steps = self.run_tests(tests, scale=1)
         self.assertEqual(steps["kernels A.Dies"], ("failed", "ends the program: SIGSEGV"))
         self.assertEqual(steps["kernels A.Exits"], ("failed", "ends the program: exit code 3"))
         self.assertEqual(steps["kernels"], ("failed", "3 passed on the device, 2 failed"))
@@ -95,7 +96,8 @@ class Tests(Pretended):
 
     def test_tests_with_parameters_have_their_names(self):
         progress = gtest.Progress(10, lambda *_: None)
-        for line in ("[ RUN      ] All/A.One/0", "text[       OK ] All/A.One/0 (0 ms)", "[ RUN      ] A.Two", "[  FAILED  ] A.Two, where GetParam() = 3 (1 ms)"):
+        for line in ("[ RUN      ] All/A.One/0", "text[       OK ] All/A.One/0 (0 ms)",
+                     "[ RUN      ] A.Two", "[  FAILED  ] A.Two, where GetParam() = 3 (1 ms)"):
             progress.line(line)
         self.assertEqual(progress.results, {"All/A.One/0": "passed", "A.Two": "failed"})
 

@@ -129,11 +129,14 @@ class Runs(Pretended):
         (self.folder / "run").write_text((HERE / "run.py").read_text())
         return [sys.executable, self.folder / "run", "--out", self.out]
 
+    def started(self):
+        return subprocess.Popen([*self.copy_of_the_check(), "first"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                text=True)
+
     def test_told_to_stop_it_keeps_what_it_has(self):
         self.add_tests("kernel_test", "kernels", {"A.Good": "passes", "A.Bad": "fails", "A.Slow": "hangs"})
         self.add("goldens", "ptx_goldens", "#!/bin/sh\nexit 1\n")
-        command = [*self.copy_of_the_check(), "first"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        process = self.started()
         for line in process.stdout:
             if "A.Bad" in line:
                 break
@@ -149,7 +152,7 @@ class Runs(Pretended):
     def test_killed_it_leaves_what_it_had(self):
         self.add_tests("kernel_test", "kernels", {"A.Bad": "fails", "A.Slow": "hangs"})
         self.add("goldens", "ptx_goldens", "#!/bin/sh\nexit 1\n")
-        process = subprocess.Popen([*self.copy_of_the_check(), "first"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        process = self.started()
         for line in process.stdout:
             if "A.Bad" in line:
                 break

@@ -10,8 +10,9 @@ ENVIRONMENT = dict(HEED_ALLOCATOR="plain", HEED_NUM_THREADS="1")
 LINE = re.compile(r"\[( RUN      |       OK |  FAILED  |  SKIPPED |  DEVICE  )\] ([^\s,]+)")
 COUNT = re.compile(r"\[=+\] Running (\d+) tests?\b")
 # Errors after which all calls of the process fail.
-STICKY = re.compile(r"illegal (memory access|address|instruction)|misaligned address|unspecified launch failure|device-side assert|"
-                    r"invalid program counter|hardware stack error|launch timed out|invalid address space|uncorrectable", re.I)
+STICKY = re.compile(r"illegal (memory access|address|instruction)|misaligned address|unspecified launch failure|"
+                    r"device-side assert|invalid program counter|hardware stack error|launch timed out|"
+                    r"invalid address space|uncorrectable", re.I)
 PASSED, FAILED, SKIPPED, HANGS, FAULTS, ENDS = "passed", "failed", "skipped", "hangs", "breaks the device", "ends the program"
 BAD = (FAILED, HANGS, FAULTS, ENDS)
 PROCESSES = 8  # of one program at most
@@ -126,7 +127,8 @@ class Program:
         """How a test ends by itself with launches that wait, and what it says."""
         ends = []
         progress = Progress(part.scaled(seconds), lambda *ended: ends.append(ended))
-        outcome = part.run([self.path, f"--gtest_filter={name}"], 2 * seconds, dict(ENVIRONMENT, CUDA_LAUNCH_BLOCKING="1"), progress)
+        environment = dict(ENVIRONMENT, CUDA_LAUNCH_BLOCKING="1")
+        outcome = part.run([self.path, f"--gtest_filter={name}"], 2 * seconds, environment, progress)
         progress.finish(outcome)
         if ends:
             return ends[0][1], ends[0][2]

@@ -8,7 +8,8 @@ import profiler
 import sanitizer
 from pretended import HERE, Pretended
 
-RACE = "========= Error: Race reported between Write access at f(int)+0x10 and Read access at named_barriers(int)+0x20\n=========     [8 hazards]"
+RACE_HEAD = "Error: Race reported between Write access at f(int)+0x10 and Read access at named_barriers(int)+0x20"
+RACE = f"========= {RACE_HEAD}\n=========     [8 hazards]"
 INVALID = "========= Invalid __global__ read of size 4 bytes\n=========     at row_kernel(int)+0x10\n========="
 
 
@@ -70,8 +71,8 @@ class Sanitizer(Pretended):
         self.assertEqual(steps["memcheck: Rows"][0], "failed")  # known of one tool only
 
     def test_a_group_that_hangs_is_incomplete_with_the_test_that_ran(self):
-        steps = self.sanitize(sanitizer_script(sanitizer.TOOLS), {"Rows.One": "passes", "Rows.Slow": "hangs", "Heads.One": "passes"},
-                              scale=0.02)
+        tests = {"Rows.One": "passes", "Rows.Slow": "hangs", "Heads.One": "passes"}
+        steps = self.sanitize(sanitizer_script(sanitizer.TOOLS), tests, scale=0.02)
         self.assertEqual(steps["memcheck: Rows"][0], "incomplete")
         self.assertIn("in Rows.Slow", steps["memcheck: Rows"][1])
         self.assertEqual(steps["memcheck: Heads"][0], "passed")
@@ -80,7 +81,7 @@ class Sanitizer(Pretended):
         text = f"rubbish\n{INVALID}\nRUN\n{RACE}\n=========\n========= Warning: something else\n"
         found = sanitizer.reports(text)
         self.assertEqual(found, ["Invalid __global__ read of size 4 bytes\nat row_kernel(int)+0x10",
-                                 "Error: Race reported between Write access at f(int)+0x10 and Read access at named_barriers(int)+0x20\n[8 hazards]"])
+                                 RACE_HEAD + "\n[8 hazards]"])
         self.assertEqual(sanitizer.reports("========= COMPUTE-SANITIZER\nInvalid\n"), [])
 
     def test_a_tool_that_does_not_know_the_device_is_skipped(self):

@@ -12,9 +12,11 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-SCRIPTS = (*(HERE / f"{name}.py" for name in ("benchmarks", "command", "comparisons", "correct", "frame", "gtest", "pack", "profiler",
-                                               "report", "rows", "runs", "sanitizer", "torch_peer", "torch_process", "torch_work")),
-           *(HERE.parents[1] / "bench" / "peers" / f"{name}.py" for name in ("peer", "torch_training", "torch_step", "torch_gpt")))
+OWN_SCRIPTS = ("benchmarks", "command", "comparisons", "correct", "frame", "gtest", "pack", "profiler", "report", "rows", "runs",
+               "sanitizer", "torch_peer", "torch_process", "torch_work")
+PEERS = ("peer", "torch_training", "torch_step", "torch_gpt")
+SCRIPTS = (*(HERE / f"{name}.py" for name in OWN_SCRIPTS),
+           *(HERE.parents[1] / "bench" / "peers" / f"{name}.py" for name in PEERS))
 # What every Linux has in a matching version, what comes with the driver, and what is too large and comes with CUDA.
 LEFT_OUT = re.compile(r"^(ld-linux|libc|libm|libdl|librt|libpthread|libcuda|libcublas|libcublasLt|libasan|libubsan)\b")
 FORBIDDEN = re.compile(r"^(libdnnl|libmkl|libgomp|libiomp)")

@@ -65,9 +65,9 @@ def profile_one(part, profiler, program, profile):
     name = profile.benchmark
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "kernel.ncu-rep"
-        outcome = part.run([profiler, "--set", "full", "--clock-control", "none", "--kernel-name", f"regex:{profile.kernels}",
-                            "--launch-count", profile.launches, "--kill", "yes", "--force-overwrite", "--export", report.with_suffix(""),
-                            program, f"--benchmark_filter=^{name}/", "--batches=1"], SECONDS)
+        options = ["--set", "full", "--clock-control", "none", "--kernel-name", f"regex:{profile.kernels}", "--launch-count",
+                   profile.launches, "--kill", "yes", "--force-overwrite", "--export", report.with_suffix("")]
+        outcome = part.run([profiler, *options, program, f"--benchmark_filter=^{name}/", "--batches=1"], SECONDS)
         if not report.exists():
             unable = UNABLE.search(outcome.output)
             status = SKIPPED if unable else INCOMPLETE if outcome.timed_out else FAILED
@@ -78,7 +78,8 @@ def profile_one(part, profiler, program, profile):
     kernels = figures(page.output)
     for kernel, metrics in kernels:
         shown = ", ".join(f"{key} {metrics[key]}" for key in SHOWN if key in metrics)
-        part.record(f"{name}: {kernel.split('(')[0].split('<')[0].split('::')[-1]}", PASSED, shown, kernel=kernel, metrics=metrics)
+        short = re.split(r"[(<]", kernel)[0].split("::")[-1].split()[-1]
+        part.record(f"{name}: {short}", PASSED, shown, kernel=kernel, metrics=metrics)
     if not kernels:
         part.record(name, FAILED, f"its report cannot be read: {page.last_line()}")
     return True

@@ -23,5 +23,6 @@ def parts_of(word):
     if word != ALL:
         return RUNS[word]
     parts = list(FIRST) + [part for part in (*MEASURE, *INSPECT) if part[0] != "device"]
-    named = [(name if function is not benchmarks.first else "first benchmarks", function, seconds) for name, function, seconds in parts]
-    return tuple(named), sum(limit for _, limit in RUNS.values())
+    named = tuple(("first benchmarks" if function is benchmarks.first else name, function, seconds)
+                  for name, function, seconds in parts)
+    return named, sum(limit for _, limit in RUNS.values())

@@ -11,7 +11,8 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 CANARY = 25  # seconds for one
 GROUP = 60
 WORKERS = 4
-HEAD = re.compile(r"^=========\s+(Invalid|Uninitialized|Barrier error|(?:Error|Warning): (?:Race|Potential)|Race reported|Program hit|Leaked)")
+HEAD = re.compile(r"^=========\s+(Invalid|Uninitialized|Barrier error|(?:Error|Warning): (?:Race|Potential)|Race reported|"
+                  r"Program hit|Leaked)")
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
 UNABLE = re.compile(r"not supported|unsupported|failed to initiali[sz]e|LibraryNotLoaded|insufficient permission", re.I)
 
