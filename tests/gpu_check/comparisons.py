@@ -12,7 +12,6 @@ from torch_process import Peer, python_with_torch, question
 
 START = 40  # seconds that PyTorch may take to start
 RESTARTS = 4
-AGAIN = 8  # seconds that must be left to time heed's steps again
 
 
 class Torch:
@@ -41,11 +40,11 @@ class Torch:
                 return compiler.wait(asked["name"], seconds)
         return {}
 
-    def start(self):
+    def start(self, seconds=START):
         """Starts the process that is timed, where there is none; what it says of itself, or an error."""
         if self.peer is None:
             self.peer = self.start_one()
-            if "error" in self.peer.start(START):
+            if "error" in self.peer.start(seconds):
                 return self.end_peer().about
         return self.peer.about
 
@@ -87,7 +86,7 @@ def compare(pack, part, rows=ROWS):
     if torch is None:
         return part.record("PyTorch", SKIPPED, "the device is emulated" if pack.emulated else "it is not installed")
     try:
-        about = torch.start()
+        about = torch.start(min(START, part.left()))
         if "error" in about:
             return part.record("PyTorch", SKIPPED, about["error"])
         part.record("PyTorch", PASSED, about["version"])

@@ -91,6 +91,10 @@ class Tests(Pretended):
     def test_a_failure_after_the_tests_counts(self):
         self.assertEqual(self.run_tests({"A.One": "passes"}, code=5, scale=1)["kernels"][0], "failed")
 
+    def test_a_program_that_does_not_end_is_a_failure(self):
+        self.assertEqual(self.run_tests({"A.One": "passes"}, code="stays", scale=0.1)["kernels"],
+                         ("failed", "1 passed on the device, does not end after its tests"))
+
     def test_no_tests_at_all_are_a_failure(self):
         self.assertEqual(self.steps(correct.tests), dict(tests="failed"))
 

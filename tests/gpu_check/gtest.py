@@ -97,8 +97,10 @@ class Program:
 
     def reason(self, outcome, progress):
         """What is wrong with a last process besides its tests; None if nothing is."""
-        if outcome.timed_out or progress.cut:
+        if progress.cut:
             return None
+        if outcome.timed_out:
+            return "does not end after its tests" if self.results and not self.missing() else None
         if not progress.results:
             if outcome.code == NO_DEVICE:
                 return "no device"
