@@ -60,7 +60,7 @@ Tensor attention_kv(const Tensor& q, const Tensor& kv, const Segments& segments,
 /// While one lives on a thread, attention calls there leave a handle in it, from which the weights of any
 /// sequence and head are rebuilt. Costs no memory but what the backward keeps anyway. The innermost one
 /// records.
-class [[nodiscard]] AttentionRecord {
+class AttentionRecord {
  public:
   [[nodiscard]] AttentionRecord();
   ~AttentionRecord();

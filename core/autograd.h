@@ -20,7 +20,7 @@
 namespace heed {
 
 /// While one lives on a thread, that thread records nothing: for evaluation, decoding and optimizer steps.
-class [[nodiscard]] NoGrad {
+class NoGrad {
  public:
   [[nodiscard]] NoGrad();
   ~NoGrad();
@@ -36,7 +36,7 @@ bool grad_enabled();
 
 /// While one lives on a thread, each backward there checks every gradient and throws NumericError naming the
 /// operation that made the first NaN or infinity.
-class [[nodiscard]] DetectAnomaly {
+class DetectAnomaly {
  public:
   [[nodiscard]] DetectAnomaly();
   ~DetectAnomaly();

@@ -39,7 +39,7 @@ Generator& default_generator();
 
 /// While one lives on a thread, `generator` is the default there: models that train on several threads each
 /// draw from their own, and repeat whatever the others do.
-class [[nodiscard]] GeneratorScope {
+class GeneratorScope {
  public:
   [[nodiscard]] explicit GeneratorScope(Generator& generator);
   ~GeneratorScope();
@@ -53,7 +53,7 @@ class [[nodiscard]] GeneratorScope {
 /// While one lives on a thread, what `generator` hands out there is counted from `base`, a number in the
 /// memory of a device, instead of from its offset at the start: a captured step that is repeated with another
 /// base draws other numbers, those that the generator would have given from that offset on.
-class [[nodiscard]] RepeatedDraws {
+class RepeatedDraws {
  public:
   /// StateError if one lives on this thread.
   [[nodiscard]] RepeatedDraws(Generator& generator, const uint64_t* base);

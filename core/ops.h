@@ -23,29 +23,30 @@ Tensor& assign(const char* operation, Tensor& target, const Tensor& value);
 // --------------------------------------------------------------------------- Both operands have one dtype;
 // scalars take the tensor's.
 
-Tensor add(const Tensor& a, const Tensor& b);
-Tensor subtract(const Tensor& a, const Tensor& b);
-Tensor multiply(const Tensor& a, const Tensor& b);
-Tensor divide(const Tensor& a, const Tensor& b);
-Tensor power(const Tensor& a, const Tensor& b);
-Tensor maximum(const Tensor& a, const Tensor& b);  // where equal each side gets half of the gradient,
-Tensor minimum(const Tensor& a, const Tensor& b);  // where the result is NaN all of it
-Tensor maximum(const Tensor& a, double b);
-Tensor minimum(const Tensor& a, double b);
+[[nodiscard]] Tensor add(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor subtract(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor multiply(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor divide(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor power(const Tensor& a, const Tensor& b);
+/// Where a and b are equal each gets half of the gradient, where the result is NaN all of it.
+[[nodiscard]] Tensor maximum(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor minimum(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor maximum(const Tensor& a, double b);
+[[nodiscard]] Tensor minimum(const Tensor& a, double b);
 
-inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
-inline Tensor operator-(const Tensor& a, const Tensor& b) { return subtract(a, b); }
-inline Tensor operator*(const Tensor& a, const Tensor& b) { return multiply(a, b); }
-inline Tensor operator/(const Tensor& a, const Tensor& b) { return divide(a, b); }
-Tensor operator+(const Tensor& a, double b);
-Tensor operator-(const Tensor& a, double b);
-Tensor operator*(const Tensor& a, double b);
-Tensor operator/(const Tensor& a, double b);
-Tensor operator+(double a, const Tensor& b);
-Tensor operator-(double a, const Tensor& b);
-Tensor operator*(double a, const Tensor& b);
-Tensor operator/(double a, const Tensor& b);
-Tensor operator-(const Tensor& a);
+[[nodiscard]] inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+[[nodiscard]] inline Tensor operator-(const Tensor& a, const Tensor& b) { return subtract(a, b); }
+[[nodiscard]] inline Tensor operator*(const Tensor& a, const Tensor& b) { return multiply(a, b); }
+[[nodiscard]] inline Tensor operator/(const Tensor& a, const Tensor& b) { return divide(a, b); }
+[[nodiscard]] Tensor operator+(const Tensor& a, double b);
+[[nodiscard]] Tensor operator-(const Tensor& a, double b);
+[[nodiscard]] Tensor operator*(const Tensor& a, double b);
+[[nodiscard]] Tensor operator/(const Tensor& a, double b);
+[[nodiscard]] Tensor operator+(double a, const Tensor& b);
+[[nodiscard]] Tensor operator-(double a, const Tensor& b);
+[[nodiscard]] Tensor operator*(double a, const Tensor& b);
+[[nodiscard]] Tensor operator/(double a, const Tensor& b);
+[[nodiscard]] Tensor operator-(const Tensor& a);
 
 /// a = a + b, recorded: a becomes another tensor, and what else saw the old one, a view of it too, still
 /// does. Only a leaf that requires a gradient, such as a parameter, is written in place, as by copy_(): under
@@ -59,55 +60,55 @@ inline Tensor& operator-=(Tensor& a, double b) { return detail::assign("-=", a, 
 inline Tensor& operator*=(Tensor& a, double b) { return detail::assign("*=", a, a * b); }
 inline Tensor& operator/=(Tensor& a, double b) { return detail::assign("/=", a, a / b); }
 
-Tensor exp(const Tensor& x);
-Tensor log(const Tensor& x);
-Tensor sqrt(const Tensor& x);
-Tensor rsqrt(const Tensor& x);
-Tensor sin(const Tensor& x);
-Tensor cos(const Tensor& x);
-Tensor tanh(const Tensor& x);
-Tensor sigmoid(const Tensor& x);
-Tensor erf(const Tensor& x);
-Tensor abs(const Tensor& x);  // gradient 0 at 0
-Tensor square(const Tensor& x);
-Tensor power(const Tensor& x, double exponent);
-Tensor clamp(const Tensor& x, double low, double high);  // no gradient outside
-Tensor floor(const Tensor& x);                           // gradient 0, as round and sign
-Tensor round(const Tensor& x);
-Tensor sign(const Tensor& x);
+[[nodiscard]] Tensor exp(const Tensor& x);
+[[nodiscard]] Tensor log(const Tensor& x);
+[[nodiscard]] Tensor sqrt(const Tensor& x);
+[[nodiscard]] Tensor rsqrt(const Tensor& x);
+[[nodiscard]] Tensor sin(const Tensor& x);
+[[nodiscard]] Tensor cos(const Tensor& x);
+[[nodiscard]] Tensor tanh(const Tensor& x);
+[[nodiscard]] Tensor sigmoid(const Tensor& x);
+[[nodiscard]] Tensor erf(const Tensor& x);
+[[nodiscard]] Tensor abs(const Tensor& x);  // gradient 0 at 0
+[[nodiscard]] Tensor square(const Tensor& x);
+[[nodiscard]] Tensor power(const Tensor& x, double exponent);
+[[nodiscard]] Tensor clamp(const Tensor& x, double low, double high);  // no gradient outside
+[[nodiscard]] Tensor floor(const Tensor& x);                           // gradient 0, as round and sign
+[[nodiscard]] Tensor round(const Tensor& x);
+[[nodiscard]] Tensor sign(const Tensor& x);
 
 // ---- comparison and choice: results are bool, and no gradient goes through them
 // ---------------------------------------------
 
-Tensor equal(const Tensor& a, const Tensor& b);
-Tensor not_equal(const Tensor& a, const Tensor& b);
-Tensor less(const Tensor& a, const Tensor& b);
-Tensor less_equal(const Tensor& a, const Tensor& b);
-Tensor greater(const Tensor& a, const Tensor& b);
-Tensor greater_equal(const Tensor& a, const Tensor& b);
-Tensor equal(const Tensor& a,
-             double b);  // b as a number of a's dtype; ConfigError if an integer dtype has none
-Tensor not_equal(const Tensor& a, double b);
-Tensor less(const Tensor& a, double b);
-Tensor less_equal(const Tensor& a, double b);
-Tensor greater(const Tensor& a, double b);
-Tensor greater_equal(const Tensor& a, double b);
-Tensor logical_and(const Tensor& a, const Tensor& b);
-Tensor logical_or(const Tensor& a, const Tensor& b);
-Tensor logical_not(const Tensor& a);
-Tensor is_nan(const Tensor& x);
-Tensor is_finite(const Tensor& x);
+[[nodiscard]] Tensor equal(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor not_equal(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor less(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor less_equal(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor greater(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor greater_equal(const Tensor& a, const Tensor& b);
+/// b is taken in a's dtype; ConfigError for a number that an integer dtype does not have.
+[[nodiscard]] Tensor equal(const Tensor& a, double b);
+[[nodiscard]] Tensor not_equal(const Tensor& a, double b);
+[[nodiscard]] Tensor less(const Tensor& a, double b);
+[[nodiscard]] Tensor less_equal(const Tensor& a, double b);
+[[nodiscard]] Tensor greater(const Tensor& a, double b);
+[[nodiscard]] Tensor greater_equal(const Tensor& a, double b);
+[[nodiscard]] Tensor logical_and(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor logical_or(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor logical_not(const Tensor& a);
+[[nodiscard]] Tensor is_nan(const Tensor& x);
+[[nodiscard]] Tensor is_finite(const Tensor& x);
 /// Whether no element is NaN or infinite.
-bool all_finite(const Tensor& x);
+[[nodiscard]] bool all_finite(const Tensor& x);
 /// Whether shapes, dtypes and all elements are equal (NaN equals nothing).
-bool equal_all(const Tensor& a, const Tensor& b);
+[[nodiscard]] bool equal_all(const Tensor& a, const Tensor& b);
 
 /// condition ? a : b, element by element; condition is bool.
-Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
-Tensor where(const Tensor& condition, const Tensor& a, double b);
-Tensor where(const Tensor& condition, double a, const Tensor& b);
+[[nodiscard]] Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor where(const Tensor& condition, const Tensor& a, double b);
+[[nodiscard]] Tensor where(const Tensor& condition, double a, const Tensor& b);
 /// x with `value` where mask (bool, broadcast) is true.
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
+[[nodiscard]] Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 
 // ---- reductions
 // ------------------------------------------------------------------------------------------------- Over the
@@ -118,54 +119,55 @@ struct ReduceOptions {
   bool keep = false;
 };
 
-Tensor sum(const Tensor& x, const ReduceOptions& options = {});   // of nothing: 0
-Tensor mean(const Tensor& x, const ReduceOptions& options = {});  // of nothing: NaN
+[[nodiscard]] Tensor sum(const Tensor& x, const ReduceOptions& options = {});   // of nothing: 0
+[[nodiscard]] Tensor mean(const Tensor& x, const ReduceOptions& options = {});  // of nothing: NaN
 /// Sum of squared differences from the mean over (n - correction).
-Tensor variance(const Tensor& x, const ReduceOptions& options = {}, int64_t correction = 1);
+[[nodiscard]] Tensor variance(const Tensor& x, const ReduceOptions& options = {}, int64_t correction = 1);
 /// NaN where any element is. The gradient is shared among equal maxima, or among the NaNs. Of nothing:
 /// ShapeError.
-Tensor max(const Tensor& x, const ReduceOptions& options = {});
-Tensor min(const Tensor& x, const ReduceOptions& options = {});
-Tensor norm(const Tensor& x, const ReduceOptions& options = {});  // Euclidean; gradient 0 at 0
-Tensor log_sum_exp(const Tensor& x, const ReduceOptions& options = {});
-Tensor cumulative_sum(const Tensor& x, int64_t axis);
-Tensor argmax(const Tensor& x, int64_t axis, bool keep = false);  // i64, the first of equals
-Tensor argmin(const Tensor& x, int64_t axis, bool keep = false);
-Tensor any(const Tensor& x, const ReduceOptions& options = {});  // bool
-Tensor all(const Tensor& x, const ReduceOptions& options = {});
+[[nodiscard]] Tensor max(const Tensor& x, const ReduceOptions& options = {});
+[[nodiscard]] Tensor min(const Tensor& x, const ReduceOptions& options = {});
+[[nodiscard]] Tensor norm(const Tensor& x, const ReduceOptions& options = {});  // Euclidean; gradient 0 at 0
+[[nodiscard]] Tensor log_sum_exp(const Tensor& x, const ReduceOptions& options = {});
+[[nodiscard]] Tensor cumulative_sum(const Tensor& x, int64_t axis);
+[[nodiscard]] Tensor argmax(const Tensor& x, int64_t axis, bool keep = false);  // i64, the first of equals
+[[nodiscard]] Tensor argmin(const Tensor& x, int64_t axis, bool keep = false);
+[[nodiscard]] Tensor any(const Tensor& x, const ReduceOptions& options = {});  // bool
+[[nodiscard]] Tensor all(const Tensor& x, const ReduceOptions& options = {});
 /// The k largest along an axis, largest first, the earlier of equals first: {values, i64 indices}.
-std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t axis = -1);
+[[nodiscard]] std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t axis = -1);
 /// Ascending (or descending), stable: {values, i64 indices}.
-std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t axis = -1, bool descending = false);
+[[nodiscard]] std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t axis = -1, bool descending = false);
 /// Sums x over what broadcasting `shape` to x.shape() repeated: the gradient of a broadcast.
-Tensor sum_to(const Tensor& x, const Shape& shape);
+[[nodiscard]] Tensor sum_to(const Tensor& x, const Shape& shape);
 
 // ---- joining, choosing, rearranging
 // -------------------------------------------------------------------------------
 
-Tensor cat(TensorList tensors, int64_t axis);
-Tensor stack(TensorList tensors, int64_t axis);
-std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t axis);  // views; the last may be smaller
-std::vector<Tensor> chunk(const Tensor& x, int64_t count, int64_t axis);
+[[nodiscard]] Tensor cat(TensorList tensors, int64_t axis);
+[[nodiscard]] Tensor stack(TensorList tensors, int64_t axis);
+/// Views; the last may be smaller.
+[[nodiscard]] std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t axis);
+[[nodiscard]] std::vector<Tensor> chunk(const Tensor& x, int64_t count, int64_t axis);
 /// out[…, i, …] = x[…, index[…, i, …], …]: index (i64) has x's rank and is no larger on the other axes.
-Tensor gather(const Tensor& x, int64_t axis, const Tensor& index);
+[[nodiscard]] Tensor gather(const Tensor& x, int64_t axis, const Tensor& index);
 /// Rows of x along axis 0 by i64 index of any shape: index.shape + x.shape[1:]. kNoToken (-1) gives a row of
 /// zeros.
-Tensor index_select(const Tensor& x, const Tensor& index);
+[[nodiscard]] Tensor index_select(const Tensor& x, const Tensor& index);
 /// x with source added at index along an axis: the transpose of gather. In a fixed order.
-Tensor scatter_add(const Tensor& x, int64_t axis, const Tensor& index, const Tensor& source);
-Tensor one_hot(const Tensor& ids, int64_t classes, DType dtype = DType::f32);
-Tensor flip(const Tensor& x, int64_t axis);
+[[nodiscard]] Tensor scatter_add(const Tensor& x, int64_t axis, const Tensor& index, const Tensor& source);
+[[nodiscard]] Tensor one_hot(const Tensor& ids, int64_t classes, DType dtype = DType::f32);
+[[nodiscard]] Tensor flip(const Tensor& x, int64_t axis);
 /// Elements above (below) the diagonal set to zero.
-Tensor tril(const Tensor& x, int64_t diagonal = 0);
-Tensor triu(const Tensor& x, int64_t diagonal = 0);
+[[nodiscard]] Tensor tril(const Tensor& x, int64_t diagonal = 0);
+[[nodiscard]] Tensor triu(const Tensor& x, int64_t diagonal = 0);
 
 // ---- matrix products
 // ------------------------------------------------------------------------------------------------
 
 /// [.., m, k] x [.., k, n] → [.., m, n] with broadcast leading axes; a vector counts as a row on the left and
 /// a column on the right, and its axis goes from the result.
-Tensor matmul(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b);
 
 struct LinearOptions {
   Activation activation = Activation::none;
@@ -182,31 +184,33 @@ struct LinearOptions {
 };
 /// dropout(activation(x weightᵀ + bias)), fused. x [.., in], weight [out, in], bias [out] or undefined → [..,
 /// out].
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
-              const LinearOptions& options = {});
+[[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                            const LinearOptions& options = {});
 
 // ---- neural network operations
 // ----------------------------------------------------------------------------------------
 
-Tensor activation(const Tensor& x, Activation which);
-Tensor relu(const Tensor& x);
-Tensor gelu(const Tensor& x);  // exact
-Tensor gelu_tanh(const Tensor& x);
-Tensor silu(const Tensor& x);
+[[nodiscard]] Tensor activation(const Tensor& x, Activation which);
+[[nodiscard]] Tensor relu(const Tensor& x);
+[[nodiscard]] Tensor gelu(const Tensor& x);  // exact
+[[nodiscard]] Tensor gelu_tanh(const Tensor& x);
+[[nodiscard]] Tensor silu(const Tensor& x);
 /// activation(gate) * up for x = [gate | up] along the last axis: SwiGLU with silu (arXiv 2002.05202).
-Tensor gated(const Tensor& x, Activation which);
+[[nodiscard]] Tensor gated(const Tensor& x, Activation which);
 
 struct DropoutOptions {
   double p = 0;                    // in [0, 1)
   Generator* generator = nullptr;  // null: default_generator()
 };
 /// Zeroes each element with probability p and scales the others by 1 / (1 - p). p = 0 returns x.
-Tensor dropout(const Tensor& x, const DropoutOptions& options);
+[[nodiscard]] Tensor dropout(const Tensor& x, const DropoutOptions& options);
 /// residual + dropout(x), in one pass.
-Tensor residual_dropout(const Tensor& residual, const Tensor& x, const DropoutOptions& options = {});
+[[nodiscard]] Tensor residual_dropout(const Tensor& residual, const Tensor& x,
+                                      const DropoutOptions& options = {});
 
 /// (x - mean) / sqrt(variance + eps) * weight + bias over the last axis; weight and bias [cols] or undefined.
-Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
+[[nodiscard]] Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
+                                double eps = 1e-5);
 
 struct ResidualNorm {
   Tensor sum;     // residual + dropout(x)
@@ -214,11 +218,12 @@ struct ResidualNorm {
 };
 /// Residual connection, dropout and layer norm in one pass each way: post-norm blocks use `normed` alone,
 /// pre-norm blocks both.
-ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const Tensor& weight,
-                                 const Tensor& bias, const DropoutOptions& dropout = {}, double eps = 1e-5);
+[[nodiscard]] ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const Tensor& weight,
+                                               const Tensor& bias, const DropoutOptions& dropout = {},
+                                               double eps = 1e-5);
 
-Tensor softmax(const Tensor& x, int64_t axis = -1);  // a row of -inf gives zeros
-Tensor log_softmax(const Tensor& x, int64_t axis = -1);
+[[nodiscard]] Tensor softmax(const Tensor& x, int64_t axis = -1);  // a row of -inf gives zeros
+[[nodiscard]] Tensor log_softmax(const Tensor& x, int64_t axis = -1);
 
 struct CrossEntropyOptions {
   int64_t ignore = -100;       // targets that do not count
@@ -228,7 +233,8 @@ struct CrossEntropyOptions {
 };
 /// Cross-entropy of logits [.., classes] against i64 targets [..]: a scalar. All targets ignored: 0 with zero
 /// gradients, and (on the CPU) a warning the first time.
-Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options = {});
+[[nodiscard]] Tensor cross_entropy(const Tensor& logits, const Tensor& targets,
+                                   const CrossEntropyOptions& options = {});
 
 struct EmbeddingOptions {
   double scale = 1;
@@ -240,6 +246,6 @@ struct EmbeddingOptions {
 };
 /// dropout(scale * weight[ids] + position[position_ids]), fused. ids i64 [..], weight [V, D] → [.., D]. An id
 /// of kNoToken (-1) gives zeros.
-Tensor embedding(const Tensor& ids, const Tensor& weight, const EmbeddingOptions& options = {});
+[[nodiscard]] Tensor embedding(const Tensor& ids, const Tensor& weight, const EmbeddingOptions& options = {});
 
 }  // namespace heed

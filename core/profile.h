@@ -29,9 +29,9 @@ void stop_profile();
 std::vector<ProfileEvent> profile_events();
 
 /// Records its lifetime under `name`, a string literal. Costs a branch when nothing is recorded.
-class [[nodiscard]] ProfileScope {
+class ProfileScope {
  public:
-  explicit ProfileScope(const char* name) : name_(profiling() ? name : nullptr) {
+  [[nodiscard]] explicit ProfileScope(const char* name) : name_(profiling() ? name : nullptr) {
     if (name_) begin_ = Clock::now();
   }
   ~ProfileScope() {

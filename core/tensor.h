@@ -142,23 +142,25 @@ class Tensor {
 
   /// select(0, index). A const handle, so that nobody assigns to it: x[0] = y would leave x as it is; write
   /// x[0].copy_(y).
-  const Tensor operator[](int64_t index) const { return select(0, index); }
+  [[nodiscard]] const Tensor operator[](int64_t index) const { return select(0, index); }
   [[nodiscard]] Tensor contiguous() const;
   [[nodiscard]] Tensor clone() const;  // a copy of its own, recorded
   /// Converted. Numbers become integers by truncation, the nearest there is where they are too large, 0 where
   /// they are NaN; bool asks whether they are not 0. Only floating-point results are recorded.
   [[nodiscard]] Tensor to(DType dtype) const;
   [[nodiscard]] Tensor to(Device device) const;
-  Tensor view(const Shape& shape) const;     // without copying; ShapeError where strides do not allow it
-  Tensor reshape(const Shape& shape) const;  // copies where a view will not do; one size may be -1
-  Tensor transpose(int64_t axis0, int64_t axis1) const;
-  Tensor permute(const Shape& axes) const;
-  Tensor expand(const Shape& shape) const;
-  Tensor unsqueeze(int64_t axis) const;
-  Tensor squeeze(int64_t axis) const;
-  Tensor select(int64_t axis, int64_t index) const;  // index -1 is the last
-  Tensor slice(int64_t axis, int64_t begin, int64_t end, int64_t step = 1) const;
-  Tensor flatten(int64_t first_axis = 0, int64_t last_axis = -1) const;
+  /// Without copying; ShapeError where strides do not allow it.
+  [[nodiscard]] Tensor view(const Shape& shape) const;
+  /// Copies where a view will not do; one size may be -1.
+  [[nodiscard]] Tensor reshape(const Shape& shape) const;
+  [[nodiscard]] Tensor transpose(int64_t axis0, int64_t axis1) const;
+  [[nodiscard]] Tensor permute(const Shape& axes) const;
+  [[nodiscard]] Tensor expand(const Shape& shape) const;
+  [[nodiscard]] Tensor unsqueeze(int64_t axis) const;
+  [[nodiscard]] Tensor squeeze(int64_t axis) const;
+  [[nodiscard]] Tensor select(int64_t axis, int64_t index) const;  // index -1 is the last
+  [[nodiscard]] Tensor slice(int64_t axis, int64_t begin, int64_t end, int64_t step = 1) const;
+  [[nodiscard]] Tensor flatten(int64_t first_axis = 0, int64_t last_axis = -1) const;
 
   // In-place writes: never recorded. AutogradError where the tensor or the source would need a gradient and
   // gradients are enabled; AliasError on a tensor whose elements overlap.
