@@ -11,12 +11,12 @@ namespace {
 
 using namespace heed;
 
-// softplus(x) = log(1 + exp(x)), which heed does not have.
-Tensor softplus(const Tensor& x) {
+// log(1 + exp(x)), by a loop over memory.
+Tensor smooth_relu(const Tensor& x) {
   const Tensor input = x.contiguous(), y = empty_like(input);
   for (int64_t i = 0; i < input.numel(); ++i)
     y.data<float>()[i] = std::log1p(std::exp(input.data<float>()[i]));
-  return record("softplus", {x}, y, [input = save(input)](const GradIn& gy, GradOut& gx) {
+  return record("smooth_relu", {x}, y, [input = save(input)](const GradIn& gy, GradOut& gx) {
     const Tensor g = gy[0].contiguous(), x = *input;
     const GradSlot to = gx.into(0);
     for (int64_t i = 0; i < g.numel(); ++i) {
@@ -36,7 +36,7 @@ int main() {
   optim::Adam adam(layer.parameters(), {.rate = 0.05});
   double first = 0, last = 0;
   for (int step = 0; step < 200; ++step) {
-    const Tensor loss = mean(softplus(square(layer(x) - target)));
+    const Tensor loss = mean(smooth_relu(square(layer(x) - target)));
     loss.backward();
     adam.step();
     last = loss.item<double>();
