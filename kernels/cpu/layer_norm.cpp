@@ -57,14 +57,19 @@ struct ForwardSteps {
   }
   HWY_INLINE bool find(const Group& group) {
     GroupStatistics<T>& out = statistics[group.slot];
-    const bool found =
-        statistics_from<T>(sum, other, group.rows, order, args.cols, args.eps, pivot, out) || looked_again;
+    const bool sound = statistics_from<T>(sum, other, group.rows, order, args.cols, args.eps, pivot, out),
+               found = sound || looked_again;
     looked_again = !found;
     if (found)
       out.store(args.mean, args.rstd, group.row, group.rows);
     else
       out.pivot.set(pivot);
+    if (HWY_UNLIKELY(found && !sound)) take_alone(group);
     return found;
+  }
+  HWY_NOINLINE void take_alone(const Group& group) const {
+    for (int64_t i = 0; i < group.rows; ++i)
+      if (statistics[group.slot].overflowed(i)) normalize_alone(args, group.row + i, x(group.row + i));
   }
   HWY_INLINE auto last_pass(const Group& group, int64_t i) const {
     const int64_t row = group.row + i;

@@ -11,6 +11,7 @@
 #include <heed/core/base/divide.h>
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/parallel_for.h>
+#include <heed/kernels/cpu/layer_norm_alone.h>
 #include <heed/kernels/cpu/tasks/grain.h>
 #include <heed/kernels/cpu/tasks/workspace.h>
 
@@ -157,6 +158,10 @@ struct GroupStatistics {
   PerRow<T> pivot, shift, rstd;
   Vec<Tag<T>> means, inverses;  // of the deviations
 
+  /// Whether the squares of a row's deviations overflowed: the row is normalised alone, and the last pass
+  /// leaves it out.
+  HWY_INLINE bool overflowed(int64_t row) const { return !(rstd.value[row] > 0); }
+
   /// Writes those of rows first … first + rows - 1; `mean` is null where there is no backward.
   void store(accumulator_t<T>* mean, accumulator_t<T>* inverse, int64_t first, int64_t rows) const {
     if (mean == nullptr) return;
@@ -165,8 +170,9 @@ struct GroupStatistics {
   }
 };
 
-/// From the sums of the deviations from `pivot` and of their squares. Returns false if a pivot is further
-/// from its row's mean than the row's deviation, where digits cancel, and puts a better one in its place.
+/// From the sums of the deviations from `pivot` and of their squares. Returns false if some row overflowed or
+/// if a pivot is further from its row's mean than the row's deviation, where digits cancel, and puts a better
+/// one in its place.
 template <class T>
 HWY_INLINE bool statistics_from(GroupSums<T>& sum, GroupSums<T>& squares, int64_t rows, int64_t group,
                                 int64_t cols, double eps, Vec<Tag<T>>& pivot, GroupStatistics<T>& out) {
@@ -175,13 +181,14 @@ HWY_INLINE bool statistics_from(GroupSums<T>& sum, GroupSums<T>& squares, int64_
   const auto n = hn::Set(d, static_cast<A>(cols));
   const auto shift = hn::Div(totals<T>(sum, rows, group), n);
   const auto square = hn::Div(totals<T>(squares, rows, group), n), shift_square = hn::Mul(shift, shift);
-  // Max gives its second argument when the first is NaN.
-  const auto variance = hn::Max(hn::Sub(square, shift_square), hn::Zero(d));
+  // Max gives its second argument when one of them is NaN.
+  const auto variance = hn::Max(hn::Zero(d), hn::Sub(square, shift_square));
   out.inverses = hn::Div(hn::Set(d, A(1)), hn::Sqrt(hn::Add(variance, hn::Set(d, static_cast<A>(eps)))));
   out.means = hn::Add(pivot, shift);
   out.shift.set(shift);
   out.rstd.set(out.inverses);
-  const auto near = hn::Le(shift_square, variance);
+  const auto near = hn::And(hn::Le(shift_square, variance),
+                            hn::Lt(variance, hn::Set(d, std::numeric_limits<A>::infinity())));
   if (HWY_LIKELY(hn::AllTrue(d, near))) return true;
   pivot =
       hn::IfThenElse(near, pivot, pivot_near(d, out.means, hn::Add(hn::Abs(out.means), hn::Sqrt(variance))));
@@ -215,7 +222,7 @@ template <bool kPrefetch, class Io, class T>
 HWY_INLINE auto normalize_row(const T* x, const T* ahead, const T* weight, const T* bias, T* y, int64_t cols,
                               const GroupStatistics<T>& s, int64_t i) {
   const Normalize<kPrefetch, T> columns{x, ahead, weight, bias, y, s.pivot[i], s.shift[i], s.rstd[i]};
-  return PipelinedPass<T, Io, Normalize<kPrefetch, T>>{columns, cols};
+  return PipelinedPass<T, Io, Normalize<kPrefetch, T>>{columns, s.overflowed(i) ? 0 : cols};
 }
 
 /// gy * weight.
@@ -244,8 +251,25 @@ struct GradientSums {
 /// gx = (gy * weight - offset - normed * slope) * rstd.
 template <class T>
 struct GroupGradient {
+  using A = accumulator_t<T>;
+  /// No float has a square greater than that of its reciprocal, nor a double.
+  static constexpr A kLeastInverse = sizeof(A) == 4 ? A(0x1p-64) : A(0x1p-512);
+
   GroupStatistics<T> statistics;
   PerRow<T> offset, slope;
+
+  /// Whether there are no rows to be taken alone.
+  HWY_INLINE bool sound(Vec<Tag<T>> slopes) const {
+    const Tag<T> d;
+    const auto infinity = hn::Set(d, std::numeric_limits<A>::infinity());
+    return hn::AllTrue(d, hn::And(hn::Lt(hn::Abs(slopes), infinity),
+                                  hn::Ge(statistics.inverses, hn::Set(d, kLeastInverse))));
+  }
+  /// Whether a row's sums, or the squares before them, overflowed.
+  HWY_INLINE bool overflowed(int64_t row) const {
+    return !(std::fabs(slope.value[row]) < std::numeric_limits<A>::infinity() &&
+             statistics.rstd.value[row] >= kLeastInverse);
+  }
 };
 
 /// Adds a row to gweight and gbias if they are not null, and hands each vector of gx to emit(c, v, io).
@@ -271,6 +295,18 @@ struct BackwardColumns {
     }
     const auto g = hn::Sub(weighted(gy, weight, c, io), offset);
     emit(c, hn::Mul(hn::NegMulAdd(normed, slope, g), rstd), io);
+  }
+};
+
+/// Hands on the gradient of a row that was taken alone.
+template <class T, class Emit>
+struct EmitColumns {
+  const accumulator_t<T>* gx;
+  Emit emit;
+
+  template <int, class Io>
+  HWY_INLINE void step(int64_t c, Io io) const {
+    emit(c, io.load(gx + c), io);
   }
 };
 
@@ -303,7 +339,8 @@ struct BackwardSteps {
   HWY_INLINE void begin(const Group& group) {
     const Tag<T> d;
     const auto center = load_n(d, mean + group.row, group.rows);
-    const auto inverse = load_n(d, rstd + group.row, group.rows);
+    const auto inverse = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(group.rows)),
+                                        load_n(d, rstd + group.row, group.rows), hn::Set(d, A(1)));
     GroupStatistics<T>& statistics = out.statistics;
     statistics.rstd.set(inverse);
     statistics.inverses = inverse;
@@ -325,8 +362,20 @@ struct BackwardSteps {
     out.statistics.shift.set(shift);
     out.offset.set(hn::Div(sum, n));
     const auto aligned = hn::Sub(totals<T>(product, group.rows, size), hn::Mul(shift, sum));
-    out.slope.set(hn::Div(hn::Mul(aligned, out.statistics.inverses), n));
+    const auto slope = hn::Div(hn::Mul(aligned, out.statistics.inverses), n);
+    out.slope.set(slope);
+    if (HWY_UNLIKELY(!out.sound(slope))) take_alone(group);
     return true;
+  }
+  HWY_NOINLINE void take_alone(const Group& group) const {
+    Workspace<A> gx(cols);
+    for (int64_t i = 0; i < group.rows; ++i) {
+      if (!out.overflowed(i)) continue;
+      const int64_t row = group.row + i, at = row * cols;
+      gradient_alone(gy + at, x + at, weight, rstd[row], cols, gweight, gbias, gx.data());
+      const EmitColumns<T, decltype(emit_row(row))> columns{gx.data(), emit_row(row)};
+      for_columns<T>(0, cols, columns);
+    }
   }
   HWY_INLINE auto last_pass(const Group& group, int64_t i) const {
     using Emit = decltype(emit_row(group.row));
@@ -342,7 +391,7 @@ struct BackwardSteps {
                                            out.offset[i],
                                            out.slope[i],
                                            emit_row(row)};
-    return PipelinedPass<T, Io, BackwardColumns<T, Emit>>{columns, cols};
+    return PipelinedPass<T, Io, BackwardColumns<T, Emit>>{columns, out.overflowed(i) ? 0 : cols};
   }
 };
 

@@ -72,9 +72,14 @@ struct NormalizeSteps {
       sum[i] = columns.sum.lanes();
       other[i] = columns.squares.lanes();
     }
-    statistics_from<T>(sum, other, group.rows, size, args.cols, args.eps, pivot, out);
+    const bool sound = statistics_from<T>(sum, other, group.rows, size, args.cols, args.eps, pivot, out);
     out.store(args.mean, args.rstd, group.row, group.rows);
+    if (HWY_UNLIKELY(!sound)) take_alone(group);
     return true;
+  }
+  HWY_NOINLINE void take_alone(const Group& group) const {
+    for (int64_t i = 0; i < group.rows; ++i)
+      if (statistics[group.place].overflowed(i)) normalize_alone(args, group.row + i, x(group, i));
   }
   HWY_INLINE auto last_pass(const Group& group, int64_t i) const {
     const T* const from = x(group, i);

@@ -156,11 +156,94 @@ TYPED_TEST(LayerNormTest, WideRows) {
 
 TYPED_TEST(LayerNormTest, ConstantRowsGiveTheBias) {
   using T = TypeParam;
-  for (double level : {0.0, 1.0, 1e4, -3e30}) {
+  for (double level : {0.0, 1.0, 1e4, -3e30, 3e38}) {
     const std::vector<T> x(33, T(accumulator_t<T>(level))), bias = random_values<T>(33, 1);
     const auto got = forward(x, {}, bias, 1, 33, 1e-12);
     for (int64_t c = 0; c < 33; ++c) EXPECT_EQ(widen(got.y[c]), widen(bias[c])) << level;
     EXPECT_TRUE(std::isfinite(got.rstd[0])) << level;
+  }
+}
+
+/// The largest number of T.
+template <class T>
+double most() {
+  return std::is_same_v<T, bfloat16> ? 0x1.fep127 : std::numeric_limits<accumulator_t<T>>::max();
+}
+
+// Squares overflow in the second and fourth row, between rows that must not notice; and sums where numbers of
+// one sign are large enough.
+TYPED_TEST(LayerNormTest, RowsUpToTheLargestNumber) {
+  using T = TypeParam;
+  const Exact eps = std::numeric_limits<accumulator_t<T>>::epsilon();
+  const double root = std::sqrt(most<T>());
+  const int64_t rows = 5;
+  for (int64_t cols : {2, 7, 33, 300, 1100, 4099}) {
+    for (double level : {root / 1024, root / 8, root, 8 * root, 1e6 * root, most<T>() / 1024, most<T>()}) {
+      SCOPED_TRACE(std::to_string(cols) + " columns, level " + std::to_string(level));
+      const auto scaled = [&](std::vector<T> values, double by) {
+        for (int64_t i = 0; i < rows * cols; ++i)
+          if (i / cols % 2 == 1) values[i] = T(accumulator_t<T>(widen(values[i]) * Exact(by)));
+        return values;
+      };
+      const auto weight = random_values<T>(cols, 3), bias = random_values<T>(cols, 4);
+      for (double low : {-0.99, 0.4}) {
+        const auto x = scaled(random_values<T>(rows * cols, 1, low, 0.99), level);
+        const auto got = forward(x, weight, bias, rows, cols);
+        const auto exact = plain_layer_norm<T>(convert<Exact>(x), convert<Exact>(weight),
+                                               convert<Exact>(bias), rows, cols, kEps);
+        for (double gradient : {1.0, std::min(level, most<T>() / 1024)}) {
+          const auto gy = scaled(random_values<T>(rows * cols, 2, -0.99, 0.99), gradient);
+          const auto grad = backward(gy, x, weight, got, rows, cols);
+          const auto exact_grad =
+              plain_layer_norm_backward(convert<Exact>(gy), convert<Exact>(x), convert<Exact>(weight),
+                                        exact.mean, exact.rstd, rows, cols);
+          for (int64_t r = 0; r < rows; ++r) {
+            const Exact size = r % 2 == 1 ? Exact(gradient) : 1,
+                        bound = 64 * eps * size * exact.rstd[r] + Exact(most<T>() > 1e39 ? 3e-308 : 2e-38);
+            for (int64_t i = r * cols; i < (r + 1) * cols; ++i) {
+              ASSERT_NEAR(widen(got.y[i]), exact.y[i], 64 * eps + ulp<T>(std::abs(exact.y[i]))) << r;
+              ASSERT_NEAR(widen(grad.gx[i]), exact_grad.gx[i], bound + ulp<T>(std::abs(exact_grad.gx[i])))
+                  << r;
+            }
+          }
+          for (int64_t c = 0; c < cols; ++c) {
+            ASSERT_NEAR(grad.gweight[c], exact_grad.gweight[c], 64 * eps * exact_grad.largest_sum);
+            ASSERT_NEAR(grad.gbias[c], exact_grad.gbias[c], 8 * eps * exact_grad.largest_sum);
+          }
+        }
+        for (int64_t r = 0; r < rows; ++r) {
+          ASSERT_NEAR(got.mean[r], exact.mean[r], 64 * eps * (r % 2 == 1 ? level : 1));
+          ASSERT_NEAR(got.rstd[r], exact.rstd[r], 64 * eps * exact.rstd[r]);
+          const auto from = x.begin() + r * cols;
+          const auto alone = forward(std::vector<T>(from, from + cols), weight, bias, 1, cols);
+          ASSERT_TRUE(
+              same_bits(alone.y, std::vector<T>(got.y.begin() + r * cols, got.y.begin() + (r + 1) * cols)))
+              << r;
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(LayerNormTest, WhatIsNotFiniteStaysInItsRow) {
+  using T = TypeParam;
+  using A = accumulator_t<T>;
+  const A infinity = std::numeric_limits<A>::infinity();
+  for (int64_t cols : {7, 33, 300}) {
+    for (A wrong : {infinity, -infinity, std::numeric_limits<A>::quiet_NaN()}) {
+      auto x = random_values<T>(3 * cols, 1);
+      const auto sound = forward(x, {}, {}, 3, cols);
+      x[cols + 5] = T(wrong);
+      const auto got = forward(x, {}, {}, 3, cols);
+      const auto gx = backward(random_values<T>(3 * cols, 2), x, {}, got, 3, cols).gx;
+      for (int64_t i = 0; i < 3 * cols; ++i) {
+        if (i / cols == 1) {
+          EXPECT_TRUE(std::isnan(widen(got.y[i])) && std::isnan(widen(gx[i]))) << i;
+        } else {
+          EXPECT_EQ(widen(got.y[i]), widen(sound.y[i]));
+        }
+      }
+    }
   }
 }
 

@@ -108,6 +108,52 @@ TYPED_TEST(ResidualLayerNormTest, WithoutAResidualTheSumIsNormalisedToTheSameBit
   }
 }
 
+// Rows whose squares overflow, between others: what layer norm makes of the sums, and its gradients.
+TYPED_TEST(ResidualLayerNormTest, LargeRowsAreThoseOfLayerNorm) {
+  using T = TypeParam;
+  using A = accumulator_t<T>;
+  const A root = std::sqrt(std::numeric_limits<A>::max());
+  for (double rate : {0.0, 0.3}) {
+    for (int64_t cols : {2, 7, 33, 300, 1100}) {
+      for (A level : {root, 1000 * root, std::numeric_limits<A>::max() / 8}) {
+        const int64_t rows = 6;
+        Case<T> in(rows, cols, rate);
+        for (int64_t i = 0; i < in.n; ++i)
+          if (i / cols % 3 == 1) in.residual[i] = T(A(in.residual[i]) * level);
+        const auto got = forward(in);
+        Forward<T> norm{got.sum, poisoned<T>(in.n), poisoned<A>(rows), poisoned<A>(rows)};
+        cpu::layer_norm_forward<T>({norm.sum.data(), in.weight.data(), in.bias.data(), norm.y.data(),
+                                    norm.mean.data(), norm.rstd.data(), rows, cols, kEps});
+        const auto exact = plain_layer_norm<T>(convert<Exact>(got.sum), convert<Exact>(in.weight),
+                                               convert<Exact>(in.bias), rows, cols, kEps);
+        expect_within(got.y, norm.y, exact.y, 2, "y", 8);
+        auto gx = poisoned<T>(in.n);
+        auto gweight = poisoned<A>(cols), gbias = gweight;
+        cpu::layer_norm_backward<T>({in.gy.data(), got.sum.data(), in.weight.data(), got.mean.data(),
+                                     got.rstd.data(), gx.data(), gweight.data(), gbias.data(), false, false,
+                                     false, rows, cols});
+        for (const bool accumulates : {false, true}) {
+          auto gsum = in.gsum;  // which is gresidual too
+          auto dropped_gx = accumulates ? std::vector<T>(in.n, T(A(1))) : poisoned<T>(in.n);
+          auto to_weight = poisoned<A>(cols), to_bias = to_weight;
+          cpu::residual_layer_norm_backward<T>({in.gy.data(), gsum.data(), got.sum.data(), in.weight.data(),
+                                                got.mean.data(), got.rstd.data(), in.dropout, gsum.data(),
+                                                dropped_gx.data(), to_weight.data(), to_bias.data(), false,
+                                                accumulates, false, false, rows, cols, nullptr});
+          EXPECT_TRUE(same_bits(to_weight, gweight) && same_bits(to_bias, gbias));
+          for (int64_t i = 0; i < in.n; ++i) {
+            const Exact sum = widen(in.gsum[i]) + widen(gx[i]),
+                        exact_gx = dropped(in.dropout, i, sum) + (accumulates ? 1 : 0);
+            const Exact most = 4 + std::abs(widen(gx[i]));
+            ASSERT_NEAR(widen(gsum[i]), sum, 2 * ulp<T>(most)) << i;
+            ASSERT_NEAR(widen(dropped_gx[i]), exact_gx, 4 * ulp<T>(most)) << i;
+          }
+        }
+      }
+    }
+  }
+}
+
 TYPED_TEST(ResidualLayerNormTest, BackwardAgainstThePlainLoop) {
   using T = TypeParam;
   using A = accumulator_t<T>;
