@@ -16,6 +16,57 @@ using kernels::ResidualLayerNormForward;
 // Blocks of the backward: a constant, so that the bits depend on the shape and not on the device.
 constexpr int64_t kMaxBlocks = 256;
 
+// Σ x / cols and Σ (x - that)² / cols.
+template <int kThreads, class T, int kWidth, bool kKeep>
+__device__ __forceinline__ float2 find_moments(const RowLayout<kThreads, kWidth, kKeep>& layout,
+                                               const RowPart<T, kThreads, kWidth, kKeep>& x) {
+  const float cols = static_cast<float>(layout.cols);
+  float sum = 0.0f;
+  layout.each([&](int piece, auto col) {
+    float v[kWidth];
+    x.read(v, piece, col);
+    for (int j = 0; j < kWidth; ++j) sum += v[j];
+  });
+  const float mean = group_sum<kThreads>(sum) / cols;
+  float squares = 0.0f;
+  layout.each([&](int piece, auto col) {
+    float v[kWidth];
+    x.read(v, piece, col);
+    for (int j = 0; j < kWidth; ++j) squares += (v[j] - mean) * (v[j] - mean);
+  });
+  return {mean, group_sum<kThreads>(squares) / cols};
+}
+
+template <class T>
+__device__ __forceinline__ void write_statistics(const ResidualLayerNormForward<T>& args, int64_t row,
+                                                 int thread, float mean, float rstd) {
+  if (thread != 0 || args.mean == nullptr) return;
+  args.mean[row] = mean;
+  args.rstd[row] = rstd;
+}
+
+// For a row of which a sum overflows: x is mapped from now on, that is scaled and taken from the row's first
+// element, from which elements that are all equal do not differ. Other ones differ by so much then that eps
+// is nothing to them. Returns the mean and rstd of what is read.
+template <class T, int kThreads, int kWidth, bool kKeep>
+__device__ __forceinline__ float2 map_row(const ResidualLayerNormForward<T>& args, int64_t row,
+                                          const RowLayout<kThreads, kWidth, kKeep>& layout,
+                                          RowPart<T, kThreads, kWidth, kKeep>& x) {
+  constexpr float kScale = 0x1p-96f;
+  const T* const from = (args.residual == nullptr ? args.x : args.sum) + row * args.cols;
+  __syncwarp();  // the first thread may have written it
+  const float pivot = static_cast<float>(from[0]) * kScale;
+  const RowLayout<kThreads, kWidth, false> again(args.cols, layout.thread);
+  RowPart<T, kThreads, kWidth, false> mapped(again, from);
+  mapped.map(again, kScale, pivot);
+  x.map(layout, kScale, pivot);
+  const float2 moments = find_moments<kThreads>(again, mapped);
+  const bool equal = moments.y == 0.0f;
+  const float rstd = 1.0f / sqrtf(equal ? static_cast<float>(args.eps) : moments.y);
+  write_statistics(args, row, layout.thread, (moments.x + pivot) / kScale, equal ? rstd : rstd * kScale);
+  return {moments.x, rstd};
+}
+
 // Budget: 136 registers, 128 bytes shared.
 template <class T, int kThreads, int kWidth, bool kKeep>
 __global__ void __launch_bounds__(kThreadsPerBlock<kThreads>)
@@ -33,22 +84,15 @@ __global__ void __launch_bounds__(kThreadsPerBlock<kThreads>)
       for (int j = 0; j < kWidth; ++j) v[j] = T(v[j] + residual[j]);  // as it is stored
       store(args.sum + start + col, v);
     });
-  const float cols = static_cast<float>(args.cols);
-
-  float sum = 0.0f;
-  layout.each([&](int piece, auto col) {
-    float v[kWidth];
-    x.read(v, piece, col);
-    for (int j = 0; j < kWidth; ++j) sum += v[j];
-  });
-  const float mean = group_sum<kThreads>(sum) / cols;
-  float squares = 0.0f;
-  layout.each([&](int piece, auto col) {
-    float v[kWidth];
-    x.read(v, piece, col);
-    for (int j = 0; j < kWidth; ++j) squares += (v[j] - mean) * (v[j] - mean);
-  });
-  const float rstd = 1.0f / sqrtf(group_sum<kThreads>(squares) / cols + static_cast<float>(args.eps));
+  const float2 moments = find_moments<kThreads>(layout, x);
+  float mean = moments.x, rstd = 1.0f / sqrtf(moments.y + static_cast<float>(args.eps));
+  if (rstd > 0.0f) {
+    write_statistics(args, row, layout.thread, mean, rstd);
+  } else {
+    const float2 mapped = map_row(args, row, layout, x);
+    mean = mapped.x;
+    rstd = mapped.y;
+  }
 
   T* y = args.y + start;
   layout.each([&](int piece, auto col) {
@@ -59,10 +103,6 @@ __global__ void __launch_bounds__(kThreadsPerBlock<kThreads>)
     for (int j = 0; j < kWidth; ++j) v[j] = (v[j] - mean) * rstd * weight[j] + bias[j];
     store(y + col, v);
   });
-  if (layout.thread == 0 && args.mean != nullptr) {
-    args.mean[row] = mean;
-    args.rstd[row] = rstd;
-  }
 }
 
 // to (+)= v
@@ -73,6 +113,9 @@ __device__ __forceinline__ void add_to(T* to, bool accumulate, const float (&v)[
   for (int j = 0; j < kWidth; ++j) out[j] += v[j];
   store(to, out);
 }
+
+// Whether a row's squares overflow. Then differences of its elements may too, and a backward scales before.
+__device__ __forceinline__ bool is_mapped(float rstd) { return rstd < 0x1p-64f; }
 
 // A thread's share of the sums over rows, [gweight, gbias], in registers.
 template <int kPieces, int kWidth>
@@ -88,9 +131,16 @@ __device__ __forceinline__ void backward_row(const ResidualLayerNormBackward<T>&
                                              const RowLayout<kThreads, kWidth, kKeep>& layout,
                                              Sums& columns) {
   const int64_t start = row * args.cols;
-  const RowPart<T, kThreads, kWidth, kKeep> x_part(layout, args.sum + start);
+  RowPart<T, kThreads, kWidth, kKeep> x_part(layout, args.sum + start);
   const RowPart<T, kThreads, kWidth, kKeep> gy_part(layout, args.gy + start);
-  const float mean = args.mean[row], rstd = args.rstd[row], cols = static_cast<float>(args.cols);
+  const float cols = static_cast<float>(args.cols);
+  const float rstd = args.rstd[row];
+  float mean = args.mean[row], inverse = rstd;
+  if (is_mapped(rstd)) {
+    x_part.map(layout, rstd, mean * rstd);
+    mean = 0.0f;
+    inverse = 1.0f;
+  }
 
   float2 sums{0.0f, 0.0f};
   layout.each([&](int piece, auto col) {
@@ -99,7 +149,7 @@ __device__ __forceinline__ void backward_row(const ResidualLayerNormBackward<T>&
     gy_part.read(gy, piece, col);
     load_or(weight, args.weight, col, 1.0f);
     for (int j = 0; j < kWidth; ++j) {
-      const float n = (x[j] - mean) * rstd, g = gy[j] * weight[j];
+      const float n = (x[j] - mean) * inverse, g = gy[j] * weight[j];
       sums.x += g;
       sums.y += g * n;
       if constexpr (kKeep) {
@@ -118,7 +168,7 @@ __device__ __forceinline__ void backward_row(const ResidualLayerNormBackward<T>&
     load_or(weight, args.weight, col, 1.0f);
     load_or(out, args.gsum, start + col, 0.0f);
     for (int j = 0; j < kWidth; ++j) {
-      const float n = (x[j] - mean) * rstd, g = gy[j] * weight[j];
+      const float n = (x[j] - mean) * inverse, g = gy[j] * weight[j];
       out[j] += (g - mean_g - n * mean_gn) * rstd;
     }
     if (args.gresidual != nullptr) add_to(args.gresidual + start + col, args.accumulate_residual, out);
@@ -171,7 +221,7 @@ __device__ __forceinline__ void write_partials(float* to_weight, float* to_bias,
 }
 
 // partials: [gweight, gbias][blocks][cols], or null if neither is wanted or the row is too long to be kept.
-// Budget: 248 registers, 128 bytes shared.
+// Budget: 250 registers, 128 bytes shared.
 template <class T, int kThreads, int kWidth, bool kKeep>
 __global__ void __launch_bounds__(kThreadsPerBlock<kThreads>)
     backward_kernel(ResidualLayerNormBackward<T> args, float* partials) {
@@ -208,7 +258,8 @@ __global__ void __launch_bounds__(kColumnTile* kColumnRows)
     for (int64_t row = int64_t{blockIdx.y} * kColumnRows + threadIdx.y; row < args.rows;
          row += int64_t{gridDim.y} * kColumnRows) {
       const float gy = args.gy[row * args.cols + col], x = args.sum[row * args.cols + col];
-      weight += gy * ((x - args.mean[row]) * args.rstd[row]);
+      const float mean = args.mean[row], rstd = args.rstd[row];
+      weight += gy * (is_mapped(rstd) ? x * rstd - mean * rstd : (x - mean) * rstd);
       bias += gy;
     }
   tile.weight[threadIdx.y][threadIdx.x] = weight;

@@ -117,6 +117,21 @@ class RowPart {
       for (int j = 0; j < kWidth; ++j) out[j] = kept_[piece][j];
     } else {
       load(out, row_ + col);
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) out[j] = out[j] * scale_ - pivot_;
+    }
+  }
+
+  /// From now on each value v is read as v * scale - pivot. Once at most.
+  __device__ __forceinline__ void map(const Layout& layout, float scale, float pivot) {
+    if constexpr (kKeep) {
+      layout.each([&](int piece, int) {
+#pragma unroll
+        for (int j = 0; j < kWidth; ++j) kept_[piece][j] = kept_[piece][j] * scale - pivot;
+      });
+    } else {
+      scale_ = scale;
+      pivot_ = pivot;
     }
   }
 
@@ -138,6 +153,7 @@ class RowPart {
  private:
   const T* row_;
   float kept_[Layout::kPieces][kWidth];
+  float scale_ = 1.0f, pivot_ = 0.0f;  // of what is not kept
 };
 
 /// The grid in which each row has its group.

@@ -209,6 +209,83 @@ INSTANTIATE_TEST_SUITE_P(
         Case{2, 8224, true, true, true, false, false}, Case{5, 40, true, true, true, true, true, false, 1},
         Case{3, 2048, true, true, true, true, true, true, 3}));
 
+// In every second row squares overflow, and sums of numbers of one sign.
+template <class T>
+void check_large(int64_t cols, double level, double low) {
+  SCOPED_TRACE(std::to_string(cols) + " columns of " + std::to_string(level) + " from " +
+               std::to_string(low));
+  const Case c{5, cols};
+  Data<T> in = make_inputs<T>(c);
+  for (int64_t i = 0; i < c.rows * cols; ++i) {
+    const double unit = philox(static_cast<uint32_t>(i), 0, 0, 0, 9, 0).word[0] * 0x1p-32;
+    if (i / cols % 2 == 1)
+      in.x[static_cast<size_t>(i)] = T(static_cast<float>((low + (0.99 - low) * unit) * level));
+  }
+  const auto exact = reference<double>(c, in);
+  const Data<T> out = run<T>(c, in);
+  const double f32 = 256 * double{std::numeric_limits<float>::epsilon()},
+               t = f32 + (sizeof(T) == 2 ? 0x1p-8 : 0.0);
+  const auto expect = [&](const char* name, const auto& got, const std::vector<double>& right,
+                          double relative, size_t row_size) {
+    for (size_t row = 0; row < right.size(); row += row_size) {
+      double size = 0;
+      for (size_t i = row; i < row + row_size; ++i) size = std::max(size, std::abs(right[i]));
+      for (size_t i = row; i < row + row_size; ++i)
+        ASSERT_NEAR(static_cast<float>(got[i]), right[i], relative * size + 1e-44) << name << " " << i;
+    }
+  };
+  const size_t n = static_cast<size_t>(cols);
+  expect("y", out.y, exact[0], t, n);
+  expect("rstd", out.rstd, exact[2], f32, 1);
+  for (size_t i = 0; i < out.gx.size(); ++i)  // a difference of terms of this size
+    ASSERT_NEAR(static_cast<float>(out.gx[i]), exact[3][i], t * 4 * exact[2][i / n] + 1e-44) << "gx " << i;
+  expect("gweight", out.gweight, exact[4], f32, n);
+  expect("gbias", out.gbias, exact[5], f32, n);
+  for (size_t r = 0; r < out.mean.size(); ++r)
+    EXPECT_NEAR(out.mean[r], exact[1][r], f32 * (r % 2 == 1 ? level : 1)) << r;
+}
+
+TEST(LayerNormNumerics, RowsUpToTheLargestNumber) {
+  for (const int64_t cols : {2, 33, 100, 264, 1025, 8200, 8201})
+    for (const double level : {1e15, 1e18, 3e19, 1e25, 1e30, 3.3e38})
+      for (const double low : {-0.99, 0.4}) {
+        check_large<float>(cols, level, low);
+        check_large<bfloat16>(cols, level, low);
+      }
+}
+
+TEST(LayerNormNumerics, EqualElementsGiveTheBias) {
+  for (const size_t cols : {5u, 33u, 300u, 8200u, 8201u})
+    for (const float level : {0.0f, 1.0f, 3e38f}) {
+      const DeviceBuffer<float> x(std::vector<float>(cols, level)), bias(std::vector<float>(cols, 0.25f));
+      DeviceBuffer<float> y(cols), mean(1), rstd(1);
+      cuda::layer_norm_forward(kernels::LayerNormForward<float>{x.data(), nullptr, bias.data(), y.data(),
+                                                                mean.data(), rstd.data(), 1,
+                                                                static_cast<int64_t>(cols), kEps});
+      EXPECT_EQ(y.get(), std::vector<float>(cols, 0.25f)) << level;
+      EXPECT_EQ(mean.get()[0], level);
+      EXPECT_FLOAT_EQ(rstd.get()[0], static_cast<float>(1 / std::sqrt(kEps)));
+    }
+}
+
+TEST(LayerNormNumerics, WhatIsNotFiniteStaysInItsRow) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float wrong : {infinity, -infinity, std::numeric_limits<float>::quiet_NaN()})
+    for (const int64_t cols : {33, 300, 8201}) {
+      const Case c{3, cols};
+      Data<float> in = make_inputs<float>(c);
+      const Data<float> sound = run<float>(c, in);
+      in.x[static_cast<size_t>(cols) + 7] = wrong;
+      const Data<float> out = run<float>(c, in);
+      for (size_t i = 0; i < out.y.size(); ++i) {
+        if (i / static_cast<size_t>(cols) == 1)
+          ASSERT_TRUE(std::isnan(out.y[i]) && std::isnan(out.gx[i])) << i;
+        else
+          ASSERT_TRUE(out.y[i] == sound.y[i] && out.gx[i] == sound.gx[i]) << i;
+      }
+    }
+}
+
 TEST(LayerNormEmpty, NoRowsLaunchNothingAndGiveZeroSums) {
   const uint64_t launches = emulator::stats().launches;
   DeviceBuffer<float> gweight(7), gbias(std::vector<float>(7, 2.0f));

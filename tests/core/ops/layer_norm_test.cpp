@@ -84,6 +84,23 @@ TEST(LayerNorm, RecordingChangesNothing) {
       }
 }
 
+TEST(LayerNorm, RowsWhoseSquaresOverflow) {
+  for (Device device : devices())
+    for (double level : {1e18, 3e19, 1e25, 1e38}) {
+      const Tensor row = tensor(std::vector<float>{1, -1, 2, 3}, {1, 4}) * level;
+      const Tensor x = row.to(device).set_requires_grad(),
+                   weight = ones({4}, {.device = device}).set_requires_grad();
+      const Tensor y = layer_norm(x, weight);
+      const double exact[] = {-0.16903085, -1.52127766, 0.50709255, 1.18321596};
+      const std::vector<float> got = y.to_vector<float>();
+      for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(got[i], exact[i], 1e-6) << level;
+      sum(y * y).backward();
+      for (size_t i = 0; i < 4; ++i)
+        EXPECT_NEAR(weight.grad().to_vector<float>()[i], 2 * exact[i] * exact[i], 1e-5) << level;
+      for (float g : x.grad().to_vector<float>()) EXPECT_NEAR(g, 0, 1e-5 / level);
+    }
+}
+
 TEST(LayerNorm, LargeMeanLosesLittle) {
   const Tensor exact = normal({4, 1024}, 5) + 1e4;
   const Tensor x = exact.to(DType::f32);
