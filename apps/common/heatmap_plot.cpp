@@ -96,7 +96,7 @@ void set_cell_size(Panel& panel) {
   panel.height = std::clamp(std::round(panel.width * rows / cols), 200.0, 420.0);
 }
 
-Panel make_panel(const Heatmap& map) {
+void check_sizes(const Heatmap& map) {
   const Matrix& m = map.values;
   HEED_CHECK(m.rows > 0 && m.cols > 0 && m.values.size() == static_cast<size_t>(m.rows * m.cols), ShapeError,
              "heatmap: ", m.values.size(), " values for ", m.rows, " rows and ", m.cols,
@@ -107,6 +107,10 @@ Panel make_panel(const Heatmap& map) {
   HEED_CHECK(fits(map.row_labels, m.rows) && fits(map.column_labels, m.cols), ShapeError,
              "heatmap: ", map.row_labels.size(), " row and ", map.column_labels.size(), " column labels for ",
              m.rows, " rows and ", m.cols, " columns");
+}
+
+Panel make_panel(const Heatmap& map) {
+  const Matrix& m = map.values;
   Panel panel;
   panel.map = &map;
   panel.scale = color_scale(map);
@@ -257,6 +261,39 @@ void add_panel(GnuplotFigure& figure, const Panel& panel, double left, double to
 
 }  // namespace
 
+namespace {
+
+Heatmap drawable(const Heatmap& map) {
+  check_sizes(map);
+  if (map.values.rows * map.values.cols <= kMostCells * kMostCells) return map;
+  const int64_t row_block = block_of(map.values.rows), column_block = block_of(map.values.cols);
+  Heatmap result = map;
+  result.values = reduced(map.values, row_block, column_block);
+  // Without labels rows and columns are named by their numbers.
+  const auto names = [](const std::vector<std::string>& labels, int64_t count, int64_t block) {
+    if (!labels.empty() || block == 1) return reduced(labels, block);
+    std::vector<std::string> numbers;
+    for (int64_t i = 0; i < count; i += block) numbers.push_back(std::to_string(i));
+    return numbers;
+  };
+  result.row_labels = names(map.row_labels, map.values.rows, row_block);
+  result.column_labels = names(map.column_labels, map.values.cols, column_block);
+  result.row_axis = reduced_axis(map.row_axis, row_block);
+  result.column_axis = reduced_axis(map.column_axis, column_block);
+  return result;
+}
+
+HeatmapGrid drawable(const HeatmapGrid& grid) {
+  HeatmapGrid result{grid.title, grid.columns, {}, grid.shared_scale};
+  const size_t count = std::min(grid.panels.size(), kMostPanels);
+  for (size_t i = 0; i < count; ++i) result.panels.push_back(drawable(grid.panels[i]));
+  if (count < grid.panels.size())
+    result.title += concat(result.title.empty() ? "" : ": ", "the first ", count, " of ", grid.panels.size());
+  return result;
+}
+
+}  // namespace
+
 std::pair<double, double> color_scale(const Heatmap& map) {
   if (map.range) return *map.range;
   double low = std::numeric_limits<double>::infinity(), high = -low;
@@ -276,9 +313,10 @@ Figure save_figure(const Heatmap& heatmap, const std::filesystem::path& stem) {
   return save_figure(grid, stem);
 }
 
-Figure save_figure(const HeatmapGrid& grid, const std::filesystem::path& stem) {
-  HEED_CHECK(!grid.panels.empty() && grid.columns > 0, ShapeError, "heatmap grid: ", grid.panels.size(),
-             " panels in ", grid.columns, " columns; expected at least one of each");
+Figure save_figure(const HeatmapGrid& whole, const std::filesystem::path& stem) {
+  HEED_CHECK(!whole.panels.empty() && whole.columns > 0, ShapeError, "heatmap grid: ", whole.panels.size(),
+             " panels in ", whole.columns, " columns; expected at least one of each");
+  const HeatmapGrid grid = drawable(whole);
   std::vector<Panel> panels;
   for (const Heatmap& map : grid.panels) panels.push_back(make_panel(map));
   const size_t columns = std::min(static_cast<size_t>(grid.columns), panels.size());

@@ -46,6 +46,27 @@ bool is_shown(const LinePlot& plot, double x, double y) {
   return std::isfinite(x) && std::isfinite(y) && (!plot.log_x || x > 0) && (!plot.log_y || y > 0);
 }
 
+// Of so many points that a pixel has several, the lowest and the highest of each pixel, in their order.
+Line thinned(const Line& line) {
+  constexpr size_t kPixels = 2048, kMost = 4 * kPixels;
+  const size_t count = line.x.size();
+  if (count <= kMost) return line;
+  Line result{line.name, {}, {}};
+  for (size_t pixel = 0; pixel < kPixels; ++pixel) {
+    const auto first = line.y.begin() + static_cast<std::ptrdiff_t>(pixel * count / kPixels);
+    const auto last = line.y.begin() + static_cast<std::ptrdiff_t>((pixel + 1) * count / kPixels);
+    const auto less = [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; };  // NaN last
+    const auto more = [](double a, double b) { return std::isnan(b) ? !std::isnan(a) : a > b; };
+    auto low = std::min_element(first, last, less), high = std::min_element(first, last, more);
+    if (high < low) std::swap(low, high);
+    for (const auto at : {low, high}) {
+      result.x.push_back(line.x[static_cast<size_t>(at - line.y.begin())]);
+      result.y.push_back(*at);
+    }
+  }
+  return result;
+}
+
 // The points of a line as a block of data; where some are not shown the line has a gap.
 std::string points_of(const LinePlot& plot, const Line& line, size_t& count) {
   std::string out;
@@ -129,7 +150,7 @@ std::string plot_command(GnuplotFigure& figure, const LinePlot& plot) {
   constexpr size_t kMarkedPoints = 30;
   std::string command;
   for (size_t i = 0; i < plot.lines.size(); ++i) {
-    const Line& line = plot.lines[i];
+    const Line line = thinned(plot.lines[i]);
     size_t count = 0;
     const std::string points = points_of(plot, line, count);
     if (count == 0) continue;

@@ -36,6 +36,20 @@ struct Heatmap {
   bool square = true;  ///< cells as high as wide, unless there are more than 64 in a row
 };
 
+/// Figures do not grow with what they show: a heatmap of more cells than the square of this is reduced to so
+/// many rows and columns at most, and a grid shows so many panels.
+inline constexpr int64_t kMostCells = 192;
+inline constexpr size_t kMostPanels = 64;
+
+/// How many of `count` rows or columns become one, so that at most kMostCells are left.
+int64_t block_of(int64_t count);
+/// Of each block of so many rows and columns the value furthest from 0; NaN where there is no other.
+Matrix reduced(const Matrix& values, int64_t row_block, int64_t column_block);
+/// The names of the blocks: of each the first.
+std::vector<std::string> reduced(const std::vector<std::string>& names, int64_t block);
+/// An axis's name, saying how many are in a cell.
+std::string reduced_axis(const std::string& name, int64_t block);
+
 /// The heatmap's range, else the ends of its finite values, never equal.
 std::pair<double, double> color_scale(const Heatmap& heatmap);
 
@@ -75,9 +89,11 @@ struct Figure {
   std::string message;                       ///< why it is not drawn and what to do
 };
 
-/// Each writes stem.svg and stem.png, making the folder if need be. Where gnuplot is missing or fails, the
-/// data (stem.dat) and the script (stem.gp) stay instead, and the message says so. ShapeError where sizes do
-/// not fit, IoError where files cannot be written.
+/// Each writes stem.svg and stem.png, making the folder if need be. The axes of a heatmap
+/// that is reduced say so, as does the title of a grid of which the first kMostPanels panels are shown; a
+/// line keeps the highest and the lowest of points that no eye could part. Where gnuplot is missing or fails,
+/// the data (stem.dat) and the script (stem.gp) stay instead, and the message says so. ShapeError where sizes
+/// do not fit, IoError where files cannot be written.
 Figure save_figure(const Heatmap& heatmap, const std::filesystem::path& stem);
 Figure save_figure(const HeatmapGrid& grid, const std::filesystem::path& stem);
 Figure save_figure(const LinePlot& plot, const std::filesystem::path& stem);

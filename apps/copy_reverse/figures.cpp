@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include <heed/core/attention.h>
+#include <heed/core/creation.h>
 #include <heed/core/ops.h>
 
 #include "apps/common/presentation.h"
+#include "apps/common/program.h"
 #include "apps/common/seq2seq.h"
 
 namespace heed::apps {
@@ -33,6 +35,26 @@ std::vector<std::string> token_names(const data::Symbols& symbols) {
 bool is_cross(const std::string& name) { return name.find("multihead_attn") != std::string::npos; }
 bool is_encoder(const std::string& name) { return name.compare(0, 7, "encoder") == 0; }
 
+int64_t query_block(const AttentionMaps& maps, const std::string& name) {
+  return is_encoder(name) ? maps.source_block : maps.target_block;
+}
+int64_t key_block(const AttentionMaps& maps, const std::string& name) {
+  return is_encoder(name) || is_cross(name) ? maps.source_block : maps.target_block;
+}
+
+// [heads, queries, keys], reduced one by one: whole, those of long sequences would fill the memory.
+Tensor all_heads(const AttentionRecord& record, const std::string& name, int64_t query_block,
+                 int64_t key_block) {
+  if (query_block == 1 && key_block == 1) return record.weights(name, 0).to(kCpu);
+  std::vector<Tensor> heads;
+  for (int64_t h = 0; h < record.heads(name); ++h) {
+    throw_if_stopped();
+    const Matrix map = reduced(to_matrix(record.weights(name, 0, h)), query_block, key_block);
+    heads.push_back(tensor(map.values, {map.rows, map.cols}));
+  }
+  return stack(heads, 0);
+}
+
 std::string layer_name(const char* stack, int64_t layer, const char* part) {
   return concat(stack, ".layers.", layer, ".", part);
 }
@@ -42,8 +64,8 @@ Heatmap blank_heatmap(const AttentionMaps& maps, const std::string& name) {
   Heatmap heatmap;
   heatmap.row_labels = is_encoder(name) ? maps.source_tokens : maps.target_tokens;
   heatmap.column_labels = is_encoder(name) || is_cross(name) ? maps.source_tokens : maps.target_tokens;
-  heatmap.row_axis = "Query";
-  heatmap.column_axis = "Key";
+  heatmap.row_axis = reduced_axis("Query", query_block(maps, name));
+  heatmap.column_axis = reduced_axis("Key", key_block(maps, name));
   heatmap.colors = is_encoder(name) ? ColorMap::blues : is_cross(name) ? ColorMap::reds : ColorMap::greens;
   heatmap.range = std::pair(0.0, 1.0);
   return heatmap;
@@ -78,7 +100,7 @@ const Tensor& AttentionMaps::at(const std::string& name) const {
 }
 
 AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> source,
-                             std::span<const int64_t> target, data::Marks marks) {
+                             std::span<const int64_t> target, data::Marks marks, MapSize size) {
   const NoGrad no_grad;
   const AttentionRecord record;
   const bool was_training = model.training();
@@ -93,8 +115,15 @@ AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> so
   model.forward(batch.source, batch.target);
   model.train(was_training);
   AttentionMaps result{{}, token_names(packed.source_ids), token_names(packed.target_ids)};
+  if (size == MapSize::drawable) {
+    result.source_block = block_of(packed.source.rows);
+    result.target_block = block_of(packed.target.rows);
+  }
   for (const std::string& name : record.names())
-    result.maps.push_back({name, record.weights(name, 0).to(kCpu)});
+    result.maps.push_back(
+        {name, all_heads(record, name, query_block(result, name), key_block(result, name))});
+  result.source_tokens = reduced(result.source_tokens, result.source_block);
+  result.target_tokens = reduced(result.target_tokens, result.target_block);
   return result;
 }
 

@@ -23,13 +23,19 @@ struct AttentionMaps {
   };
   std::vector<Map> maps;
   std::vector<std::string> source_tokens, target_tokens;
+  int64_t source_block = 1, target_block = 1;  // tokens in a row or column, which is called by its first
 
   const Tensor& at(const std::string& name) const;
 };
 
+/// Whole: weights that sum to 1 in each row. Drawable: reduced head by head (apps/common/plot.h) where
+/// sequences are long, so that the maps take no more memory than figures show.
+enum class MapSize { whole, drawable };
+
 /// The maps of `source` → `target` (symbols without marks).
 AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> source,
-                             std::span<const int64_t> target, data::Marks marks);
+                             std::span<const int64_t> target, data::Marks marks,
+                             MapSize size = MapSize::whole);
 
 /// One head of one map as a heatmap with token labels.
 Heatmap attention_heatmap(const AttentionMaps& maps, const std::string& name, int64_t head);

@@ -168,8 +168,8 @@ void RunOutput::draw(const Prediction& example) const {
   const std::filesystem::path& folder = settings_.out;
   std::vector<Figure> figures;
   if (!metrics_.epochs().empty()) figures.push_back(save_loss_figure(metrics_.epochs(), folder));
-  const AttentionMaps maps =
-      attention_maps(model_, example.pair.source, example.output.tokens, settings_.marks());
+  const AttentionMaps maps = attention_maps(model_, example.pair.source, example.output.tokens,
+                                            settings_.marks(), MapSize::drawable);
   for (Figure& figure : save_attention_figures(maps, model_.config(), folder))
     figures.push_back(std::move(figure));
   for (Figure& figure : save_position_figure(model_, folder)) figures.push_back(std::move(figure));

@@ -202,6 +202,47 @@ TEST_F(Plot, ManyCellsAreOneSharpPictureInAnSvg) {
   EXPECT_LT(shapes.size(), 50'000u);
 }
 
+TEST_F(Plot, LargeFiguresAreReducedAndSaySo) {
+  Heatmap map;
+  map.values = {3000, 1000, std::vector<float>(3'000'000, 0.f)};
+  map.values.values[1500 * 1000 + 500] = -0.5f;
+  map.values.values[1500 * 1000 + 501] = 0.25f;
+  map.title = "Large";
+  const std::string svg = draw(map);
+  EXPECT_LT(svg.size(), 200'000u);
+  map.values = {64, 512, std::vector<float>(64 * 512, 0.f)};
+  EXPECT_EQ(draw(map).find("in a cell"), std::string::npos);
+  for (const char* text : {">Query (16 in a cell: the largest)<", ">Key (6 in a cell: the largest)<"})
+    EXPECT_NE(svg.find(text), std::string::npos) << text;
+
+  HeatmapGrid grid{"Heads", 8, std::vector<Heatmap>(100, small_heatmap()), true};
+  const std::string panels = draw(grid);
+  EXPECT_NE(panels.find(">Heads: the first 64 of 100<"), std::string::npos);
+
+  LinePlot plot{"", "", "", {{"", {}, {}}}};
+  for (int i = 0; i < 1'000'000; ++i) {
+    plot.lines[0].x.push_back(i);
+    plot.lines[0].y.push_back(i == 777'777 ? 1000 : i % 2);
+  }
+  const std::string line = draw(plot);
+  EXPECT_LT(line.size(), 300'000u);
+  EXPECT_NE(line.find("> 1000<"), std::string::npos) << "the peak stays";
+}
+
+TEST(Reduced, KeepsOfEachBlockWhatIsFurthestFromZero) {
+  const float nan = std::nanf("");
+  const Matrix m{3, 5, {1, -2, 0, nan, nan, 3, 0.5f, nan, -1, 4, 0, 0, 0, nan, 7}};
+  const Matrix r = reduced(m, 2, 2);
+  EXPECT_EQ(r.rows, 2);
+  EXPECT_EQ(r.cols, 3);
+  EXPECT_EQ(r.values, (std::vector<float>{3, -1, 4, 0, 0, 7}));
+  EXPECT_TRUE(std::isnan(reduced(Matrix{1, 2, {nan, nan}}, 1, 2).values[0]));
+  EXPECT_EQ(reduced(m, 1, 1).values.size(), m.values.size());
+  EXPECT_EQ(reduced({"a", "b", "c"}, 2), (std::vector<std::string>{"a", "c"}));
+  EXPECT_EQ(block_of(kMostCells), 1);
+  EXPECT_EQ(block_of(kMostCells + 1), 2);
+}
+
 TEST_F(Plot, ShortLogarithmicAxesHaveTicks) {
   LinePlot plot{"", "", "", {{"", {1, 2, 3}, {80, 150, 200}}}, false, true};
   const std::string narrow = draw(plot);

@@ -305,6 +305,21 @@ TEST_F(Faults, FiguresAreWholeOrNotThere) {
   }
 }
 
+// 502 rows: three in a cell.
+TEST_F(Faults, FiguresOfLongSequencesAreReducedAndSaySo) {
+  ::setenv("PATH", path_.c_str(), 1);
+  std::ofstream pairs(dir_ / "pairs.tsv");
+  for (int i = 0; i < 500; ++i) pairs << (i ? " " : "") << 3 + i % 9;
+  pairs << "\t3 4\n" << std::flush;
+  const Result r = run(small("m", {"--data", path("pairs.tsv"), "--steps", "1"}));
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::string drawing = read_file(dir_ / "m" / "attention-encoder-layers.svg");
+  if (drawing.empty()) GTEST_SKIP() << "gnuplot is not installed";
+  EXPECT_NE(drawing.find(">Query (3 in a cell: the largest)<"), std::string::npos);
+  // The maps themselves stay whole.
+  ASSERT_EQ(run({"attention", "--model", path("m"), "--input", "3 4", "--target", "5"}).code, 0);
+}
+
 // ---- what reaches the terminal
 
 TEST_F(Faults, NamesOfFilesCannotSteerTheTerminal) {
