@@ -1,7 +1,6 @@
 // Tensors as text, in the manner of NumPy.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -49,15 +48,11 @@ class Style {
     whole_ &= value == std::trunc(value);
   }
   std::string text(double value) const {
-    char buffer[64];
     if (std::isnan(value)) return "nan";
     if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
     const bool scientific = largest_ >= 1e8 || smallest_ < 1e-4 || largest_ / smallest_ > 1e6;
-    if (whole_ && largest_ < 1e8)
-      std::snprintf(buffer, sizeof buffer, "%.0f.", value);
-    else
-      std::snprintf(buffer, sizeof buffer, scientific ? "%.*e" : "%.*f", kDigits, value);
-    return buffer;
+    if (whole_ && largest_ < 1e8) return fixed_text(value, 0) + ".";
+    return scientific ? scientific_text(value, kDigits) : fixed_text(value, kDigits);
   }
 
  private:
@@ -78,7 +73,7 @@ std::string text(T value, const Style& style) {
 template <class T>
 class Printer {
  public:
-  Printer(std::ostream& out, const Tensor& host)
+  Printer(std::string& out, const Tensor& host)
       : out_(out), host_(host), data_(host.data<T>()), abridged_(host.numel() > kMostElements) {
     if constexpr (!std::is_integral_v<T>)
       for_each_shown(host_, 0, 0, abridged_, [&](int64_t at) { style_.see(static_cast<double>(data_[at])); });
@@ -88,7 +83,7 @@ class Printer {
 
   void print(int axis = 0, int64_t at = 0) {
     if (axis == host_.rank()) return number(at);
-    out_ << '[';
+    out_ += '[';
     const bool innermost = axis + 1 == host_.rank();
     size_t column = static_cast<size_t>(axis) + 1;
     bool first = true;
@@ -96,34 +91,33 @@ class Printer {
       if (!first) column = separate(axis, innermost, column);
       first = false;
       if (i < 0)
-        out_ << "...";
+        out_ += "...";
       else
         print(axis + 1, at + i * host_.strides()[axis]);
       column += i < 0 ? 3 : width_;
     }
-    out_ << ']';
+    out_ += ']';
   }
 
  private:
   void number(int64_t at) {
     const std::string written = text(data_[at], style_);
-    out_ << std::string(width_ - written.size(), ' ') << written;
+    out_.append(width_ - written.size(), ' ') += written;
   }
 
   // What stands between two entries; the column after it.
   size_t separate(int axis, bool innermost, size_t column) {
-    out_ << ',';
+    out_ += ',';
     const size_t indent = static_cast<size_t>(axis) + 1;
     if (innermost && column + 2 + width_ < kLineWidth) {
-      out_ << ' ';
+      out_ += ' ';
       return column + 2;
     }
-    out_ << std::string(innermost ? 1 : static_cast<size_t>(host_.rank() - axis - 1), '\n')
-         << std::string(indent, ' ');
+    out_.append(innermost ? 1 : static_cast<size_t>(host_.rank() - axis - 1), '\n').append(indent, ' ');
     return indent;
   }
 
-  std::ostream& out_;
+  std::string& out_;
   const Tensor& host_;
   const T* data_;
   bool abridged_;
@@ -133,14 +127,19 @@ class Printer {
 
 }  // namespace
 
-std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
-  if (!tensor.defined()) return out << "tensor(undefined)";
+void append_text(std::string& out, const Tensor& tensor) {
+  if (!tensor.defined()) {
+    out += "tensor(undefined)";
+    return;
+  }
   const Tensor host = tensor.detach().contiguous().to(kCpu);
   visit_dtype(host.dtype(), [&]<class T>() { Printer<T>(out, host).print(); });
-  out << " (" << tensor.shape() << ' ' << tensor.dtype() << ' ' << tensor.device();
+  out += concat(" (", tensor.shape(), ' ', tensor.dtype(), ' ', tensor.device());
   if (tensor.requires_grad())
-    out << (tensor.is_leaf() ? ", requires grad" : concat(", made by ", tensor.operation()));
-  return out << ')';
+    out += tensor.is_leaf() ? ", requires grad" : concat(", made by ", tensor.operation());
+  out += ')';
 }
+
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor) { return out << concat(tensor); }
 
 }  // namespace heed

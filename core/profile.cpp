@@ -41,15 +41,12 @@ double microseconds(Clock::duration d) { return std::chrono::duration<double, st
 
 std::string to_json(const Profile& p) {
   std::string text = "{\"traceEvents\":[";
-  char line[384];
-  for (const ProfileEvent& event : p.events) {
-    std::snprintf(line, sizeof line,
-                  "%s\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,"
-                  "\"args\":{\"operations\":%.0f,\"bytes\":%.0f}}",
-                  text.back() == '[' ? "" : ",", event.name, event.thread, event.begin, event.duration,
-                  event.work.operations, event.work.bytes);
-    text += line;
-  }
+  for (const ProfileEvent& event : p.events)
+    text += concat(text.back() == '[' ? "" : ",", "\n{\"name\":\"", event.name,
+                   "\",\"ph\":\"X\",\"pid\":1,\"tid\":", event.thread, ",\"ts\":", fixed_text(event.begin, 3),
+                   ",\"dur\":", fixed_text(event.duration, 3),
+                   ",\"args\":{\"operations\":", fixed_text(event.work.operations, 0),
+                   ",\"bytes\":", fixed_text(event.work.bytes, 0), "}}");
   return text + concat("\n],\"otherData\":{\"lost\":", p.lost, "}}\n");
 }
 

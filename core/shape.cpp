@@ -41,11 +41,13 @@ void Shape::erase(int axis) {
   --rank_;
 }
 
-std::ostream& operator<<(std::ostream& out, const Shape& shape) {
-  out << '[';
-  for (int axis = 0; axis < shape.rank(); ++axis) out << (axis ? ", " : "") << shape[axis];
-  return out << ']';
+void append_text(std::string& out, const Shape& shape) {
+  out += '[';
+  for (int axis = 0; axis < shape.rank(); ++axis) out += concat(axis ? ", " : "", shape[axis]);
+  out += ']';
 }
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << concat(shape); }
 
 Shape contiguous_strides(const Shape& shape) {
   Shape strides = shape;

@@ -55,6 +55,7 @@ class Shape {
 };
 
 /// "[2, 3]"
+void append_text(std::string& out, const Shape& shape);
 std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
 /// Strides, in elements, of a contiguous tensor.

@@ -190,6 +190,7 @@ class Tensor {
 };
 
 /// Prints values (large tensors abridged), shape, dtype and device.
+void append_text(std::string& out, const Tensor& tensor);
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 }  // namespace heed

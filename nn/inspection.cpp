@@ -27,11 +27,7 @@ std::string first_parts(const std::string& name, int parts) {
   return name.substr(0, end);
 }
 
-std::string shortest(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
-}
+std::string shortest(double value) { return significant_text(value, 4); }
 
 }  // namespace
 

@@ -1,7 +1,6 @@
 #include "apps/common/options.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 
 #include <CLI/CLI.hpp>
@@ -293,9 +292,9 @@ OptionTable::Settings OptionTable::from_environment(const Environment& environme
 
 std::string environment_name(std::string_view option) {
   std::string name = "HEED_";
-  for (const char c : option) {
-    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  }
+  // Not by toupper, which some locales give another letter for i.
+  for (const char c : option)
+    name += c == '-' ? '_' : c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   return name;
 }
 

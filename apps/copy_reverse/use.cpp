@@ -60,11 +60,7 @@ void print(const Json& object, bool json, const std::string& text) {
     std::printf("%s\n", text.c_str());
 }
 
-std::string percent(double share) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f %%", 100 * share);
-  return text;
-}
+std::string percent(double share) { return fixed_text(100 * share, 2) + " %"; }
 
 }  // namespace
 
@@ -221,10 +217,11 @@ void info(const InfoSettings& s, const Settings& fresh) {
   if (s.tree) std::printf("%s\n", nn::module_tree(model).c_str());
   std::printf("%s\n", nn::parameter_table(model).c_str());
   std::printf("%s\n", nn::component_table(model).c_str());
-  std::printf("weights %.2f MB in f32; training keeps four times that\n",
-              4e-6 * static_cast<double>(model.parameters().numel()));
-  std::printf("about %.2f million floating-point operations a token, forward\n",
-              1e-6 * static_cast<double>(nn::flops_per_token(settings.model_config())));
+  std::printf("weights %s MB in f32; training keeps four times that\n",
+              fixed_text(4e-6 * static_cast<double>(model.parameters().numel()), 2).c_str());
+  std::printf(
+      "about %s million floating-point operations a token, forward\n",
+      fixed_text(1e-6 * static_cast<double>(nn::flops_per_token(settings.model_config())), 2).c_str());
 }
 
 }  // namespace heed::apps

@@ -1,9 +1,10 @@
 // Typed errors and the two checks that raise them: HEED_CHECK for the caller's mistake, HEED_ASSERT for ours.
 #pragma once
 
-#include <sstream>
 #include <stdexcept>
 #include <string>
+
+#include <heed/core/base/text.h>
 
 namespace heed {
 
@@ -70,14 +71,6 @@ class IoError : public Error {
 class InternalError : public Error {
   using Error::Error;
 };
-
-/// Joins its arguments, each printed with operator<<, into one string.
-template <class... Parts>
-std::string concat(const Parts&... parts) {
-  std::ostringstream out;
-  static_cast<void>((out << ... << parts));
-  return out.str();
-}
 
 namespace detail {
 /// Takes its arguments by value: a reference to a local would keep it in memory in all that leads here.

@@ -21,6 +21,7 @@ Device parse_device(std::string_view text) {
 
 std::string to_string(Device device) { return device.is_cpu() ? "cpu" : concat("cuda:", device.index); }
 
+void append_text(std::string& out, Device device) { out += to_string(device); }
 std::ostream& operator<<(std::ostream& out, Device device) { return out << to_string(device); }
 
 }  // namespace heed

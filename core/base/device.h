@@ -29,6 +29,7 @@ Device parse_device(std::string_view text);
 
 /// "cpu" or "cuda:N".
 std::string to_string(Device device);
+void append_text(std::string& out, Device device);
 std::ostream& operator<<(std::ostream& out, Device device);
 
 }  // namespace heed

@@ -20,6 +20,7 @@ const char* name(DType dtype) {
   return "?";
 }
 
+void append_text(std::string& out, DType dtype) { out += name(dtype); }
 std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name(dtype); }
 
 DType parse_dtype(std::string_view text) {

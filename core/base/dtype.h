@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -37,6 +38,7 @@ constexpr bool is_floating(DType dtype) {
 
 /// "f32", "bf16", "f64", "i64", "i32" or "bool".
 const char* name(DType dtype);
+void append_text(std::string& out, DType dtype);
 std::ostream& operator<<(std::ostream& out, DType dtype);
 
 /// The inverse of name(); ConfigError on anything else.

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <ostream>
 
 #include <heed/core/io/detail/json_scanner.h>
 
@@ -34,10 +33,10 @@ std::string byte_text(unsigned char byte) {
 
 }  // namespace
 
-std::ostream& operator<<(std::ostream& out, const Place& place) {
-  out << place.text;
-  if (place.tensor.data() == nullptr) return out;
-  return out << (*place.text ? " tensor " : "tensor ") << quoted(place.tensor);
+void append_text(std::string& out, const Place& place) {
+  out += place.text;
+  if (place.tensor.data() == nullptr) return;
+  out += concat(*place.text ? " tensor " : "tensor ", quoted(place.tensor));
 }
 
 void JsonScanner::skip_space() {

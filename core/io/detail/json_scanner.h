@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <iosfwd>
 #include <string>
 #include <string_view>
 
@@ -17,7 +16,7 @@ struct Place {
   const char* text;
   std::string_view tensor = {};
 };
-std::ostream& operator<<(std::ostream& out, const Place& place);
+void append_text(std::string& out, const Place& place);
 
 class JsonScanner {
  public:
