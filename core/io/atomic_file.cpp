@@ -2,7 +2,10 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <dirent.h>
 #include <fcntl.h>
+#include <memory>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,20 +42,29 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   const bool exists = ::stat(path_.c_str(), &info) == 0;
   HEED_CHECK(!exists || S_ISREG(info.st_mode), IoError, "cannot write '", path_, "': it is ",
              exists && S_ISDIR(info.st_mode) ? "a directory" : "not a regular file");
-  static std::atomic<unsigned> counter{0};
-  int fd = -1;
-  do {
-    temporary_ = concat(path_, kMark, ::getpid(), '-', counter++);
-    fd = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (fd < 0 && (errno == EEXIST || errno == EINTR));
-  if (fd < 0) {
-    const int error = errno;
-    temporary_.clear();
-    fail(concat("create a temporary file in '", detail::parent_folder(path_), '\'').c_str(), error);
-  }
-  file_ = FileDescriptor(fd);
+  create_temporary();
+  const int fd = file_.get();
   if (::lstat(path_.c_str(), &info) == 0 && S_ISREG(info.st_mode))
     static_cast<void>(::fchmod(fd, info.st_mode & 0777));  // a file system without modes keeps its own
+}
+
+void AtomicFile::create_temporary() {
+  static std::atomic<unsigned> counter{0};
+  while (true) {
+    temporary_ = concat(path_, kMark, ::getpid(), '-', counter++);
+    const int fd = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0 && (errno == EEXIST || errno == EINTR)) continue;
+    if (fd < 0) {
+      const int error = errno;
+      temporary_.clear();
+      fail(concat("create a temporary file in '", detail::parent_folder(path_), '\'').c_str(), error);
+    }
+    file_ = FileDescriptor(fd);
+    // The lock says that it is no orphan; it goes with the last descriptor. Where the file was taken for one
+    // before it had the lock, it has no name any more.
+    struct stat info;
+    if (::flock(fd, LOCK_EX) != 0 || ::fstat(fd, &info) != 0 || info.st_nlink > 0) return;
+  }
 }
 
 AtomicFile::~AtomicFile() {
@@ -86,6 +98,7 @@ void AtomicFile::write_at(uint64_t offset, const void* data, size_t bytes) {
 void AtomicFile::sync() {
   if (!file_.valid()) return;
   if (retry_fsync(file_.get()) != 0) fail("sync the data to the disk", errno);
+  lock_ = FileDescriptor(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
   if (::close(file_.release()) != 0 && errno != EINTR) fail("close the temporary file", errno);
 }
 
@@ -112,6 +125,19 @@ bool is_temporary_file(std::string_view name) {
   };
   const size_t dash = rest.find('-');
   return dash != std::string_view::npos && digits(rest.substr(0, dash)) && digits(rest.substr(dash + 1));
+}
+
+void remove_orphans(const std::string& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> list(::opendir(folder.c_str()), &::closedir);
+  if (!list) return;
+  while (const dirent* entry = ::readdir(list.get())) {
+    if (!is_temporary_file(entry->d_name)) continue;
+    const std::string path = concat(folder, '/', static_cast<const char*>(entry->d_name));
+    const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    struct stat info;
+    const bool regular = file.valid() && ::fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode);
+    if (regular && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
+  }
 }
 
 void write_whole_file(const std::string& path, std::string_view text) {

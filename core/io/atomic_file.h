@@ -12,7 +12,7 @@ namespace heed {
 
 /// Writes to a temporary file beside `path`; commit() syncs it, renames it to `path` and syncs the folder.
 /// Until then, and after any error, `path` keeps its old content; the destructor removes the temporary file.
-/// A process killed in between leaves at most a file for which is_temporary_file() holds.
+/// A process killed in between leaves at most a file for which is_temporary_file() holds, an orphan.
 class AtomicFile {
  public:
   /// Creates the temporary file, which takes over an existing file's permissions. A symbolic link at `path`
@@ -41,16 +41,22 @@ class AtomicFile {
   const std::string& temporary_path() const { return temporary_; }
 
  private:
+  void create_temporary();
   [[noreturn]] void fail(const char* action, int error) const;
 
   std::string path_;
   std::string temporary_;  // empty once renamed
   FileDescriptor file_;
+  FileDescriptor lock_;  // the temporary file too, once file_ is closed
   uint64_t end_ = 0;
 };
 
 /// Whether a file name is one that AtomicFile gives to its temporary files.
 bool is_temporary_file(std::string_view name);
+
+/// Removes the orphans in a folder: temporary files that no AtomicFile of any process is writing. What cannot
+/// be read or removed stays.
+void remove_orphans(const std::string& folder);
 
 /// Writes `text` as the whole content of `path`, atomically.
 void write_whole_file(const std::string& path, std::string_view text);

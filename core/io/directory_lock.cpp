@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <heed/core/base/check.h>
+#include <heed/core/io/atomic_file.h>
 #include <heed/core/io/directory_lock.h>
 
 namespace heed {
@@ -32,6 +33,7 @@ DirectoryLock::DirectoryLock(const std::string& folder) {
   const bool written = ::ftruncate(file_.get(), 0) == 0 && ::pwrite(file_.get(), self.data(), self.size(),
                                                                     0) == static_cast<ssize_t>(self.size());
   HEED_CHECK(written, IoError, "cannot lock '", folder, "': ", detail::error_text(errno));
+  remove_orphans(folder);
 }
 
 }  // namespace heed

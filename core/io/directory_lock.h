@@ -12,7 +12,8 @@ inline constexpr char kDirectoryLockFile[] = ".heed.lock";
 
 /// Holds an exclusive lock on a folder while it lives; the system drops it when the process ends, however it
 /// ends. A symbolic link in the place of its file is replaced. CheckpointError naming the holder's process
-/// and host if another object, here or elsewhere, holds it; IoError if the folder cannot be written.
+/// and host if another object, here or elsewhere, holds it; IoError if the folder cannot be written. Once
+/// held, it removes the orphans that killed writers left there (remove_orphans).
 class DirectoryLock {
  public:
   explicit DirectoryLock(const std::string& folder);

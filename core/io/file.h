@@ -42,14 +42,17 @@ class InputFile {
   /// Fills `out` with the bytes from `offset` on; IoError if the file has become shorter or cannot be read.
   void read_at(uint64_t offset, std::span<std::byte> out) const;
 
+  /// Whether the file now has more bytes than when it was opened.
+  bool has_grown() const;
+
  private:
   std::string path_;
   FileDescriptor file_;
   uint64_t size_ = 0;
 };
 
-/// The whole content of a file or pipe. IoError if it cannot be read, is a directory, changes while it is
-/// read or has more than `max_bytes`.
+/// The whole content of a regular file. IoError if it is none (a pipe, a device, a directory), cannot be
+/// read, has more than `max_bytes` or changes its size while it is read.
 std::string read_whole_file(const std::string& path, uint64_t max_bytes);
 
 namespace detail {

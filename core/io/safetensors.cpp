@@ -5,6 +5,7 @@
 #include <memory>
 
 #include <heed/core/io/detail/json_scanner.h>
+#include <heed/core/io/detail/stored_type.h>
 #include <heed/core/io/safetensors.h>
 
 namespace heed {
@@ -24,16 +25,18 @@ SafetensorsHeader read_header(const InputFile& file, Checksums checksums) {
   return parse_safetensors_header({json.get(), length}, file.size(), file.path(), checksums);
 }
 
-/// Hands the data of a tensor to `use(chunk, offset in the tensor)` as they are read, and checks them.
-template <class Use>
+/// Gets the data of a tensor, as the file has them, from `read(offset in the tensor, bytes)` chunk by chunk,
+/// and checks them.
+template <class Read>
 void read_checked(const InputFile& file, const SafetensorsHeader& header, const TensorEntry& entry,
-                  bool verify, Use&& use) {
+                  bool verify, Read&& read) {
   Sha256 hash;
-  for (uint64_t done = 0; done < entry.bytes();) {
-    const uint64_t now = std::min(kChunk, entry.bytes() - done);
-    const std::span<const std::byte> chunk = use(done, now);
+  const uint64_t bytes = entry.end - entry.begin;
+  for (uint64_t done = 0; done < bytes;) {
+    const uint64_t now = std::min(kChunk, bytes - done);
+    const std::span<const std::byte> chunk = read(done, now);
     if (verify) hash.update(chunk.data(), chunk.size());
-    if (entry.dtype == DType::boolean) {
+    if (entry.readable() && entry.dtype == DType::boolean) {
       const auto bad = std::find_if(chunk.begin(), chunk.end(), [](std::byte b) { return b > std::byte{1}; });
       HEED_CHECK(bad == chunk.end(), CheckpointError, "safetensors file '", file.path(), "': tensor ",
                  detail::quoted(entry.name), " is BOOL, but element ",
@@ -48,19 +51,34 @@ void read_checked(const InputFile& file, const SafetensorsHeader& header, const 
              " do not have their checksum: the file is damaged");
 }
 
-template <class T>
-void count_special(std::span<const std::byte> bytes, TensorSummary& summary) {
+template <class T, class Convert>
+void count_special(std::span<const std::byte> bytes, TensorSummary& summary, Convert convert) {
   for (size_t i = 0; i + sizeof(T) <= bytes.size(); i += sizeof(T)) {
     T value;
     std::memcpy(&value, bytes.data() + i, sizeof value);
-    if constexpr (std::is_same_v<T, double>) {
-      summary.nan += std::isnan(value);
-      summary.infinite += std::isinf(value);
-    } else {
-      summary.nan += std::isnan(static_cast<float>(value));
-      summary.infinite += std::isinf(static_cast<float>(value));
-    }
+    summary.nan += std::isnan(convert(value));
+    summary.infinite += std::isinf(convert(value));
   }
+}
+
+void count_special(std::string_view type, std::span<const std::byte> bytes, TensorSummary& summary) {
+  if (type == "F64") count_special<double>(bytes, summary, [](double x) { return x; });
+  if (type == "F32") count_special<float>(bytes, summary, [](float x) { return x; });
+  if (type == "BF16")
+    count_special<bfloat16>(bytes, summary, [](bfloat16 x) { return static_cast<float>(x); });
+  if (type == "F16") count_special<uint16_t>(bytes, summary, detail::from_half);
+}
+
+/// Reads `bytes` bytes of elements that become wider in memory, from `offset` in the file, through `chunk`.
+void read_widened(const InputFile& file, const TensorEntry& entry, uint64_t offset,
+                  std::span<std::byte> chunk, uint64_t first, std::byte* to) {
+  file.read_at(offset, chunk);
+  const size_t count = entry.stored->elements(chunk.size());
+  const size_t good = detail::widen(*entry.stored, chunk.data(), count,
+                                    to + first * static_cast<uint64_t>(size_of(entry.dtype)));
+  HEED_CHECK(good == count, CheckpointError, "safetensors file '", file.path(), "': tensor ",
+             detail::quoted(entry.name), " is ", entry.stored_name(), ", and its element ", first + good,
+             " is larger than 2^63 - 1");
 }
 
 }  // namespace
@@ -78,19 +96,32 @@ const TensorEntry& SafetensorsReader::at(std::string_view name) const {
                                header_.tensors.size() > 20 ? ", …" : ""));
 }
 
-void SafetensorsReader::read(const TensorEntry& entry, void* out, uint64_t out_bytes) const {
-  const TensorEntry* own = header_.find(entry.name);
-  HEED_CHECK(own && own->begin == entry.begin && own->end == entry.end, StateError, "cannot read tensor ",
-             detail::quoted(entry.name), ": it is not an entry of '", path(), "'");
+void SafetensorsReader::read(const TensorEntry& wanted, void* out, uint64_t out_bytes) const {
+  const TensorEntry* own = header_.find(wanted.name);
+  HEED_CHECK(own && own->begin == wanted.begin && own->end == wanted.end, StateError, "cannot read tensor ",
+             detail::quoted(wanted.name), ": it is not an entry of '", path(), "'");
+  const TensorEntry& entry = *own;
+  HEED_CHECK(entry.readable(), CheckpointError, "safetensors file '", path(), "': tensor ",
+             detail::quoted(entry.name), " has dtype ", entry.stored_name(),
+             ", which heed does not read; convert it to F32, BF16 or F16");
   HEED_CHECK(out_bytes == entry.bytes(), ShapeError, "cannot read tensor ", detail::quoted(entry.name),
              " of '", path(), "': it has ", entry.bytes(), " bytes, and there is room for ", out_bytes);
   const bool verify = checksums_ == Checksums::verify && !header_.digests.empty();
   auto* to = static_cast<std::byte*>(out);
-  if (!verify && entry.dtype != DType::boolean)
-    return file_.read_at(header_.data_start + entry.begin, {to, entry.bytes()});
+  const uint64_t from = header_.data_start + entry.begin;
+  if (entry.stored && entry.stored->widened) {
+    const auto buffer =
+        std::make_unique_for_overwrite<std::byte[]>(std::min(kChunk, entry.end - entry.begin));
+    return read_checked(file_, header_, entry, verify, [&](uint64_t done, uint64_t now) {
+      const std::span<std::byte> chunk(buffer.get(), now);
+      read_widened(file_, entry, from + done, chunk, entry.stored->elements(done), to);
+      return chunk;
+    });
+  }
+  if (!verify && entry.dtype != DType::boolean) return file_.read_at(from, {to, entry.bytes()});
   read_checked(file_, header_, entry, verify, [&](uint64_t done, uint64_t now) {
     const std::span<std::byte> chunk(to + done, now);
-    file_.read_at(header_.data_start + entry.begin + done, chunk);
+    file_.read_at(from + done, chunk);
     return chunk;
   });
 }
@@ -107,13 +138,11 @@ std::vector<TensorSummary> verify_safetensors(const std::string& path) {
   for (const TensorEntry& entry : header.tensors) {
     TensorSummary& summary = summaries.emplace_back();
     summary.name = entry.name;
-    summary.elements = static_cast<int64_t>(entry.bytes()) / size_of(entry.dtype);
+    summary.elements = static_cast<int64_t>(entry.stored->elements(entry.end - entry.begin));
     read_checked(file, header, entry, !header.digests.empty(), [&](uint64_t done, uint64_t now) {
       const std::span<std::byte> chunk(buffer.get(), now);
       file.read_at(header.data_start + entry.begin + done, chunk);
-      if (entry.dtype == DType::f32) count_special<float>(chunk, summary);
-      if (entry.dtype == DType::f64) count_special<double>(chunk, summary);
-      if (entry.dtype == DType::bf16) count_special<bfloat16>(chunk, summary);
+      count_special(entry.stored_name(), chunk, summary);
       return chunk;
     });
   }

@@ -24,6 +24,10 @@
 
 namespace heed {
 
+namespace detail {
+struct StoredType;
+}
+
 struct TensorSpec {
   std::string name = {};
   DType dtype = DType::f32;
@@ -32,12 +36,21 @@ struct TensorSpec {
   friend bool operator==(const TensorSpec&, const TensorSpec&) = default;
 };
 
-/// A tensor of a file. Its data are the bytes [begin, end) of the data section, row-major.
+/// A tensor of a file. Its data are the bytes [begin, end) of the data section, row-major. `dtype` is what
+/// reading gives: the file's own type, or a wider one that holds each of its values: f32 for F16, i32 for
+/// I16, I8, U16 and U8, i64 for U32 and U64.
 struct TensorEntry : TensorSpec {
   uint64_t begin = 0;
   uint64_t end = 0;
+  const detail::StoredType* stored = nullptr;  // the file's type; null: that of `dtype`
 
-  uint64_t bytes() const { return end - begin; }
+  /// False for a type that heed does not read (of 8 bits and fewer in floating point, complex): `dtype` then
+  /// means nothing.
+  bool readable() const;
+  /// Of the data once read; 0 if they cannot be.
+  uint64_t bytes() const;
+  /// The name that the file gives its type, such as "F16".
+  const char* stored_name() const;
 };
 
 /// The metadata entry with heed's checksums: the SHA-256 of the header (the 8 length bytes and the JSON, with
@@ -88,9 +101,10 @@ class SafetensorsReader {
   /// The tensor of that name; CheckpointError listing what there is if it is missing.
   const TensorEntry& at(std::string_view name) const;
 
-  /// Copies the data of `entry`, one of header().tensors, into `out`, which has bytes() bytes.
-  /// CheckpointError if the data do not have their digest, or are bool and hold a byte other than 0 and 1;
-  /// `out` is then unspecified.
+  /// Reads the data of `entry`, one of header().tensors, into `out`, which has bytes() bytes, as elements of
+  /// its dtype. CheckpointError if heed does not read its type, or if the data do not have their digest, are
+  /// bool and hold a byte other than 0 and 1, or are U64 and hold more than 2^63 - 1; `out` is then
+  /// unspecified.
   void read(const TensorEntry& entry, void* out, uint64_t out_bytes) const;
 
  private:
@@ -150,8 +164,8 @@ struct TensorData {
 void save_safetensors(const std::string& path, std::span<const TensorData> tensors, SaveOptions options = {});
 
 /// Checks that the file has exactly the expected tensors, in shape and kind of element (floating types
-/// convert into each other), before anything is loaded. CheckpointError with every missing, unexpected and
-/// mismatched one (the first 20 of each and their number).
+/// convert into each other, F16 too), before anything is loaded. CheckpointError with every missing,
+/// unexpected and mismatched one (the first 20 of each and their number).
 void match_tensors(const SafetensorsHeader& header, std::span<const TensorSpec> expected,
                    std::string_view file);
 

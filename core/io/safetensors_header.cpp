@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 #include <heed/core/io/detail/json_scanner.h>
+#include <heed/core/io/detail/stored_type.h>
 #include <heed/core/io/safetensors.h>
 
 namespace heed {
@@ -12,20 +12,6 @@ using detail::quoted;
 
 constexpr char kMetadata[] = "__metadata__";
 constexpr size_t kHex = 64;  // digits of a digest
-
-struct DTypeName {
-  std::string_view name;
-  DType dtype;
-};
-constexpr std::array<DTypeName, 6> kReadable{{{"F32", DType::f32},
-                                              {"BF16", DType::bf16},
-                                              {"F64", DType::f64},
-                                              {"I64", DType::i64},
-                                              {"I32", DType::i32},
-                                              {"BOOL", DType::boolean}}};
-constexpr std::array<std::string_view, 14> kOtherKnown{"U8",      "I8",      "F8_E5M2", "F8_E4M3", "F8_E8M0",
-                                                       "F6_E2M3", "F6_E3M2", "F4",      "I16",     "U16",
-                                                       "F16",     "U32",     "U64",     "C64"};
 
 class HeaderParser {
  public:
@@ -108,7 +94,7 @@ class HeaderParser {
       if (*seen) in_.fail(label, ": ", key, " occurs twice");
       *seen = true;
       in_.expect(':', {"after a field of", tensor.name});
-      if (seen == &has_dtype) tensor.dtype = parse_dtype(label);
+      if (seen == &has_dtype) parse_dtype(tensor, label);
       if (seen == &has_shape) parse_shape(tensor, label);
       if (seen == &has_offsets) parse_offsets(tensor, label);
     } while (in_.accept(','));
@@ -118,14 +104,12 @@ class HeaderParser {
     check_size(tensor, label);
   }
 
-  DType parse_dtype(const detail::Place& label) {
+  /// What cannot be read is an error only for who wants to read it.
+  void parse_dtype(TensorEntry& tensor, const detail::Place& label) {
     const std::string text = in_.string(64, {"a dtype"});
-    for (const DTypeName& entry : kReadable)
-      if (text == entry.name) return entry.dtype;
-    if (std::find(kOtherKnown.begin(), kOtherKnown.end(), text) != kOtherKnown.end())
-      in_.fail(label, " has dtype ", text,
-               ", which heed does not read; convert it to F32, BF16, F64, I64, I32 or BOOL");
-    in_.fail(label, " has the unknown dtype ", quoted(text));
+    tensor.stored = detail::find_stored_type(text);
+    if (!tensor.stored) in_.fail(label, " has the unknown dtype ", quoted(text));
+    if (tensor.stored->read_as) tensor.dtype = *tensor.stored->read_as;
   }
 
   void parse_shape(TensorEntry& tensor, const detail::Place& label) {
@@ -150,17 +134,24 @@ class HeaderParser {
   }
 
   void check_size(const TensorEntry& tensor, const detail::Place& label) {
+    const auto bits = static_cast<uint64_t>(tensor.stored->bits);
     const std::optional<uint64_t> elements = detail::checked_elements(tensor.shape);
-    const std::optional<uint64_t> bytes =
-        elements ? detail::checked_product(*elements, static_cast<uint64_t>(size_of(tensor.dtype)))
-                 : std::nullopt;
-    if (!bytes)
-      in_.fail(label, " of shape ", detail::shape_text(tensor.shape), " and dtype ", tensor.dtype,
+    // Only types of less than a byte can end within one.
+    const uint64_t per_byte = bits < 8 ? 8 : 1;
+    const std::optional<uint64_t> parts =
+        elements ? detail::checked_product(*elements, bits < 8 ? bits : bits / 8) : std::nullopt;
+    const uint64_t in_memory = tensor.stored->read_as ? static_cast<uint64_t>(size_of(tensor.dtype)) : 1;
+    if (!parts || !detail::checked_product(*elements, in_memory))
+      in_.fail(label, " of shape ", detail::shape_text(tensor.shape), " and dtype ", tensor.stored->name,
                " has more than 2^63 - 1 bytes");
-    if (*bytes != tensor.bytes())
-      in_.fail(label, " of shape ", detail::shape_text(tensor.shape), " and dtype ", tensor.dtype, " needs ",
-               *bytes, " bytes, but its data_offsets [", tensor.begin, ", ", tensor.end, "] span ",
-               tensor.bytes());
+    if (*parts % per_byte != 0)
+      in_.fail(label, " of shape ", detail::shape_text(tensor.shape), " and dtype ", tensor.stored->name,
+               " ends within a byte");
+    const uint64_t bytes = *parts / per_byte, span = tensor.end - tensor.begin;
+    if (bytes != span)
+      in_.fail(label, " of shape ", detail::shape_text(tensor.shape), " and dtype ", tensor.stored->name,
+               " needs ", bytes, " bytes, but its data_offsets [", tensor.begin, ", ", tensor.end, "] span ",
+               span);
   }
 
   void sort_by_name() {
@@ -303,6 +294,18 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> json, uint
   return HeaderParser(text, file_size, file).parse(checksums);
 }
 
+bool TensorEntry::readable() const { return !stored || stored->read_as; }
+
+uint64_t TensorEntry::bytes() const {
+  if (!readable()) return 0;
+  return stored && stored->widened ? stored->elements(end - begin) * static_cast<uint64_t>(size_of(dtype))
+                                   : end - begin;
+}
+
+const char* TensorEntry::stored_name() const {
+  return stored ? stored->name : detail::safetensors_dtype(dtype);
+}
+
 const TensorEntry* SafetensorsHeader::find(std::string_view name) const {
   const auto at = std::lower_bound(by_name.begin(), by_name.end(), name,
                                    [&](uint32_t i, std::string_view key) { return tensors[i].name < key; });
@@ -311,11 +314,7 @@ const TensorEntry* SafetensorsHeader::find(std::string_view name) const {
 
 namespace detail {
 
-const char* safetensors_dtype(DType dtype) {
-  for (const DTypeName& entry : kReadable)
-    if (entry.dtype == dtype) return entry.name.data();
-  throw InternalError("safetensors_dtype: corrupt dtype");
-}
+const char* safetensors_dtype(DType dtype) { return stored_type(dtype).name; }
 
 std::optional<uint64_t> checked_product(uint64_t a, uint64_t b) {
   if (b != 0 && a > static_cast<uint64_t>(INT64_MAX) / b) return std::nullopt;

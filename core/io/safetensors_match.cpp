@@ -17,6 +17,13 @@ std::string listed(const char* what, const std::vector<std::string>& items) {
   return text;
 }
 
+/// heed's name of a type that is read as it is, else the file's.
+std::string type_text(const TensorEntry& entry) {
+  const bool own =
+      entry.readable() && entry.stored_name() == std::string_view(detail::safetensors_dtype(entry.dtype));
+  return own ? name(entry.dtype) : entry.stored_name();
+}
+
 bool convertible(DType a, DType b) { return a == b || (is_floating(a) && is_floating(b)); }
 
 }  // namespace
@@ -29,8 +36,8 @@ void match_tensors(const SafetensorsHeader& header, std::span<const TensorSpec> 
     const TensorEntry* entry = header.find(spec.name);
     if (!entry) {
       missing.push_back(detail::quoted(spec.name));
-    } else if (entry->shape != spec.shape || !convertible(entry->dtype, spec.dtype)) {
-      mismatched.push_back(concat(detail::quoted(spec.name), " is ", entry->dtype,
+    } else if (entry->shape != spec.shape || !entry->readable() || !convertible(entry->dtype, spec.dtype)) {
+      mismatched.push_back(concat(detail::quoted(spec.name), " is ", type_text(*entry),
                                   detail::shape_text(entry->shape), " in the file and ", spec.dtype,
                                   detail::shape_text(spec.shape), " here"));
     }

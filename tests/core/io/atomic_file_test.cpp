@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/base/check.h>
+#include <heed/core/io/append_file.h>
 #include <heed/core/io/atomic_file.h>
 #include <heed/core/io/directory_lock.h>
 
@@ -145,13 +146,83 @@ TEST(InputFile, SaysWhatIsWrong) {
   expect_error<IoError>([&] { read_whole_file(std::string("a\0b", 3), 3); }, {"NUL"});
 }
 
-TEST(InputFile, AWholePipeCanBeRead) {
-  int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);
-  ASSERT_EQ(::write(ends[1], "text", 4), 4);
-  ::close(ends[1]);
-  EXPECT_EQ(read_whole_file("/dev/fd/" + std::to_string(ends[0]), 100), "text");
-  ::close(ends[0]);
+// Reading them would wait for ever, or never end.
+TEST(InputFile, PipesAndDevicesAreRefused) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo(folder.file("pipe").c_str(), 0600), 0);
+  for (const std::string& path : {folder.file("pipe"), std::string("/dev/zero"), std::string("/dev/full")}) {
+    expect_error<IoError>([&] { InputFile file(path); }, {path, "not a regular file"});
+    expect_error<IoError>([&] { read_whole_file(path, 100); }, {path, "not a regular file"});
+    expect_error<IoError>([&] { AppendFile file(path); }, {path, "not a regular file"});
+  }
+  expect_error<IoError>([&] { read_whole_file(folder.path(), 100); }, {"a directory"});
+}
+
+TEST(AppendFile, AppendsCutsAndReplacesLinks) {
+  const TemporaryFolder folder;
+  {
+    AppendFile file(folder.file("f"));
+    file.append("one\n");
+    file.append("");
+    EXPECT_EQ(folder.get("f"), "one\n") << "each piece is there at once";
+  }
+  AppendFile file(folder.file("f"));
+  EXPECT_EQ(file.size(), 4u);
+  file.append("two\n");
+  file.cut(6);
+  file.cut(100);
+  EXPECT_EQ(file.size(), 6u);
+  file.append("!");
+  EXPECT_EQ(folder.get("f"), "one\ntw!");
+  ASSERT_EQ(::symlink(folder.file("f").c_str(), folder.file("link").c_str()), 0);
+  AppendFile(folder.file("link")).append("new");
+  EXPECT_EQ(folder.get("link"), "new");
+  EXPECT_EQ(folder.get("f"), "one\ntw!") << "what a link points to is not touched";
+  expect_error<IoError>([&] { AppendFile other(folder.file("no/such")); }, {"no/such", "No such file"});
+  expect_error<IoError>([&] { AppendFile other(folder.path()); }, {folder.path()});
+}
+
+// As a write that the disk has no room for.
+TEST(AppendFile, APieceThatDoesNotFitIsNotThere) {
+  const TemporaryFolder folder;
+  AppendFile file(folder.file("f"));
+  file.append("first\n");
+  rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit limit{10, before.rlim_max};
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  expect_error<IoError>([&] { file.append("second\n"); }, {"cannot write", "File too large"});
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_EQ(folder.get("f"), "first\n");
+  file.append("third\n");
+  EXPECT_EQ(folder.get("f"), "first\nthird\n");
+}
+
+// A process that is killed drops its locks, as the child here does.
+TEST(DirectoryLock, RemovesTheOrphansOfKilledWriters) {
+  const TemporaryFolder folder;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    AtomicFile file(folder.file("model.safetensors"));
+    file.write("half", 4);
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  ASSERT_EQ(folder.entries(), 1u) << "the child leaves no orphan";
+  for (const char* other : {"notes.tmp-1", "model.tmp-1-x", ".tmp-1-2"}) folder.put(other, "not ours");
+  ASSERT_EQ(::mkdir(folder.file("folder.tmp-1-2").c_str(), 0700), 0);
+  ASSERT_EQ(::symlink("/dev/null", folder.file("link.tmp-1-2").c_str()), 0);
+  AtomicFile living(folder.file("living"));
+  living.write("text", 4);
+  AtomicFile synced(folder.file("synced"));
+  synced.sync();
+  const DirectoryLock lock(folder.path());
+  EXPECT_EQ(folder.entries(), 8u) << "five that are not ours, two being written, the lock";
+  living.commit();
+  synced.commit();
+  EXPECT_EQ(folder.get("living"), "text");
 }
 
 TEST(DirectoryLock, AdmitsOneAndNamesIt) {

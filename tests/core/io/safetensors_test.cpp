@@ -61,6 +61,86 @@ TEST(Safetensors, RoundTripKeepsEveryBit) {
   }
 }
 
+/// A file of one tensor of `bytes`, whose type heed does not write.
+std::string put_foreign(const TemporaryFolder& folder, const std::string& dtype, size_t elements,
+                        const std::string& data) {
+  const std::string json = concat("{\"a\":{\"dtype\":\"", dtype, "\",\"shape\":[", elements,
+                                  "],\"data_offsets\":[0,", data.size(), "]}}");
+  return folder.put("foreign", length_bytes(json.size()) + json + data);
+}
+
+template <class Stored>
+std::string put_foreign(const TemporaryFolder& folder, const std::string& dtype,
+                        const std::vector<Stored>& values) {
+  return put_foreign(folder, dtype, values.size(),
+                     {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(Stored)});
+}
+
+TEST(Safetensors, EveryHalfIsReadAsTheFloatItIs) {
+  const TemporaryFolder folder;
+  std::vector<uint16_t> halves;
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) halves.push_back(static_cast<uint16_t>(bits));
+  for (int i = 0; i < 3; ++i)
+    halves.insert(halves.end(), halves.begin(), halves.end());  // more than one chunk
+  const SafetensorsReader reader(put_foreign(folder, "F16", halves));
+  const std::vector<float> values = read_all<float>(reader, "a");
+  ASSERT_EQ(values.size(), halves.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int exponent = halves[i] >> 10 & 31, mantissa = halves[i] & 1023;
+    const double sign = halves[i] & 0x8000 ? -1 : 1;
+    if (exponent == 31 && mantissa) {
+      ASSERT_TRUE(std::isnan(values[i])) << i;
+    } else {
+      const double magnitude = exponent == 31 ? std::numeric_limits<double>::infinity()
+                               : exponent     ? std::ldexp(1024 + mantissa, exponent - 25)
+                                              : std::ldexp(mantissa, -24);
+      ASSERT_EQ(static_cast<double>(values[i]), sign * magnitude) << i;
+      ASSERT_EQ(std::signbit(values[i]), sign < 0) << i;
+    }
+  }
+  const TensorSummary summary = verify_safetensors(folder.file("foreign"))[0];
+  EXPECT_EQ(summary.elements, 8 * 65536);
+  EXPECT_EQ(summary.nan, 8 * 2 * 1023);
+  EXPECT_EQ(summary.infinite, 8 * 2);
+}
+
+TEST(Safetensors, NarrowIntegersAreWidened) {
+  const TemporaryFolder folder;
+  const auto as_i32 = [&](const std::string& path) {
+    return read_all<int32_t>(SafetensorsReader(path), "a");
+  };
+  const auto as_i64 = [&](const std::string& path) {
+    return read_all<int64_t>(SafetensorsReader(path), "a");
+  };
+  EXPECT_EQ(as_i32(put_foreign<int16_t>(folder, "I16", {-32768, -1, 32767})),
+            (std::vector<int32_t>{-32768, -1, 32767}));
+  EXPECT_EQ(as_i32(put_foreign<int8_t>(folder, "I8", {-128, -1, 127})),
+            (std::vector<int32_t>{-128, -1, 127}));
+  EXPECT_EQ(as_i32(put_foreign<uint16_t>(folder, "U16", {0, 65535})), (std::vector<int32_t>{0, 65535}));
+  EXPECT_EQ(as_i32(put_foreign<uint8_t>(folder, "U8", {0, 255})), (std::vector<int32_t>{0, 255}));
+  EXPECT_EQ(as_i64(put_foreign<uint32_t>(folder, "U32", {0, 4294967295u})),
+            (std::vector<int64_t>{0, 4294967295}));
+  EXPECT_EQ(as_i64(put_foreign<uint64_t>(folder, "U64", {0, uint64_t{INT64_MAX}})),
+            (std::vector<int64_t>{0, INT64_MAX}));
+  expect_error<CheckpointError>(
+      [&] {
+        as_i64(put_foreign<uint64_t>(folder, "U64", {1, uint64_t{1} << 63}));
+      },
+      {"tensor 'a' is U64", "element 1", "2^63 - 1"});
+}
+
+TEST(Safetensors, TypesThatAreNotReadAreErrorsOnlyForTheirReader) {
+  const TemporaryFolder folder;
+  const SafetensorsReader reader(put_foreign(folder, "F8_E4M3", 3, "abc"));
+  char out[16];
+  expect_error<CheckpointError>([&] { reader.read(reader.at("a"), out, 3); },
+                                {"tensor 'a' has dtype F8_E4M3", "does not read", "F32"});
+  const TensorSpec specs[] = {{"a", DType::f32, {3}}};
+  expect_error<CheckpointError>([&] { match_tensors(reader.header(), specs, "f"); },
+                                {"mismatched (1): 'a' is F8_E4M3[3] in the file and f32[3] here"});
+  EXPECT_EQ(verify_safetensors(folder.file("foreign"))[0].elements, 3);
+}
+
 TEST(Safetensors, WriterAlignsAndStartsWithABrace) {
   const TemporaryFolder folder;
   const SafetensorsReader reader(save_three(folder.file("f")));
