@@ -127,6 +127,27 @@ Tensor arange(double begin, double end, double step, TensorOptions options) {
 
 }  // namespace detail
 
+Tensor linspace(double begin, double end, int64_t count, TensorOptions options) {
+  HEED_CHECK(count >= 0, ConfigError, "linspace: ", count, " numbers; there cannot be less than none");
+  HEED_CHECK(is_floating(options.dtype), ConfigError, "linspace: numbers between ", begin, " and ", end,
+             " are not ", options.dtype, "; take a floating-point dtype");
+  const Tensor host = empty({count}, {DType::f64, kCpu});
+  double* values = host.data<double>();
+  const double last = static_cast<double>(std::max<int64_t>(1, count - 1));
+  for (int64_t i = 0; i < count; ++i) {  // of both ends, so that each is exact and no difference overflows
+    const double share = static_cast<double>(i) / last;
+    values[i] = begin * (1 - share) + end * share;
+  }
+  return host.to(options.dtype).to(options.device);
+}
+
+Tensor eye(int64_t rows, int64_t cols, TensorOptions options) {
+  const Tensor y = zeros({rows, cols < 0 ? rows : cols}, options);
+  const int64_t width = y.size(1);
+  make_view(y, {std::min(rows, width)}, {width + 1}, 0).fill_(1);
+  return y;
+}
+
 namespace {
 
 // Calls fill(t) for a t that is laid out without gaps: the target, or else one that is copied into it.

@@ -51,6 +51,12 @@ requires(std::is_arithmetic_v<Begin>&& std::is_arithmetic_v<End>&& std::is_arith
                           options);
 }
 
+/// `count` numbers from begin to end, both included, [count]. ConfigError if count is negative or the dtype
+/// holds no fractions.
+Tensor linspace(double begin, double end, int64_t count, TensorOptions options = {});
+/// Ones on the diagonal and zeros elsewhere, [rows, cols]; square if cols is -1.
+Tensor eye(int64_t rows, int64_t cols = -1, TensorOptions options = {});
+
 /// A copy of the values, in row-major order; ShapeError if their number does not fit.
 template <class T>
 Tensor tensor(std::span<const T> values, const Shape& shape, Device device = kCpu) {

@@ -1,17 +1,23 @@
-// Every operation on tensors, in one list. Shapes broadcast as in NumPy where two tensors meet. Axes may
-// count from the end. Unless it says otherwise an operation is recorded and has a gradient. Errors:
-// ShapeError, DTypeError, DeviceError, IndexError with the operation's name. Attention is in
-// core/attention.h, making tensors in core/creation.h.
+// Every operation on tensors, with those of losses.h and sampling.h. Shapes broadcast as in NumPy where two
+// tensors meet. Axes may count from the end. Unless it says otherwise an operation is recorded and has a
+// gradient. Errors: ShapeError, DTypeError, DeviceError, IndexError with the operation's name. Attention is
+// in core/attention.h, making tensors in core/creation.h.
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <heed/core/autograd.h>
 #include <heed/core/creation.h>
+#include <heed/core/losses.h>
+#include <heed/core/sampling.h>
+#include <heed/core/segments.h>
 #include <heed/core/tensor.h>
 #include <heed/kernels/activation.h>
+#include <heed/kernels/indexing.h>
 
 namespace heed {
 
@@ -60,8 +66,19 @@ inline Tensor& operator-=(Tensor& a, double b) { return detail::assign("-=", a, 
 inline Tensor& operator*=(Tensor& a, double b) { return detail::assign("*=", a, a * b); }
 inline Tensor& operator/=(Tensor& a, double b) { return detail::assign("/=", a, a / b); }
 
+/// Division as in Python: the quotient is rounded down, the remainder has b's sign. Integers are divided
+/// without a detour through floating numbers; a divisor of 0 among them is a DataError, for which the host
+/// waits for a device. The quotient's gradient is 0.
+[[nodiscard]] Tensor floor_divide(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor floor_divide(const Tensor& a, double b);
+[[nodiscard]] Tensor remainder(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor remainder(const Tensor& a, double b);
+
 [[nodiscard]] Tensor exp(const Tensor& x);
+[[nodiscard]] Tensor expm1(const Tensor& x);  // e^x - 1, with all digits near 0
 [[nodiscard]] Tensor log(const Tensor& x);
+[[nodiscard]] Tensor log1p(const Tensor& x);  // log(1 + x), with all digits near 0
+[[nodiscard]] Tensor reciprocal(const Tensor& x);
 [[nodiscard]] Tensor sqrt(const Tensor& x);
 [[nodiscard]] Tensor rsqrt(const Tensor& x);
 [[nodiscard]] Tensor sin(const Tensor& x);
@@ -72,8 +89,10 @@ inline Tensor& operator/=(Tensor& a, double b) { return detail::assign("/=", a, 
 [[nodiscard]] Tensor abs(const Tensor& x);  // gradient 0 at 0
 [[nodiscard]] Tensor square(const Tensor& x);
 [[nodiscard]] Tensor power(const Tensor& x, double exponent);
-[[nodiscard]] Tensor clamp(const Tensor& x, double low, double high);  // no gradient outside
-[[nodiscard]] Tensor floor(const Tensor& x);                           // gradient 0, as round and sign
+/// The gradient passes inside and at the bounds, not outside. Without a bound on one side: -HUGE_VAL or
+/// HUGE_VAL, also of integers. NaN stays, without a gradient.
+[[nodiscard]] Tensor clamp(const Tensor& x, double low, double high);
+[[nodiscard]] Tensor floor(const Tensor& x);  // gradient 0, as round and sign
 [[nodiscard]] Tensor round(const Tensor& x);
 [[nodiscard]] Tensor sign(const Tensor& x);
 
@@ -114,13 +133,33 @@ inline Tensor& operator/=(Tensor& a, double b) { return detail::assign("/=", a, 
 // ------------------------------------------------------------------------------------------------- Over the
 // given axes, all if none are given. keep: leave reduced axes with size 1.
 
+/// The axes of a reduction: {0, -1}, or a vector. A vector that is empty reduces nothing; {} is all axes.
+class ReducedAxes {
+ public:
+  ReducedAxes() = default;
+  ReducedAxes(std::initializer_list<int64_t> axes) : all_(false), list_(axes) {}
+  ReducedAxes(std::vector<int64_t> axes) : all_(false), list_(std::move(axes)) {}
+
+  bool all() const { return all_; }
+  const std::vector<int64_t>& list() const { return list_; }
+
+ private:
+  bool all_ = true;
+  std::vector<int64_t> list_;
+};
+
 struct ReduceOptions {
-  std::vector<int64_t> axes = {};
+  ReducedAxes axes = {};
   bool keep = false;
 };
 
 [[nodiscard]] Tensor sum(const Tensor& x, const ReduceOptions& options = {});   // of nothing: 0
 [[nodiscard]] Tensor mean(const Tensor& x, const ReduceOptions& options = {});  // of nothing: NaN
+[[nodiscard]] Tensor prod(const Tensor& x,
+                          const ReduceOptions& options = {});  // of nothing: 1; right gradients at 0
+/// The mean of each segment's rows (its query rows) of x [rows, ..]: [segments, ..]. An empty segment gives
+/// zeros. StateError for segments that the device alone knows.
+[[nodiscard]] Tensor segment_mean(const Tensor& x, const Segments& segments);
 /// Sum of squared differences from the mean over (n - correction).
 [[nodiscard]] Tensor variance(const Tensor& x, const ReduceOptions& options = {}, int64_t correction = 1);
 /// NaN where any element is. The gradient is shared among equal maxima, or among the NaNs. Of nothing:
@@ -130,11 +169,13 @@ struct ReduceOptions {
 [[nodiscard]] Tensor norm(const Tensor& x, const ReduceOptions& options = {});  // Euclidean; gradient 0 at 0
 [[nodiscard]] Tensor log_sum_exp(const Tensor& x, const ReduceOptions& options = {});
 [[nodiscard]] Tensor cumulative_sum(const Tensor& x, int64_t axis);
-[[nodiscard]] Tensor argmax(const Tensor& x, int64_t axis, bool keep = false);  // i64, the first of equals
+/// i64, the first of equals, or the first NaN.
+[[nodiscard]] Tensor argmax(const Tensor& x, int64_t axis, bool keep = false);
 [[nodiscard]] Tensor argmin(const Tensor& x, int64_t axis, bool keep = false);
 [[nodiscard]] Tensor any(const Tensor& x, const ReduceOptions& options = {});  // bool
 [[nodiscard]] Tensor all(const Tensor& x, const ReduceOptions& options = {});
-/// The k largest along an axis, largest first, the earlier of equals first: {values, i64 indices}.
+/// The k largest along an axis, largest first, the earlier of equals first: {values, i64 indices}. NaN is
+/// above everything, here and in sort.
 [[nodiscard]] std::pair<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t axis = -1);
 /// Ascending (or descending), stable: {values, i64 indices}.
 [[nodiscard]] std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t axis = -1, bool descending = false);
@@ -148,16 +189,41 @@ struct ReduceOptions {
 [[nodiscard]] Tensor stack(TensorList tensors, int64_t axis);
 /// Views; the last may be smaller.
 [[nodiscard]] std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t axis);
+/// Views of these sizes, which must add up to the axis's.
+[[nodiscard]] std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t axis);
 [[nodiscard]] std::vector<Tensor> chunk(const Tensor& x, int64_t count, int64_t axis);
 /// out[…, i, …] = x[…, index[…, i, …], …]: index (i64) has x's rank and is no larger on the other axes.
 [[nodiscard]] Tensor gather(const Tensor& x, int64_t axis, const Tensor& index);
 /// Rows of x along axis 0 by i64 index of any shape: index.shape + x.shape[1:]. kNoToken (-1) gives a row of
 /// zeros.
 [[nodiscard]] Tensor index_select(const Tensor& x, const Tensor& index);
-/// x with source added at index along an axis: the transpose of gather. In a fixed order.
+/// Along an axis, by i64 index [n]. An index of kNoToken gives zeros here too.
+[[nodiscard]] Tensor index_select(const Tensor& x, int64_t axis, const Tensor& index);
+/// x with y[…, index[…, i, …], …] replaced by source[…, i, …], or combined with it: the opposite of gather,
+/// with its rules for the index. In the order of i: of several elements that replace one the last stays and
+/// has the gradient.
+[[nodiscard]] Tensor scatter(const Tensor& x, int64_t axis, const Tensor& index, const Tensor& source,
+                             ScatterOp op = ScatterOp::replace);
+[[nodiscard]] Tensor scatter(const Tensor& x, int64_t axis, const Tensor& index, double value,
+                             ScatterOp op = ScatterOp::replace);
 [[nodiscard]] Tensor scatter_add(const Tensor& x, int64_t axis, const Tensor& index, const Tensor& source);
+/// x with x[indices[0], indices[1], …] replaced by values, or added to it: i64 indices of the leading axes,
+/// which broadcast to one shape; values broadcast to that shape and the other axes. In order, as scatter.
+[[nodiscard]] Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Tensor& values,
+                               bool accumulate = false);
+/// Where x is not 0, in row-major order: i64 [count, rank]. The host waits for a device, as in masked_select.
+[[nodiscard]] Tensor nonzero(const Tensor& x);
+/// The elements of x where mask (bool, broadcast with x) is true, in row-major order: [count].
+[[nodiscard]] Tensor masked_select(const Tensor& x, const Tensor& mask);
 [[nodiscard]] Tensor one_hot(const Tensor& ids, int64_t classes, DType dtype = DType::f32);
 [[nodiscard]] Tensor flip(const Tensor& x, int64_t axis);
+/// Elements move `shift` places along an axis; what leaves at one end comes in at the other.
+[[nodiscard]] Tensor roll(const Tensor& x, int64_t shift, int64_t axis);
+/// x with `value` before and after each axis: two amounts for an axis, those of the last axis first. Negative
+/// ones cut off.
+[[nodiscard]] Tensor pad(const Tensor& x, const std::vector<int64_t>& amounts, double value = 0);
+/// x as often as it says along each axis, those of new axes first.
+[[nodiscard]] Tensor repeat(const Tensor& x, const std::vector<int64_t>& counts);
 /// Elements above (below) the diagonal set to zero.
 [[nodiscard]] Tensor tril(const Tensor& x, int64_t diagonal = 0);
 [[nodiscard]] Tensor triu(const Tensor& x, int64_t diagonal = 0);
@@ -168,6 +234,12 @@ struct ReduceOptions {
 /// [.., m, k] x [.., k, n] → [.., m, n] with broadcast leading axes; a vector counts as a row on the left and
 /// a column on the right, and its axis goes from the result.
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b);
+
+/// Products of the operands' elements summed over the axes that the result does not name: "bik,bjk->bij". A
+/// letter for each axis; one that comes twice in an operand is its diagonal. Without "->" the result has the
+/// letters that come once, in alphabetical order. Several operands are multiplied from left to right.
+/// ConfigError, ShapeError.
+[[nodiscard]] Tensor einsum(const std::string& equation, TensorList operands);
 
 struct LinearOptions {
   Activation activation = Activation::none;
@@ -195,6 +267,9 @@ struct LinearOptions {
 [[nodiscard]] Tensor gelu(const Tensor& x);  // exact
 [[nodiscard]] Tensor gelu_tanh(const Tensor& x);
 [[nodiscard]] Tensor silu(const Tensor& x);
+[[nodiscard]] Tensor softplus(const Tensor& x, double beta = 1);        // log(1 + e^(beta x)) / beta
+[[nodiscard]] Tensor leaky_relu(const Tensor& x, double slope = 0.01);  // x, or slope x where x <= 0
+[[nodiscard]] Tensor elu(const Tensor& x, double alpha = 1);            // x, or alpha (e^x - 1) where x <= 0
 /// activation(gate) * up for x = [gate | up] along the last axis: SwiGLU with silu (arXiv 2002.05202).
 [[nodiscard]] Tensor gated(const Tensor& x, Activation which);
 
@@ -224,17 +299,6 @@ struct ResidualNorm {
 
 [[nodiscard]] Tensor softmax(const Tensor& x, int64_t axis = -1);  // a row of -inf gives zeros
 [[nodiscard]] Tensor log_softmax(const Tensor& x, int64_t axis = -1);
-
-struct CrossEntropyOptions {
-  int64_t ignore = -100;       // targets that do not count
-  double label_smoothing = 0;  // in [0, 1)
-  bool mean = true;            // over the targets that count; false: the sum
-  bool need_target = false;    // DataError where no target counts
-};
-/// Cross-entropy of logits [.., classes] against i64 targets [..]: a scalar. All targets ignored: 0 with zero
-/// gradients, and (on the CPU) a warning the first time.
-[[nodiscard]] Tensor cross_entropy(const Tensor& logits, const Tensor& targets,
-                                   const CrossEntropyOptions& options = {});
 
 struct EmbeddingOptions {
   double scale = 1;

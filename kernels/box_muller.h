@@ -78,7 +78,7 @@ HEED_HOST_DEVICE inline CosineAndSine cosine_and_sine(uint32_t word) {
 
 /// Two numbers of mean 0 and deviation 1.
 HEED_HOST_DEVICE inline CosineAndSine box_muller(uint32_t radius_word, uint32_t angle_word) {
-  const double radius = sqrt(minus_two_log(radius_word));
+  const double radius = std::sqrt(minus_two_log(radius_word));
   const CosineAndSine direction = cosine_and_sine(angle_word);
   return {radius * direction.cosine, radius * direction.sine};
 }

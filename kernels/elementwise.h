@@ -27,6 +27,9 @@ enum class UnaryOp : uint8_t {
   floor,
   ceil,
   round,
+  log1p,     // log(1 + x)
+  expm1,     // e^x - 1
+  softplus,  // log(1 + e^x)
   logical_not
 };
 
@@ -40,6 +43,12 @@ enum class BinaryOp : uint8_t {
   power,
   maximum,
   minimum,
+  remainder,         // division.h; integers too
+  floor_divide,      // likewise
+  leaky_relu,        // a > 0 ? a : b a
+  leaky_relu_slope,  // a > 0 ? 1 : b
+  elu,               // a > 0 ? a : b (e^a - 1)
+  elu_slope,         // a > 0 ? 1 : b e^a
   logical_and,
   logical_or
 };
@@ -93,8 +102,8 @@ struct Predicate {  // y = op(x); f32, bf16, f64
 };
 
 template <class T>
-struct Binary {  // y = op(a, b); divide and power: f32, bf16, f64; logical_and, logical_or: bool and only
-                 // they
+struct Binary {  // y = op(a, b); divide, power, leaky_relu, elu and their slopes: f32, bf16, f64;
+                 // logical_and, logical_or: bool and only they
   BinaryOp op;
   T* y;
   const T* a;  // null: `scalar` in each place

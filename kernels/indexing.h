@@ -10,11 +10,20 @@
 #include <heed/core/base/strided.h>
 #include <heed/kernels/wrong_index.h>
 
+namespace heed {
+
+/// What scatter() does with the element that is there and the source's.
+enum class ScatterOp : uint8_t { replace, add, multiply, max, min };
+
+}  // namespace heed
+
 namespace heed::kernels {
 
+/// y = x[…, index, …]. With a use of index_select an index of kNoToken gives 0.
 template <class T>
-struct Gather {  // y = x[…, index, …]
-  T* y;          // without gaps
+struct Gather {
+  IndexUse use;
+  T* y;  // without gaps
   const int64_t* index;
   const T* x;
   Strided<3> space;  // y, index, x; x has stride 0 along the axis
@@ -22,11 +31,14 @@ struct Gather {  // y = x[…, index, …]
   int64_t stride_x;  // of x along the axis
 };
 
-/// y[…, index, …] += source for each line along an axis, in the order of the index.
+/// y[…, index, …] = source, or y[…, index, …] op= source, for each line along an axis, in the order of the
+/// index. With a use of index_select an index of kNoToken changes nothing. NaN wins over numbers.
 template <class T>
-struct ScatterAdd {
+struct Scatter {
+  IndexUse use;
+  ScatterOp op;
   math_t<T>* y;
-  const int64_t* index;  // without gaps
+  const int64_t* index;  // its place in memory is that of a WrongIndex
   const T* source;
   Strided<3> lines;  // y, index, source, without the axis
   int64_t n;         // elements of index along the axis
@@ -72,6 +84,14 @@ struct Triangle {  // y = x where column - row <= diagonal (lower), or >= diagon
   bool lower;
 };
 
+/// y[place[i] - 1] = i where mask[i]: with running counts as places the positions of what is true.
+struct Compact {
+  int64_t* y;
+  const bool* mask;      // [count]
+  const int64_t* place;  // [count]
+  int64_t count;
+};
+
 template <class T>
 struct OneHot {  // y[i, c] = (ids[i] == c)
   T* y;          // [count, classes]
@@ -86,7 +106,7 @@ struct OneHot {  // y[i, c] = (ids[i] == c)
   template <class T>                                                       \
   void gather(const kernels::Gather<T>& args);                             \
   template <class T>                                                       \
-  void scatter_add(const kernels::ScatterAdd<T>& args);                    \
+  void scatter(const kernels::Scatter<T>& args);                           \
   template <class T>                                                       \
   void index_select(const kernels::IndexSelect<T>& args);                  \
   template <class T>                                                       \
@@ -95,6 +115,7 @@ struct OneHot {  // y[i, c] = (ids[i] == c)
   void sort(const kernels::Sort<T>& args);                                 \
   template <class T>                                                       \
   void triangle(const kernels::Triangle<T>& args);                         \
+  void compact(const kernels::Compact& args);                              \
   template <class T>                                                       \
   void one_hot(const kernels::OneHot<T>& args);                            \
   }

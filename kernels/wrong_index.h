@@ -14,8 +14,11 @@ enum class IndexUse : int32_t {
   embedding_id,
   embedding_position,
   cross_entropy_target,
+  nll_target,
   gather,
+  scatter,
   scatter_add,
+  index_put,
   index_select,
   one_hot
 };
@@ -49,8 +52,16 @@ inline void throw_if_wrong(const WrongIndex& wrong) {
       throw IndexError(concat("cross_entropy: target ", wrong.value, " in row ", wrong.place,
                               " is not a class; expected 0 to ", wrong.entries - 1,
                               ", or the ignored id for a row to leave out"));
+    case IndexUse::nll_target:
+      throw IndexError(concat("nll_loss: target ", wrong.value, " in row ", wrong.place,
+                              " is not a class; expected 0 to ", wrong.entries - 1,
+                              ", or the ignored id for a row to leave out"));
     case IndexUse::gather:
       throw element("gather");
+    case IndexUse::scatter:
+      throw element("scatter");
+    case IndexUse::index_put:
+      throw element("index_put");
     case IndexUse::scatter_add:
       throw element("scatter_add");
     case IndexUse::index_select:

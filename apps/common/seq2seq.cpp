@@ -74,7 +74,8 @@ Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
     const Seq2SeqBatch batch = to_tensors(packed, device);
     const Tensor logits = model.forward(batch.source, batch.target);
     const double loss =
-        cross_entropy(logits, batch.labels, {.ignore = data::kPad, .mean = false}).item<double>();
+        cross_entropy(logits, batch.labels, {.ignore = data::kPad, .reduction = Reduction::sum})
+            .item<double>();
     HEED_CHECK(std::isfinite(loss), NumericError, "evaluation: the loss of pairs ", first + 1, " to ",
                first + std::ssize(pairs), " is ", loss);
     result.loss += loss;

@@ -1,6 +1,7 @@
 #include <heed/core/base/warning.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
+#include <heed/core/ops/class_loss.h>
 #include <heed/core/ops/common.h>
 #include <heed/kernels/cross_entropy.h>
 
@@ -8,17 +9,7 @@ namespace heed {
 namespace {
 
 void check(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
-  HEED_CHECK(logits.rank() > 0 && logits.size(-1) > 0, ShapeError, "cross_entropy: logits are ",
-             logits.shape(), "; the last axis holds the classes, at least one");
-  Shape rows = logits.shape();
-  rows.erase(rows.rank() - 1);
-  HEED_CHECK(targets.shape() == rows, ShapeError, "cross_entropy: targets are ", targets.shape(),
-             ", expected ", rows, " for logits of ", logits.shape());
-  HEED_CHECK(targets.dtype() == DType::i64, DTypeError, "cross_entropy: targets are ", targets.dtype(),
-             "; class ids must be i64");
-  HEED_CHECK(targets.device() == logits.device(), DeviceError, "cross_entropy: targets on ", targets.device(),
-             ", logits on ", logits.device(), "; move one with to(Device)");
-  check_floating(logits, "cross_entropy");
+  check_classes("cross_entropy", logits, targets, options.weight);
   HEED_CHECK(options.label_smoothing >= 0 && options.label_smoothing < 1, ConfigError,
              "cross_entropy: label_smoothing is ", options.label_smoothing, "; it must be in [0, 1)");
 }
@@ -26,13 +17,22 @@ void check(const Tensor& logits, const Tensor& targets, const CrossEntropyOption
 // Where no target counts. Not looked at on a device unless that is asked for: it would wait for the kernel.
 void check_counted(const Tensor& counted, const Tensor& targets, const CrossEntropyOptions& options) {
   static WarningCause ignored;
-  if (targets.numel() == 0 && !options.need_target) return;
-  if (!counted.device().is_cpu() && !options.need_target) return;
+  if (targets.numel() == 0 && !options.require_target) return;
+  if (!counted.device().is_cpu() && !options.require_target) return;
   if (counted.item<int64_t>() > 0) return;
-  HEED_CHECK(!options.need_target, DataError, "cross_entropy: none of the ", targets.numel(),
+  HEED_CHECK(!options.require_target, DataError, "cross_entropy: none of the ", targets.numel(),
              " targets counts: each is the ignored id ", options.ignore);
   ignored.warn(concat("cross_entropy: all ", targets.numel(), " targets are the ignored id ", options.ignore,
                       "; the loss is 0 and so are its gradients"));
+}
+
+// With weights of classes, or with the loss of each target.
+Tensor composed(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
+  const Tensor counted = counted_targets(targets, options.ignore);
+  check_counted(sum(counted), targets, options);
+  const Tensor wide = counted_rows(logits, counted).to(accumulator_options(logits).dtype);
+  return class_loss(kernels::IndexUse::cross_entropy_target, "cross_entropy", log_softmax(wide), targets,
+                    counted, options.weight, options.label_smoothing, options.reduction);
 }
 
 void backward(const Tensor& glogits, const Tensor& gloss, GradOut& gx) {
@@ -53,6 +53,8 @@ void backward(const Tensor& glogits, const Tensor& gloss, GradOut& gx) {
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
   check(logits, targets, options);
+  const bool fused = options.reduction == Reduction::mean || options.reduction == Reduction::sum;
+  if (!fused || options.weight.defined()) return composed(logits, targets, options);
   const int64_t classes = logits.size(-1), rows = targets.numel();
   const Tensor input = logits.contiguous(), ids = targets.contiguous();
   const Tensor loss = empty({}, accumulator_options(logits));
@@ -64,7 +66,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEnt
                                                   .targets = ids.data<int64_t>(),
                                                   .ignore = options.ignore,
                                                   .label_smoothing = options.label_smoothing,
-                                                  .mean = options.mean,
+                                                  .mean = options.reduction == Reduction::mean,
                                                   .loss = loss.data<accumulator_t<T>>(),
                                                   .counted = counted.data<int64_t>(),
                                                   .glogits = data_or_null<T>(glogits),

@@ -1,5 +1,6 @@
 // Arithmetic and functions, element by element.
 #include <cmath>
+#include <limits>
 
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
@@ -237,20 +238,32 @@ Tensor& assign(const char* operation, Tensor& target, const Tensor& value) {
 }
 
 }  // namespace detail
+namespace {
+
+// A bound of clamp; no bound of integers is their least or greatest.
+template <class T>
+T bound(double value) {
+  if constexpr (std::is_integral_v<T>) {
+    if (std::isinf(value)) return value < 0 ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max();
+  }
+  return static_cast<T>(value);
+}
+
+}  // namespace
 
 Tensor clamp(const Tensor& x, double low, double high) {
   HEED_CHECK(low <= high, ConfigError, "clamp: low is ", low, " and high ", high, "; low must not be larger");
   check_number(BinaryOp::minimum, x, "clamp");
-  check_scalar(low, x.dtype(), "clamp");
-  check_scalar(high, x.dtype(), "clamp");
+  if (low != -HUGE_VAL) check_scalar(low, x.dtype(), "clamp");
+  if (high != HUGE_VAL) check_scalar(high, x.dtype(), "clamp");
   const Tensor y = empty_like(x);
   visit_dtype(x.dtype(), [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>)
       HEED_DISPATCH(x.device(), clamp,
                     kernels::Clamp<T>{.y = y.data<T>(),
                                       .x = x.data<T>(),
-                                      .low = static_cast<T>(low),
-                                      .high = static_cast<T>(high),
+                                      .low = bound<T>(low),
+                                      .high = bound<T>(high),
                                       .index = strided_index(x.shape(), y, x)});
   });
   return record("clamp", x, y, [x = save(x), y = save(y)](const GradIn& gy, GradOut& gx) {
@@ -344,6 +357,104 @@ Tensor erf(const Tensor& x) {
                   constexpr double kSlopeAtZero = 1.1283791670955126;  // 2 / sqrt(pi)
                   gx.add(0, gy[0] * (exp(-square(*x)) * kSlopeAtZero));
                 });
+}
+
+// ---- next to 1, and rectifiers
+// ------------------------------------------------------------------------------
+
+Tensor log1p(const Tensor& x) {
+  return record("log1p", x, unary_floating(UnaryOp::log1p, "log1p", x),
+                [x = save(x)](const GradIn& gy, GradOut& gx) { gx.add(0, gy[0] / (*x + 1.0)); });
+}
+
+Tensor expm1(const Tensor& x) {
+  return record("expm1", x, unary_floating(UnaryOp::expm1, "expm1", x),
+                [x = save(x)](const GradIn& gy, GradOut& gx) { gx.add(0, gy[0] * exp(*x)); });
+}
+
+Tensor reciprocal(const Tensor& x) {
+  const Tensor y = unary_floating(UnaryOp::reciprocal, "reciprocal", x);
+  return record("reciprocal", x, y,
+                [y = save(y)](const GradIn& gy, GradOut& gx) { gx.add(0, -(gy[0] * *y * *y)); });
+}
+
+Tensor softplus(const Tensor& x, double beta) {
+  HEED_CHECK(std::isfinite(beta) && beta != 0, ConfigError, "softplus: beta is ", beta,
+             "; it must be finite and not 0");
+  if (beta != 1) return softplus(x * beta) / beta;
+  return record("softplus", x, unary_floating(UnaryOp::softplus, "softplus", x),
+                [x = save(x)](const GradIn& gy, GradOut& gx) { gx.add(0, gy[0] * sigmoid(*x)); });
+}
+
+namespace {
+
+// A function of x and a number, with its slope.
+Tensor rectified(BinaryOp op, BinaryOp slope, const char* operation, const Tensor& x, double number) {
+  check_floating(x, operation);
+  return record(operation, x, binary(op, operation, x, number),
+                [slope, operation, x = save(x), number](const GradIn& gy, GradOut& gx) {
+                  gx.add(0, gy[0] * binary(slope, operation, *x, number));
+                });
+}
+
+}  // namespace
+
+Tensor leaky_relu(const Tensor& x, double slope) {
+  return rectified(BinaryOp::leaky_relu, BinaryOp::leaky_relu_slope, "leaky_relu", x, slope);
+}
+
+Tensor elu(const Tensor& x, double alpha) {
+  return rectified(BinaryOp::elu, BinaryOp::elu_slope, "elu", x, alpha);
+}
+
+// ---- division with remainder
+// --------------------------------------------------------------------------------
+
+namespace {
+
+// Integers have no quotient by 0. Waits for a device.
+void check_divisor(const Tensor& b, const char* operation) {
+  if (is_floating(b.dtype()) || b.dtype() == DType::boolean) return;
+  HEED_CHECK(all(not_equal(b, constant(0, b))).item<bool>(), DataError, operation,
+             ": a divisor is 0, by which integers cannot be divided");
+}
+void check_divisor(const Tensor& a, double b, const char* operation) {
+  HEED_CHECK(b != 0 || is_floating(a.dtype()), DataError, operation,
+             ": the divisor is 0, by which integers cannot be divided");
+}
+
+}  // namespace
+
+Tensor remainder(const Tensor& a, const Tensor& b) {
+  const Tensor y = binary(BinaryOp::remainder, "remainder", a, b);
+  check_divisor(b, "remainder");
+  return record("remainder", {a, b}, y, [a = save(a), b = save(b)](const GradIn& gy, GradOut& gx) {
+    const Tensor x = *a, divisor = *b;
+    if (gx.wants(0)) add_summed(gx, 0, gy[0], x.shape());
+    if (gx.wants(1)) add_summed(gx, 1, -(gy[0] * floor_divide(x, divisor)), divisor.shape());
+  });
+}
+
+Tensor remainder(const Tensor& a, double b) {
+  check_divisor(a, b, "remainder");
+  return record("remainder", a, binary(BinaryOp::remainder, "remainder", a, b),
+                [](const GradIn& gy, GradOut& gx) { gx.add(0, gy[0]); });
+}
+
+Tensor floor_divide(const Tensor& a, const Tensor& b) {
+  const Tensor y = binary(BinaryOp::floor_divide, "floor_divide", a, b);
+  check_divisor(b, "floor_divide");
+  return record("floor_divide", {a, b}, y, [sa = a.shape(), sb = b.shape()](const GradIn& gy, GradOut& gx) {
+    const Tensor zero = constant(0, gy[0]);
+    if (gx.wants(0)) gx.add(0, zero.expand(sa));
+    if (gx.wants(1)) gx.add(1, zero.expand(sb));
+  });
+}
+
+Tensor floor_divide(const Tensor& a, double b) {
+  check_divisor(a, b, "floor_divide");
+  return record("floor_divide", a, binary(BinaryOp::floor_divide, "floor_divide", a, b),
+                [](const GradIn&, GradOut& gx) { give_zeros(gx); });
 }
 
 }  // namespace heed

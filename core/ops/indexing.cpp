@@ -6,6 +6,7 @@
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/copy.h>
+#include <heed/core/ops/indexing.h>
 #include <heed/core/ops/lines.h>
 #include <heed/kernels/embedding.h>
 #include <heed/kernels/indexing.h>
@@ -17,8 +18,8 @@ using kernels::IndexUse;
 
 constexpr int64_t kIndicesPerTask = 16384;
 
-// All of `index` in [0, entries), else IndexError. What is on a device is left to its kernel, and the host
-// hears of it when it next waits for the device.
+}  // namespace
+
 void check_indices(IndexUse use, const Tensor& index, int64_t entries) {
   if (!index.device().is_cpu()) return;
   const Tensor host = index.contiguous();
@@ -45,7 +46,6 @@ void check_index_dtype(const Tensor& index, const Tensor& x, const char* operati
              ", the tensor on ", x.device(), "; move one with to(Device)");
 }
 
-// The rules of gather and scatter_add; the axis from 0.
 int check_along_axis(const Tensor& x, int64_t axis, const Tensor& index, IndexUse use,
                      const char* operation) {
   const int place = normalize_axis(axis, x.rank(), operation);
@@ -59,6 +59,8 @@ int check_along_axis(const Tensor& x, int64_t axis, const Tensor& index, IndexUs
   return place;
 }
 
+namespace {
+
 // `x` cut to the sizes of `index`, but for the axis: the elements that gather reaches. Not recorded.
 Tensor cut_to(const Tensor& x, const Tensor& index, int axis) {
   Shape shape = index.shape();
@@ -66,67 +68,73 @@ Tensor cut_to(const Tensor& x, const Tensor& index, int axis) {
   return make_view(x, shape, x.strides(), x.offset());
 }
 
-DType scattered_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
-
-// y[…, index, …] += source, where y has scattered_dtype.
-void scatter_into(const Tensor& y, int axis, const Tensor& index, const Tensor& source) {
-  const Tensor target = cut_to(y, index, axis), places = index.contiguous();
-  visit_dtype(source.dtype(), [&]<class T>() {
-    if constexpr (!std::is_same_v<T, bool>)
-      HEED_DISPATCH(y.device(), scatter_add,
-                    kernels::ScatterAdd<T>{.y = target.data<math_t<T>>(),
-                                           .index = places.data<int64_t>(),
-                                           .source = source.data<T>(),
-                                           .lines = lines_along(axis, index.shape(), target, places, source),
-                                           .n = index.shape()[axis],
-                                           .entries = y.shape()[axis],
-                                           .stride_y = target.strides()[axis],
-                                           .stride_index = places.strides()[axis],
-                                           .stride_source = source.strides()[axis]});
+// x[…, index, …], where index has the rank of x. Recorded.
+Tensor gathered(IndexUse use, const char* operation, const Tensor& x, int axis, const Tensor& index) {
+  const Tensor y = empty(index.shape(), x.options());
+  const Tensor lines = without_axis(cut_to(x, index, axis), axis).unsqueeze(axis);
+  visit_dtype(x.dtype(), [&]<class T>() {
+    HEED_DISPATCH(x.device(), gather,
+                  kernels::Gather<T>{.use = use,
+                                     .y = y.data<T>(),
+                                     .index = index.data<int64_t>(),
+                                     .x = x.data<T>(),
+                                     .space = strided_index(y.shape(), y, index, lines),
+                                     .entries = x.shape()[axis],
+                                     .stride_x = x.strides()[axis]});
   });
-}
-
-// The gradient of reading x[…, index, …]: gy added where it was read.
-void scatter_gradient(GradOut& gx, int axis, const Tensor& index, const Tensor& gy) {
-  const GradSlot slot = gx.into_accumulator(0);
-  if (!slot.accumulate) slot.tensor.zero_();
-  scatter_into(slot.tensor, axis, index, gy);
+  return record(operation, x, y, [use, axis, index = save(index)](const GradIn& gy, GradOut& gx) {
+    scatter_gradient(gx, use, axis, *index, gy[0]);
+  });
 }
 
 }  // namespace
 
-Tensor gather(const Tensor& x, int64_t axis, const Tensor& index) {
-  const int place = check_along_axis(x, axis, index, IndexUse::gather, "gather");
-  const Tensor y = empty(index.shape(), x.options());
-  const Tensor lines = without_axis(cut_to(x, index, place), place).unsqueeze(place);
-  visit_dtype(x.dtype(), [&]<class T>() {
-    HEED_DISPATCH(x.device(), gather,
-                  kernels::Gather<T>{.y = y.data<T>(),
-                                     .index = index.data<int64_t>(),
-                                     .x = x.data<T>(),
-                                     .space = strided_index(y.shape(), y, index, lines),
-                                     .entries = x.shape()[place],
-                                     .stride_x = x.strides()[place]});
-  });
-  return record("gather", x, y, [place, index = save(index)](const GradIn& gy, GradOut& gx) {
-    scatter_gradient(gx, place, *index, gy[0]);
+void scatter_into(const Tensor& y, IndexUse use, ScatterOp op, int axis, const Tensor& index,
+                  const Tensor& source) {
+  const Tensor target = cut_to(y, index, axis);
+  visit_dtype(source.dtype(), [&]<class T>() {
+    if constexpr (!std::is_same_v<T, bool>)
+      HEED_DISPATCH(y.device(), scatter,
+                    kernels::Scatter<T>{.use = use,
+                                        .op = op,
+                                        .y = target.data<math_t<T>>(),
+                                        .index = index.data<int64_t>(),
+                                        .source = source.data<T>(),
+                                        .lines = lines_along(axis, index.shape(), target, index, source),
+                                        .n = index.shape()[axis],
+                                        .entries = y.shape()[axis],
+                                        .stride_y = target.strides()[axis],
+                                        .stride_index = index.strides()[axis],
+                                        .stride_source = source.strides()[axis]});
   });
 }
 
-Tensor scatter_add(const Tensor& x, int64_t axis, const Tensor& index, const Tensor& source) {
-  HEED_CHECK(x.dtype() != DType::boolean, DTypeError, "scatter_add: not defined for bool");
-  check_same_kind(x, source, "scatter_add");
-  HEED_CHECK(index.shape() == source.shape(), ShapeError, "scatter_add: the index is ", index.shape(),
-             ", the source ", source.shape(), "; they need one shape");
-  const int place = check_along_axis(x, axis, index, IndexUse::scatter_add, "scatter_add");
-  const Tensor sums = empty(x.shape(), {scattered_dtype(x.dtype()), x.device()});
-  copy_elements(sums, x);
-  scatter_into(sums, place, index, source);
-  return record("scatter_add", {x, source}, sums.to(x.dtype()),
-                [place, index = save(index)](const GradIn& gy, GradOut& gx) {
-                  if (gx.wants(0)) gx.add(0, gy[0]);
-                  if (gx.wants(1)) gx.add(1, gather(gy[0], place, *index));
-                });
+void scatter_gradient(GradOut& gx, IndexUse use, int axis, const Tensor& index, const Tensor& gy) {
+  const GradSlot slot = gx.into_accumulator(0);
+  if (!slot.accumulate) slot.tensor.zero_();
+  scatter_into(slot.tensor, use, ScatterOp::add, axis, index, gy);
+}
+
+Tensor gather(const Tensor& x, int64_t axis, const Tensor& index) {
+  return gather(IndexUse::gather, "gather", x, axis, index);
+}
+
+Tensor gather(IndexUse use, const char* operation, const Tensor& x, int64_t axis, const Tensor& index) {
+  return gathered(use, operation, x, check_along_axis(x, axis, index, use, operation), index);
+}
+
+Tensor index_select(const Tensor& x, int64_t axis, const Tensor& index) {
+  const int place = normalize_axis(axis, x.rank(), "index_select");
+  HEED_CHECK(index.rank() == 1, ShapeError, "index_select: the index is ", index.shape(),
+             "; along an axis it needs one axis");
+  if (place == 0) return index_select(x, index);
+  check_index_dtype(index, x, "index_select");
+  check_indices(IndexUse::index_select, index, x.shape()[place]);
+  Shape shape = x.shape(), strides;
+  shape[place] = index.numel();
+  for (int a = 0; a < x.rank(); ++a) strides.append(a == place ? index.strides()[0] : 0);
+  return gathered(IndexUse::index_select, "index_select", x, place,
+                  make_view(index, shape, strides, index.offset()));
 }
 
 Tensor index_select(const Tensor& x, const Tensor& index) {
@@ -207,7 +215,7 @@ std::pair<Tensor, Tensor> first_in_order(const char* operation, const Tensor& x,
                                      .descending = descending});
   });
   record(operation, x, values, [axis, indices = save(indices)](const GradIn& gy, GradOut& gx) {
-    scatter_gradient(gx, axis, *indices, gy[0]);
+    scatter_gradient(gx, IndexUse::gather, axis, *indices, gy[0]);
   });
   return {values, indices};
 }

@@ -17,9 +17,9 @@ struct Axes {
   int64_t count = 1;  // elements that go into one result
 };
 
-Axes split_axes(const Tensor& x, const std::vector<int64_t>& axes, const char* operation) {
+Axes split_axes(const Tensor& x, const ReducedAxes& axes, const char* operation) {
   bool reduced[kMaxRank] = {};
-  for (int64_t axis : axes) {
+  for (int64_t axis : axes.list()) {
     const int place = normalize_axis(axis, x.rank(), operation);
     HEED_CHECK(!reduced[place], IndexError, operation, ": axis ", axis, " comes twice");
     reduced[place] = true;
@@ -27,7 +27,7 @@ Axes split_axes(const Tensor& x, const std::vector<int64_t>& axes, const char* o
   Axes parts;
   for (int axis = 0; axis < x.rank(); ++axis) {
     const int64_t size = x.shape()[axis];
-    if (axes.empty() || reduced[axis]) {
+    if (axes.all() || reduced[axis]) {
       parts.reduced.append(size);
       parts.reduced_strides.append(x.strides()[axis]);
       parts.with_ones.append(1);
@@ -186,11 +186,10 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   const int added = x.rank() - shape.rank();
   HEED_CHECK(added >= 0 && broadcast_shapes(shape, x.shape(), "sum_to") == x.shape(), ShapeError,
              "sum_to: ", shape, " does not broadcast to ", x.shape());
-  ReduceOptions options;
+  std::vector<int64_t> axes;
   for (int axis = 0; axis < x.rank(); ++axis)
-    if (axis < added || (shape[axis - added] == 1 && x.shape()[axis] != 1)) options.axes.push_back(axis);
-  options.keep = false;
-  return sum(x, options).reshape(shape);
+    if (axis < added || (shape[axis - added] == 1 && x.shape()[axis] != 1)) axes.push_back(axis);
+  return sum(x, {.axes = axes}).reshape(shape);
 }
 
 // ---- along one axis

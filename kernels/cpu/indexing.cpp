@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include <heed/kernels/cpu/elementwise/elementwise-inl.h>
 #include <heed/kernels/cpu/simd/strided-inl.h>
 #include <heed/kernels/embedding.h>
 #include <heed/kernels/indexing.h>
@@ -9,39 +10,83 @@ namespace {
 
 constexpr int64_t kTaskColumns = 64;  // columns whose rows one task adds up
 
-}  // namespace
-
-template <class T>
-void gather(const kernels::Gather<T>& args) {
+template <bool kGaps, class T>
+void gather_all(const kernels::Gather<T>& args) {
+  const auto element = [](const T* x, int64_t index, int64_t stride) {
+    return kGaps && index == kNoToken ? T(0) : x[index * stride];
+  };
   parallel_walk(args.space, kTaskElements, [&](const Run<3>& run) {
     T* y = args.y + run.at[0];
     const int64_t* index = args.index + run.at[1];
     const T* x = args.x + run.at[2];
     if (run.step[0] == 1 && run.step[1] == 1 && run.step[2] == 0 && args.stride_x == 1) {  // along a row
-      for (int64_t i = 0; i < run.n; ++i) y[i] = x[index[i]];
+      for (int64_t i = 0; i < run.n; ++i) y[i] = element(x, index[i], 1);
     } else {
       for (int64_t i = 0; i < run.n; ++i)
-        y[i * run.step[0]] = x[i * run.step[2] + index[i * run.step[1]] * args.stride_x];
+        y[i * run.step[0]] = element(x + i * run.step[2], index[i * run.step[1]], args.stride_x);
     }
   });
 }
 
-template <class T>
-void scatter_add(const kernels::ScatterAdd<T>& args) {
+/// put(to, value) for each element of the source.
+template <class T, class Put>
+void scatter_all(const kernels::Scatter<T>& args, Put put) {
   using A = math_t<T>;
+  const bool gaps = args.use == kernels::IndexUse::index_select;
   parallel_walk(args.lines, lines_per_task(args.n), [&](const Run<3>& run) {
     for (int64_t line = 0; line < run.n; ++line) {
       A* y = args.y + run.at[0] + line * run.step[0];
       const int64_t* index = args.index + run.at[1] + line * run.step[1];
       const T* source = args.source + run.at[2] + line * run.step[2];
-      if (args.stride_index == 1 && args.stride_y == 1 && args.stride_source == 1) {  // along a row
-        for (int64_t i = 0; i < args.n; ++i) y[index[i]] += static_cast<A>(source[i]);
+      if (!gaps && args.stride_index == 1 && args.stride_y == 1 && args.stride_source == 1) {  // along a row
+        for (int64_t i = 0; i < args.n; ++i) put(y[index[i]], static_cast<A>(source[i]));
         continue;
       }
-      for (int64_t i = 0; i < args.n; ++i)
-        y[index[i * args.stride_index] * args.stride_y] += static_cast<A>(source[i * args.stride_source]);
+      for (int64_t i = 0; i < args.n; ++i) {
+        const int64_t target = index[i * args.stride_index];
+        if (gaps && target == kNoToken) continue;
+        put(y[target * args.stride_y], static_cast<A>(source[i * args.stride_source]));
+      }
     }
   });
+}
+
+/// The same by f(a, b) of unsigned integers, which wrap, or of floating numbers.
+template <class T, class F>
+void scatter_arithmetic(const kernels::Scatter<T>& args, F f) {
+  scatter_all(args, [f](auto& to, auto value) {
+    if constexpr (std::is_integral_v<T>)
+      to = wrapping(to, value, f);
+    else
+      to = f(to, value);
+  });
+}
+
+}  // namespace
+
+template <class T>
+void gather(const kernels::Gather<T>& args) {
+  if (args.use == kernels::IndexUse::index_select)
+    gather_all<true>(args);
+  else
+    gather_all<false>(args);
+}
+
+template <class T>
+void scatter(const kernels::Scatter<T>& args) {
+  using A = math_t<T>;
+  switch (args.op) {
+    case ScatterOp::replace:
+      return scatter_all(args, [](A& to, A value) { to = value; });
+    case ScatterOp::add:
+      return scatter_arithmetic(args, [](auto a, auto b) { return a + b; });
+    case ScatterOp::multiply:
+      return scatter_arithmetic(args, [](auto a, auto b) { return a * b; });
+    case ScatterOp::max:
+      return scatter_all(args, [](A& to, A value) { to = value > to || value != value ? value : to; });
+    case ScatterOp::min:
+      return scatter_all(args, [](A& to, A value) { to = value < to || value != value ? value : to; });
+  }
 }
 
 template <class T>
@@ -86,6 +131,13 @@ void triangle(const kernels::Triangle<T>& args) {
   });
 }
 
+void compact(const kernels::Compact& args) {
+  parallel_for(args.count, kTaskElements, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      if (args.mask[i]) args.y[args.place[i] - 1] = i;
+  });
+}
+
 template <class T>
 void one_hot(const kernels::OneHot<T>& args) {
   parallel_for(args.count, lines_per_task(args.classes), [&](int64_t begin, int64_t end) {
@@ -102,9 +154,9 @@ void one_hot(const kernels::OneHot<T>& args) {
   template void index_select<T>(const kernels::IndexSelect<T>&); \
   template void triangle<T>(const kernels::Triangle<T>&);        \
   template void one_hot<T>(const kernels::OneHot<T>&);
-#define HEED_INSTANTIATE_NUMBER(T)                             \
-  HEED_INSTANTIATE(T)                                          \
-  template void scatter_add<T>(const kernels::ScatterAdd<T>&); \
+#define HEED_INSTANTIATE_NUMBER(T)                      \
+  HEED_INSTANTIATE(T)                                   \
+  template void scatter<T>(const kernels::Scatter<T>&); \
   template void index_select_backward<T>(const kernels::IndexSelectBackward<T>&);
 HEED_INSTANTIATE_NUMBER(float)
 HEED_INSTANTIATE_NUMBER(bfloat16)

@@ -1,5 +1,6 @@
 #include <heed/kernels/cuda/convert.cuh>
 #include <heed/kernels/cuda/elementwise.cuh>
+#include <heed/kernels/division.h>
 #include <heed/kernels/elementwise.h>
 
 namespace heed::cuda {
@@ -54,6 +55,12 @@ __device__ __forceinline__ void apply(UnaryOp op, float (&v)[kWidth]) {
       return each(v, [](float x) { return ceilf(x); });
     case UnaryOp::round:  // half to even
       return each(v, [](float x) { return nearbyintf(x); });
+    case UnaryOp::log1p:
+      return each(v, [](float x) { return log1pf(x); });
+    case UnaryOp::expm1:
+      return each(v, [](float x) { return expm1f(x); });
+    case UnaryOp::softplus:
+      return each(v, [](float x) { return (x > 0 ? x : 0.0f) + log1pf(expf(-fabsf(x))); });
     case UnaryOp::logical_not:
       break;
   }
@@ -80,6 +87,27 @@ __device__ __forceinline__ void zip(M (&a)[kWidth], const M (&b)[kWidth], F f) {
   for (int j = 0; j < kWidth; ++j) a[j] = static_cast<M>(f(a[j], b[j]));
 }
 
+// What only floating numbers have.
+template <int kWidth>
+__device__ __forceinline__ void apply_floating(BinaryOp op, float (&a)[kWidth], const float (&b)[kWidth]) {
+  switch (op) {
+    case BinaryOp::divide:
+      return zip(a, b, [](float x, float y) { return x / y; });
+    case BinaryOp::power:
+      return zip(a, b, [](float x, float y) { return powf(x, y); });
+    case BinaryOp::leaky_relu:
+      return zip(a, b, [](float x, float y) { return x > 0 ? x : y * x; });
+    case BinaryOp::leaky_relu_slope:
+      return zip(a, b, [](float x, float y) { return x > 0 ? 1.0f : y; });
+    case BinaryOp::elu:
+      return zip(a, b, [](float x, float y) { return x > 0 ? x : y * expm1f(x); });
+    case BinaryOp::elu_slope:
+      return zip(a, b, [](float x, float y) { return x > 0 ? 1.0f : y * expf(x); });
+    default:
+      break;
+  }
+}
+
 /// a = op(a, b).
 template <int kWidth, class M>
 __device__ __forceinline__ void apply(BinaryOp op, M (&a)[kWidth], const M (&b)[kWidth]) {
@@ -102,15 +130,12 @@ __device__ __forceinline__ void apply(BinaryOp op, M (&a)[kWidth], const M (&b)[
       return zip(a, b, [](M x, M y) { return x > y || x != x ? x : y; });
     case BinaryOp::minimum:
       return zip(a, b, [](M x, M y) { return x < y || x != x ? x : y; });
-    case BinaryOp::divide:
-      if constexpr (std::is_same_v<M, float>) return zip(a, b, [](M x, M y) { return x / y; });
-      break;
-    case BinaryOp::power:
-      if constexpr (std::is_same_v<M, float>) return zip(a, b, [](M x, M y) { return powf(x, y); });
-      break;
-    case BinaryOp::logical_and:
-    case BinaryOp::logical_or:
-      break;
+    case BinaryOp::remainder:
+      return zip(a, b, [](M x, M y) { return kernels::floor_remainder(x, y); });
+    case BinaryOp::floor_divide:
+      return zip(a, b, [](M x, M y) { return kernels::floor_quotient(x, y); });
+    default:
+      if constexpr (std::is_same_v<M, float>) apply_floating(op, a, b);
   }
 }
 

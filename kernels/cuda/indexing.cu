@@ -21,20 +21,47 @@ struct GatherOp {
   const int64_t* index;
   const Bits* x;
   int64_t stride;
+  bool gaps;
   IndexGuard guard;
 
   template <int kWidth>
   __device__ __forceinline__ void run(const int64_t (&at)[3], unsigned) const {
     const int64_t from = index[at[1]];
-    y[at[0]] = guard.holds(from, at[0]) ? x[at[2] + from * stride] : kPoison<Bits>;
+    if (gaps && from == kNoToken)
+      y[at[0]] = 0;
+    else
+      y[at[0]] = guard.holds(from, gaps ? at[1] : at[0]) ? x[at[2] + from * stride] : kPoison<Bits>;
   }
 };
 
+template <class A>
+__device__ __forceinline__ A scattered(ScatterOp op, A a, A b) {
+  const auto arithmetic = [&](auto f) {
+    if constexpr (std::is_integral_v<A>)
+      return wrapping(a, b, f);
+    else
+      return f(a, b);
+  };
+  switch (op) {
+    case ScatterOp::replace:
+      return b;
+    case ScatterOp::add:
+      return arithmetic([](auto x, auto y) { return x + y; });
+    case ScatterOp::multiply:
+      return arithmetic([](auto x, auto y) { return x * y; });
+    case ScatterOp::max:
+      return b > a || b != b ? b : a;
+    case ScatterOp::min:
+      return b < a || b != b ? b : a;
+  }
+  return a;
+}
+
 // A thread a line: the order of the index, and nobody else writes there.
 template <class T>
-struct ScatterOp {
+struct ScatterLine {
   static constexpr int kOperands = 3, kWidth = 1;
-  kernels::ScatterAdd<T> args;
+  kernels::Scatter<T> args;
   IndexGuard guard;
 
   template <int kWidth>
@@ -42,14 +69,21 @@ struct ScatterOp {
     using A = math_t<T>;
     for (int64_t i = 0; i < args.n; ++i) {
       const int64_t place = at[1] + i * args.stride_index, target = args.index[place];
+      if (args.use == IndexUse::index_select && target == kNoToken) continue;
       if (!guard.holds(target, place)) continue;
       A& to = args.y[at[0] + target * args.stride_y];
-      const A value = static_cast<A>(args.source[at[2] + i * args.stride_source]);
-      if constexpr (std::is_integral_v<A>)
-        to = wrapping(to, value, [](auto a, auto b) { return a + b; });
-      else
-        to += value;
+      to = scattered(args.op, to, static_cast<A>(args.source[at[2] + i * args.stride_source]));
     }
+  }
+};
+
+struct CompactOp {
+  static constexpr int kOperands = 1, kWidth = 1;
+  kernels::Compact args;
+
+  template <int kWidth>
+  __device__ __forceinline__ void run(const int64_t (&at)[1], unsigned) const {
+    if (args.mask[at[0]]) args.y[args.place[at[0]] - 1] = at[0];
   }
 };
 
@@ -128,13 +162,17 @@ void gather(const kernels::Gather<T>& args) {
   elementwise(
       "gather",
       GatherOp<Bits>{reinterpret_cast<Bits*>(args.y), args.index, reinterpret_cast<const Bits*>(args.x),
-                     args.stride_x, IndexGuard(IndexUse::gather, args.entries)},
+                     args.stride_x, args.use == IndexUse::index_select, IndexGuard(args.use, args.entries)},
       args.space);
 }
 
 template <class T>
-void scatter_add(const kernels::ScatterAdd<T>& args) {
-  elementwise("scatter_add", ScatterOp<T>{args, IndexGuard(IndexUse::scatter_add, args.entries)}, args.lines);
+void scatter(const kernels::Scatter<T>& args) {
+  elementwise("scatter", ScatterLine<T>{args, IndexGuard(args.use, args.entries)}, args.lines);
+}
+
+void compact(const kernels::Compact& args) {
+  elementwise("compact", CompactOp{args}, single_run<1>(args.count));
 }
 
 template <class T>
@@ -179,7 +217,7 @@ void one_hot(const kernels::OneHot<T>& args) {
   template void one_hot<T>(const kernels::OneHot<T>&);
 #define HEED_INSTANTIATE_NUMBER(T) \
   HEED_INSTANTIATE(T)              \
-  template void scatter_add<T>(const kernels::ScatterAdd<T>&);
+  template void scatter<T>(const kernels::Scatter<T>&);
 HEED_INSTANTIATE_NUMBER(float)
 HEED_INSTANTIATE_NUMBER(bfloat16)
 HEED_INSTANTIATE_NUMBER(int64_t)

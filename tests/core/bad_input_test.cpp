@@ -143,7 +143,8 @@ TEST_P(BadInputOn, ALossWithoutATargetIsZeroAndWarnsOnce) {
   const Tensor logits = ones({2, 3}, {.device = device()}).set_requires_grad(),
                ignored = tensor<int64_t>({0, 0}).to(device());
   for (bool mean : {true, false}) {
-    const Tensor loss = cross_entropy(logits, ignored, {.ignore = 0, .mean = mean});
+    const Tensor loss =
+        cross_entropy(logits, ignored, {.ignore = 0, .reduction = mean ? Reduction::mean : Reduction::sum});
     loss.backward();
     EXPECT_EQ(loss.item<float>(), 0);
     EXPECT_EQ(logits.grad().to_vector<float>(), std::vector<float>(6, 0));
@@ -154,7 +155,7 @@ TEST_P(BadInputOn, ALossWithoutATargetIsZeroAndWarnsOnce) {
             warnings
                 ? "cross_entropy: all 2 targets are the ignored id 0; the loss is 0 and so are its gradients"
                 : "");
-  expect_error<DataError>([&] { cross_entropy(logits, ignored, {.ignore = 0, .need_target = true}); },
+  expect_error<DataError>([&] { cross_entropy(logits, ignored, {.ignore = 0, .require_target = true}); },
                           {"cross_entropy: none of the 2 targets counts", "ignored id 0"});
   cross_entropy(zeros({0, 3}, {.device = device()}),
                 zeros({0}, {DType::i64, device()}));  // nothing to learn from, but nothing odd

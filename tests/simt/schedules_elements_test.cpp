@@ -9,6 +9,7 @@
 #include <heed/kernels/embedding.h>
 #include <heed/kernels/indexing.h>
 #include <heed/kernels/random.h>
+#include <heed/kernels/sampling.h>
 
 #include "schedules.h"
 
@@ -274,14 +275,16 @@ TYPED_TEST(ElementSchedules, RowsByIndex) {
             kernels::IndexSelectBackward<T>{gx.data(), gy.data(), index.data(), n, width, rows});
         return bytes(gx);
       });
-      check_schedules("scatter_add", [&] {
-        const Buffer<T> source(numbers<T>(n * width, 1));
-        const Buffer<A> sums(numbers<A>(rows * width, 4));
-        const Buffer<int64_t> index(ids_for(places, width));
-        cuda::scatter_add(kernels::ScatterAdd<T>{sums.data(), index.data(), source.data(), line<3>(width), n,
-                                                 rows, width, width, width});
-        return bytes(sums);
-      });
+      for (const ScatterOp op :
+           {ScatterOp::replace, ScatterOp::add, ScatterOp::multiply, ScatterOp::max, ScatterOp::min})
+        check_schedules("scatter", [&] {
+          const Buffer<T> source(numbers<T>(n * width, 1));
+          const Buffer<A> y(numbers<A>(rows * width, 4));
+          const Buffer<int64_t> index(ids_for(places, width));
+          cuda::scatter(kernels::Scatter<T>{kernels::IndexUse::scatter, op, y.data(), index.data(),
+                                            source.data(), line<3>(width), n, rows, width, width, width});
+          return bytes(y);
+        });
     }
 }
 
@@ -310,7 +313,8 @@ TYPED_TEST(ElementSchedules, Selections) {
       const Buffer<T> x(numbers<T>(entries * cols, 1)), y(count);
       const Buffer<int64_t> index(places);
       const Strided<3> from = space<3>(rows, cols, {2, 2, 1});  // x has stride 0 along the axis of the index
-      cuda::gather(kernels::Gather<T>{y.data(), index.data(), x.data(), from, entries, cols});
+      cuda::gather(kernels::Gather<T>{kernels::IndexUse::gather, y.data(), index.data(), x.data(), from,
+                                      entries, cols});
       return bytes(y);
     });
     for (const bool lower : {true, false})
@@ -327,6 +331,38 @@ TYPED_TEST(ElementSchedules, Selections) {
       return bytes(y);
     });
   }
+}
+
+TEST(CompactElements, PlacesOfWhatIsTrue) {
+  const int64_t n = 1000;
+  std::vector<unsigned char> flags(static_cast<size_t>(n));
+  std::vector<int64_t> places(flags.size()), want;
+  for (size_t i = 0; i < flags.size(); ++i) {
+    flags[i] = random_word(i, 4) % 2;
+    if (flags[i]) want.push_back(static_cast<int64_t>(i));
+    places[i] = static_cast<int64_t>(want.size());
+  }
+  check_schedules("compact", [&] {
+    const Buffer<unsigned char> mask(flags);
+    const Buffer<int64_t> place(places), y(static_cast<int64_t>(want.size()));
+    cuda::compact(kernels::Compact{y.data(), reinterpret_cast<const bool*>(mask.data()), place.data(), n});
+    EXPECT_EQ(y.get(), want);
+    return bytes(y);
+  });
+}
+
+TYPED_TEST(ElementSchedules, Sampling) {
+  using T = TypeParam;
+  const int64_t rows = 70, cols = 37, count = 3;
+  for (const bool replace : {true, false})
+    check_schedules("sample", [&] {
+      const Buffer<T> x(numbers<T>(rows * cols, 1));
+      const Buffer<float> weights(rows * cols);
+      const Buffer<int64_t> y(rows * count);
+      cuda::sample(kernels::Sample<T>{y.data(), x.data(), weights.data(), true, 0.5, 0.9, replace, rows, cols,
+                                      count, PhiloxState{7, nullptr, 3}});
+      return bytes(y);
+    });
 }
 
 TYPED_TEST(ElementSchedules, Embedding) {

@@ -82,8 +82,8 @@ TEST(WrongIndex, IsNeitherReadNorWrittenThrough) {
     const DeviceBuffer<float> y(std::vector<float>(kEntries, 0.0f));
     const DeviceBuffer<float> source(std::vector<float>(kRows, 1.0f));
     Strided<3> one_line{};
-    scatter_add(
-        kernels::ScatterAdd<float>{y.data(), ids.data(), source.data(), one_line, kRows, kEntries, 1, 1, 1});
+    scatter(kernels::Scatter<float>{kernels::IndexUse::scatter_add, ScatterOp::add, y.data(), ids.data(),
+                                    source.data(), one_line, kRows, kEntries, 1, 1, 1});
     return bytes_of(y.get());
   });
 }

@@ -5,6 +5,7 @@
 #include <heed/core/base/check.h>
 #include <heed/kernels/cpu/elementwise/elementwise-inl.h>
 #include <heed/kernels/cpu/move_rows.h>
+#include <heed/kernels/division.h>
 #include <heed/kernels/elementwise.h>
 
 namespace heed::cpu {
@@ -66,6 +67,13 @@ void unary_floating(const kernels::Unary<T>& args) {
       return map_all(args, kCheapGrain, [](M x) { return std::ceil(x); });
     case UnaryOp::round:  // half to even
       return map_all(args, kCheapGrain, [](M x) { return std::nearbyint(x); });
+    case UnaryOp::log1p:
+      return map_all(args, kCostlyGrain, [](M x) { return std::log1p(x); });
+    case UnaryOp::expm1:
+      return map_all(args, kCostlyGrain, [](M x) { return std::expm1(x); });
+    case UnaryOp::softplus:
+      return map_all(args, kCostlyGrain,
+                     [](M x) { return (x > 0 ? x : M(0)) + std::log1p(std::exp(-std::fabs(x))); });
     case UnaryOp::logical_not:
       break;
   }
@@ -76,7 +84,8 @@ bool is_costly(kernels::UnaryOp op) {
   using kernels::UnaryOp;
   return op == UnaryOp::exponential || op == UnaryOp::logarithm || op == UnaryOp::sine ||
          op == UnaryOp::cosine || op == UnaryOp::hyperbolic_tangent || op == UnaryOp::sigmoid ||
-         op == UnaryOp::error_function;
+         op == UnaryOp::error_function || op == UnaryOp::log1p || op == UnaryOp::expm1 ||
+         op == UnaryOp::softplus;
 }
 
 template <class T>
@@ -158,11 +167,17 @@ void zip_all(const kernels::Binary<T>& args, int64_t grain, F f) {
   });
 }
 
+bool is_costly(kernels::BinaryOp op) {
+  using kernels::BinaryOp;
+  return op == BinaryOp::power || op == BinaryOp::remainder || op == BinaryOp::floor_divide ||
+         op == BinaryOp::elu || op == BinaryOp::elu_slope;
+}
+
 template <class T>
 void binary_rows(const kernels::Binary<T>& args) {
   const auto row = binary_row<T>(args.op);
   HEED_ASSERT(row, "binary: operation ", int(args.op), " on ", dtype_of<T>());
-  const int64_t grain = args.op == kernels::BinaryOp::power ? kCostlyGrain : kRowGrain;
+  const int64_t grain = is_costly(args.op) ? kCostlyGrain : kRowGrain;
   if (args.a && args.b && has_rows(args.index)) {
     const auto tile = [&](const Tile<3>& at) { zip_tile(at, args.y, args.a, args.b, row); };
     if (parallel_tiles(args.index, 1, tile) || parallel_tiles(args.index, 2, tile)) return;
@@ -173,6 +188,29 @@ void binary_rows(const kernels::Binary<T>& args) {
     const T* b = args.b ? args.b + run.at[2] : &args.scalar;
     zip_run(run.n, to, run.step[0], a, args.a ? run.step[1] : 0, b, args.b ? run.step[2] : 0, row);
   });
+}
+
+// What only floating numbers have.
+template <class T>
+void binary_floating(const kernels::Binary<T>& args) {
+  using kernels::BinaryOp;
+  using M = math_t<T>;
+  switch (args.op) {
+    case BinaryOp::divide:
+      return zip_all(args, kCheapGrain, [](M a, M b) { return a / b; });
+    case BinaryOp::power:
+      return zip_all(args, kCostlyGrain, [](M a, M b) { return std::pow(a, b); });
+    case BinaryOp::leaky_relu:
+      return zip_all(args, kCheapGrain, [](M a, M b) { return a > 0 ? a : b * a; });
+    case BinaryOp::leaky_relu_slope:
+      return zip_all(args, kCheapGrain, [](M a, M b) { return a > 0 ? M(1) : b; });
+    case BinaryOp::elu:
+      return zip_all(args, kCostlyGrain, [](M a, M b) { return a > 0 ? a : b * std::expm1(a); });
+    case BinaryOp::elu_slope:
+      return zip_all(args, kCostlyGrain, [](M a, M b) { return a > 0 ? M(1) : b * std::exp(a); });
+    default:
+      HEED_ASSERT(false, "binary: operation ", int(args.op), " on ", dtype_of<T>());
+  }
 }
 
 template <class T>
@@ -196,18 +234,14 @@ void binary_number(const kernels::Binary<T>& args) {
       return zip_all(args, kCheapGrain, [](M a, M b) { return a > b || a != a ? a : b; });
     case BinaryOp::minimum:
       return zip_all(args, kCheapGrain, [](M a, M b) { return a < b || a != a ? a : b; });
-    case BinaryOp::divide:
-      if constexpr (kIsFloating<T>) return zip_all(args, kCheapGrain, [](M a, M b) { return a / b; });
-      break;
-    case BinaryOp::power:
-      if constexpr (kIsFloating<T>)
-        return zip_all(args, kCostlyGrain, [](M a, M b) { return std::pow(a, b); });
-      break;
-    case BinaryOp::logical_and:
-    case BinaryOp::logical_or:
-      break;
+    case BinaryOp::remainder:
+      return zip_all(args, kCostlyGrain, kernels::floor_remainder<M>);
+    case BinaryOp::floor_divide:
+      return zip_all(args, kCostlyGrain, kernels::floor_quotient<M>);
+    default:
+      if constexpr (kIsFloating<T>) return binary_floating(args);
+      HEED_ASSERT(false, "binary: operation ", int(args.op), " on ", dtype_of<T>());
   }
-  HEED_ASSERT(false, "binary: operation ", int(args.op), " on ", dtype_of<T>());
 }
 
 }  // namespace

@@ -1,12 +1,14 @@
 #include <limits>
 
 #include <heed/kernels/cpu/elementwise/elementwise_rows.h>
+#include <heed/kernels/division.h>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/elementwise/elementwise_rows.cpp"
 #include <heed/kernels/cpu/simd/simd.h>
 // The -inl headers follow simd.h, which includes this file once per instruction set.
 #include <heed/kernels/cpu/simd/math-inl.h>
+#include <heed/kernels/cpu/simd/near_one-inl.h>
 #include <heed/kernels/cpu/simd/streaming-inl.h>
 #include <heed/kernels/cpu/simd/tail-inl.h>
 
@@ -41,11 +43,30 @@ HWY_INLINE Values unary_value(Values x) {
   if constexpr (kOp == UnaryOp::floor) return hn::Floor(x);
   if constexpr (kOp == UnaryOp::ceil) return hn::Ceil(x);
   if constexpr (kOp == UnaryOp::round) return hn::Round(x);
+  if constexpr (kOp == UnaryOp::log1p) return log1p(d, x);
+  if constexpr (kOp == UnaryOp::expm1) return expm1(d, x);
+  if constexpr (kOp == UnaryOp::softplus) return softplus(d, x);
+}
+
+/// f of each pair of lanes: for what vectors have no instructions for.
+HWY_INLINE Values zip_lanes(Values a, Values b, float (*f)(float, float)) {
+  const Floats d;
+  alignas(64) float left[hn::MaxLanes(d)], right[hn::MaxLanes(d)];
+  hn::Store(a, d, left);
+  hn::Store(b, d, right);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) left[i] = f(left[i], right[i]);
+  return hn::Load(d, left);
+}
+
+/// a > 0 ? positive : other.
+HWY_INLINE Values where_positive(Values a, Values positive, Values other) {
+  return hn::IfThenElse(hn::Gt(a, hn::Zero(Floats())), positive, other);
 }
 
 template <BinaryOp kOp>
 HWY_INLINE Values binary_value(Values a, Values b) {
   [[maybe_unused]] const Floats d;
+  [[maybe_unused]] const auto one = hn::Set(d, 1.0f);
   if constexpr (kOp == BinaryOp::add) return hn::Add(a, b);
   if constexpr (kOp == BinaryOp::subtract) return hn::Sub(a, b);
   if constexpr (kOp == BinaryOp::multiply) return hn::Mul(a, b);
@@ -53,6 +74,12 @@ HWY_INLINE Values binary_value(Values a, Values b) {
   if constexpr (kOp == BinaryOp::power) return power(d, a, b);
   if constexpr (kOp == BinaryOp::maximum) return hn::IfThenElse(hn::Or(hn::Gt(a, b), hn::IsNaN(a)), a, b);
   if constexpr (kOp == BinaryOp::minimum) return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::IsNaN(a)), a, b);
+  if constexpr (kOp == BinaryOp::remainder) return zip_lanes(a, b, kernels::floor_remainder<float>);
+  if constexpr (kOp == BinaryOp::floor_divide) return zip_lanes(a, b, kernels::floor_quotient<float>);
+  if constexpr (kOp == BinaryOp::leaky_relu) return where_positive(a, a, hn::Mul(a, b));
+  if constexpr (kOp == BinaryOp::leaky_relu_slope) return where_positive(a, one, b);
+  if constexpr (kOp == BinaryOp::elu) return where_positive(a, a, hn::Mul(b, expm1(d, a)));
+  if constexpr (kOp == BinaryOp::elu_slope) return where_positive(a, one, hn::Mul(b, exp(d, a)));
 }
 
 template <Values (*kValue)(Values), class T>
@@ -163,6 +190,9 @@ HWY_INLINE void (*unary_row_of(UnaryOp op))(const UnaryRow<T>&) {
     HEED_CASE(floor)
     HEED_CASE(ceil)
     HEED_CASE(round)
+    HEED_CASE(log1p)
+    HEED_CASE(expm1)
+    HEED_CASE(softplus)
 #undef HEED_CASE
     default:
       return nullptr;
@@ -181,6 +211,12 @@ HWY_INLINE void (*binary_row_of(BinaryOp op))(const BinaryRow<T>&) {
     HEED_CASE(divide)
     HEED_CASE(maximum)
     HEED_CASE(minimum)
+    HEED_CASE(remainder)
+    HEED_CASE(floor_divide)
+    HEED_CASE(leaky_relu)
+    HEED_CASE(leaky_relu_slope)
+    HEED_CASE(elu)
+    HEED_CASE(elu_slope)
 #undef HEED_CASE
     case BinaryOp::power:
       return power_row<T>;

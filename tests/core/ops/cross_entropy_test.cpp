@@ -36,7 +36,8 @@ Tensor reference(const Tensor& logits, const Tensor& targets, const CrossEntropy
     loss -= (1 - s) * (x[target] - normaliser) + s / static_cast<double>(classes) * all;
     ++counted;
   }
-  return scalar(options.mean && counted > 0 ? loss / counted : loss, {.dtype = DType::f64});
+  return scalar(options.reduction == Reduction::mean && counted > 0 ? loss / counted : loss,
+                {.dtype = DType::f64});
 }
 
 // -Σ q log p with q the smoothed one-hot rows, zero where ignored.
@@ -53,7 +54,8 @@ Tensor composed(const Tensor& logits, const Tensor& targets, const CrossEntropyO
       row[c] = options.label_smoothing / static_cast<double>(classes) +
                (c == target ? 1 - options.label_smoothing : 0);
   }
-  const double divisor = options.mean ? static_cast<double>(std::max<int64_t>(counted, 1)) : 1;
+  const double divisor =
+      options.reduction == Reduction::mean ? static_cast<double>(std::max<int64_t>(counted, 1)) : 1;
   const Tensor flat = logits.reshape({rows, classes}),
                total = log_sum_exp(flat, {.axes = {-1}, .keep = true});
   return sum((flat - total) * q.to(logits.dtype())) * (-1 / divisor);
@@ -63,7 +65,8 @@ void check(const Shape& shape, int64_t ignored, double smoothing, bool mean) {
   Shape rows = shape;
   rows.erase(shape.rank() - 1);
   const Tensor targets = make_targets(rows, shape[shape.rank() - 1], ignored);
-  const CrossEntropyOptions options{.label_smoothing = smoothing, .mean = mean};
+  const CrossEntropyOptions options{.label_smoothing = smoothing,
+                                    .reduction = mean ? Reduction::mean : Reduction::sum};
   check_fused({.name = concat("cross_entropy ", shape, " ignored ", ignored, " smoothing ", smoothing,
                               mean ? " mean" : " sum"),
                .inputs = {normal(shape, 1) * 2.0, targets},
@@ -157,7 +160,7 @@ TEST(CrossEntropy, Errors) {
       [&] {
         cross_entropy(logits, tensor<int64_t>({0, 1, 2}));
       },
-      "cross_entropy: targets are [3], expected [2] for logits of [2, 3]");
+      "cross_entropy: targets are [3], expected [2] for an input of [2, 3]");
   expect_error<DTypeError>([&] { cross_entropy(logits, zeros({2})); }, "class ids must be i64");
   expect_error<IndexError>([&] { cross_entropy(logits, tensor<int64_t>({0, 3})); }, "3");
   expect_error<IndexError>([&] { cross_entropy(logits, tensor<int64_t>({-1, 0})); }, "-1");
