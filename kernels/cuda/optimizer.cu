@@ -39,12 +39,12 @@ struct PartTable {
 // of a part all threads call begin(part).
 template <int kRun, class Part, class Begin, class F>
 __device__ __forceinline__ void for_each_run(const PartTable<Part>& table, const Begin& begin, const F& f) {
-  int at = 0, begun = -1;
+  int at = -1;
   for (int64_t chunk = blockIdx.x; chunk < table.first_chunk[table.size]; chunk += gridDim.x) {
+    const bool is_next = chunk >= table.first_chunk[at + 1];
     while (chunk >= table.first_chunk[at + 1]) ++at;
     const Part& part = table.parts[at];
-    if (begun != at) begin(part);
-    begun = at;
+    if (is_next) begin(part);
     const int64_t first = (chunk - table.first_chunk[at]) * kChunk;
     const int64_t left = part.count - first, end = first + (left < kChunk ? left : kChunk);
 #pragma unroll 4
@@ -138,7 +138,7 @@ struct StepTable {
   int size;
 };
 
-// Budget: 16 registers, 0 bytes shared.
+// Budget: 24 registers, 0 bytes shared.
 __global__ void __launch_bounds__(kThreads)
     advance_steps_kernel(int64_t* step, int64_t* steps, StepTable table, const double* norm) {
   if (is_skipped(norm)) return;
@@ -287,7 +287,7 @@ __device__ __forceinline__ void load_value(float (&value)[kRun], const StepSlice
 
 // Budget: 64 registers, 56 bytes shared.
 template <template <class> class Args, class T, int kRun>
-__global__ void __launch_bounds__(kThreads) step_kernel(Args<T> args, PartTable<StepPart<T>> table) {
+__global__ void __launch_bounds__(kThreads, 4) step_kernel(Args<T> args, PartTable<StepPart<T>> table) {
   const StepSlice<T>& slice = args.slice;
   if (is_skipped(slice.gradient_norm)) return;
   auto& shared = simt::shared<Factors>();

@@ -64,7 +64,7 @@ TEST_P(EmaOn, IsSwappedInForAnEvaluation) {
         const EmaScope averaged(ema);
         EXPECT_NEAR(values(x)[0], values(ema.state()[0].second)[0], dtype == DType::bf16 ? 0.004 : 0);
         EXPECT_THROW(ema.update(), StateError);
-        EXPECT_THROW(EmaScope{ema}, StateError);
+        EXPECT_THROW(const EmaScope again(ema), StateError);
       }
       EXPECT_EQ(values(x), now);
     }
