@@ -1,4 +1,5 @@
 # heed_library(NAME HEADERS … SOURCES … PUBLIC … PRIVATE …): the target heed::NAME, built from this folder.
+# heed_umbrella(NAME…): <heed/heed.h>, which includes all headers of these libraries.
 # heed_program(NAME SOURCES … LIBRARIES …): a program in build/…/bin.
 # heed_test(NAME SOURCES … LIBRARIES … [LABELS …] [THREADS n]): a GoogleTest program registered with ctest; one
 # labelled slow (`ctest -LE slow` leaves it out) may take half an hour instead of ten minutes. The variable
@@ -25,11 +26,26 @@ function(heed_library name)
   target_compile_features(heed_${name} PUBLIC cxx_std_20)
   target_link_libraries(heed_${name} PUBLIC ${ARG_PUBLIC} PRIVATE $<BUILD_INTERFACE:heed_build_flags> ${ARG_PRIVATE})
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  list(TRANSFORM ARG_HEADERS PREPEND ${folder}/ OUTPUT_VARIABLE headers)
+  set_property(TARGET heed_${name} PROPERTY HEED_HEADERS ${headers})
   foreach(header ${ARG_HEADERS})
     get_filename_component(subfolder ${folder}/${header} DIRECTORY)
     install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed/${subfolder} COMPONENT Development)
   endforeach()
   set(HEED_LIBRARIES ${HEED_LIBRARIES} heed_${name} CACHE INTERNAL "")
+endfunction()
+
+function(heed_umbrella)
+  set(text "// Everything that a program needs: tensors, operations, modules, optimizers and data.\n#pragma once\n\n#include <iostream>\n\n")
+  foreach(name ${ARGN})
+    get_target_property(headers heed_${name} HEED_HEADERS)
+    foreach(header ${headers})
+      string(APPEND text "#include <heed/${header}>\n")
+    endforeach()
+  endforeach()
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/heed/heed.h CONTENT "${text}" @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/include/heed/heed.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed
+          COMPONENT Development)
 endfunction()
 
 function(heed_program name)

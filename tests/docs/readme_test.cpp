@@ -1,6 +1,7 @@
 // What the documentation shows is what the tree holds.
 #include <filesystem>
 #include <regex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -25,12 +26,21 @@ std::vector<fs::path> pages() {
   return found;
 }
 
-TEST(Readme, ItsProgramIsTheCompiledOne) {
+TEST(Readme, ItsProgramsAreTheCompiledOnes) {
   std::vector<std::string> programs;
   for (const Block& block : fenced_blocks(read_file(kRoot / "README.md")))
     if (block.language == "cpp") programs.push_back(block.text);
-  ASSERT_EQ(programs.size(), 1u);
-  EXPECT_EQ(programs[0], read_file(kRoot / "docs/examples/train.cpp"));
+  ASSERT_EQ(programs.size(), 2u);
+  EXPECT_EQ(programs[0], read_file(kRoot / "docs/examples/mlp.cpp"));
+  EXPECT_EQ(programs[1], read_file(kRoot / "docs/examples/train.cpp"));
+}
+
+TEST(Readme, ItsFirstProgramIsShort) {
+  const std::string text = read_file(kRoot / "docs/examples/mlp.cpp");
+  std::istringstream lines(text);
+  int count = 0;
+  for (std::string line; std::getline(lines, line);) count += !line.empty();
+  EXPECT_LE(count, 15);
 }
 
 TEST(Readme, LinksLeadToFiles) {
