@@ -79,7 +79,7 @@ struct NormalizeSteps {
   }
   HWY_NOINLINE void take_alone(const Group& group) const {
     for (int64_t i = 0; i < group.rows; ++i)
-      if (statistics[group.place].overflowed(i)) normalize_alone(args, group.row + i, x(group, i));
+      if (statistics[group.slot].overflowed(i)) normalize_alone(args, group.row + i, x(group, i));
   }
   HWY_INLINE auto last_pass(const Group& group, int64_t i) const {
     const T* const from = x(group, i);
