@@ -111,18 +111,22 @@ GradientReport check_gradients(const Function& function, const Tensors& inputs,
   return report;
 }
 
-std::ostream& operator<<(std::ostream& out, const GradientReport& report) {
+void append_text(std::string& out, const GradientReport& report) {
   constexpr size_t kMostLines = 10;
-  out << report.compared << " elements compared, ";
-  if (report.wrong.empty()) return out << "all right";
-  out << report.wrong.size() << " wrong";
+  out += concat(report.compared, " elements compared, ");
+  if (report.wrong.empty()) {
+    out += "all right";
+    return;
+  }
+  out += concat(report.wrong.size(), " wrong");
   for (size_t i = 0; i < std::min(report.wrong.size(), kMostLines); ++i) {
     const GradientReport::Difference& d = report.wrong[i];
-    out << "\ninput " << d.input << ", element " << Shape(d.place) << ": gradient " << d.gradient
-        << ", slope " << d.slope;
+    out += concat("\ninput ", d.input, ", element ", Shape(d.place), ": gradient ", d.gradient, ", slope ",
+                  d.slope);
   }
-  if (report.wrong.size() > kMostLines) out << "\nand " << report.wrong.size() - kMostLines << " more";
-  return out;
+  if (report.wrong.size() > kMostLines) out += concat("\nand ", report.wrong.size() - kMostLines, " more");
 }
+
+std::ostream& operator<<(std::ostream& out, const GradientReport& report) { return out << concat(report); }
 
 }  // namespace heed

@@ -32,6 +32,7 @@ struct GradientReport {
 
 /// "32 elements compared, all right", or a line for each of the worst: "input 1, element [0, 2]: gradient
 /// 0.5, slope 0.25".
+void append_text(std::string& out, const GradientReport& report);
 std::ostream& operator<<(std::ostream& out, const GradientReport& report);
 
 /// Compares the gradients of `function` with respect to each floating-point input with central differences of
