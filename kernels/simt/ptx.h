@@ -10,6 +10,8 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <heed/kernels/simt/dynamic_shared.h>
+
 #define HEED_SIMT_DEVICE __device__ __forceinline__
 
 namespace heed::simt {
@@ -20,12 +22,9 @@ template <class... Parameters, class... Arguments>
 cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
                    cudaStream_t stream, Arguments&&... arguments) {
   static_assert(sizeof...(Parameters) == sizeof...(Arguments), "launch: wrong number of kernel arguments");
-  if (shared_bytes > 48 * 1024) {
-    const cudaError_t error =
-        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
-    if (error != cudaSuccess) return error;
-  }
+  if (const cudaError_t error = allow_dynamic_shared(reinterpret_cast<const void*>(kernel), shared_bytes);
+      error != cudaSuccess)
+    return error;
   kernel<<<grid, block, shared_bytes, stream>>>(
       static_cast<Parameters>(std::forward<Arguments>(arguments))...);
   return cudaGetLastError();
@@ -73,14 +72,29 @@ HEED_SIMT_DEVICE uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-/// Reads or writes a V (float4, uint4, …) at an address that must be aligned for it.
+/// Reads a V (float4, uint4, …) at an address that must be aligned for it, or writes one to global memory.
 template <class V, class T>
 HEED_SIMT_DEVICE V load_as(const T* address) {
   return *reinterpret_cast<const V*>(address);
 }
 template <class V, class T>
 HEED_SIMT_DEVICE void store_as(T* address, const V& value) {
-  *reinterpret_cast<V*>(address) = value;
+  // By name, since the compiler cuts up the plain store where it merges it with that of another branch.
+  if constexpr (sizeof(V) == 16) {
+    uint4 word;
+    memcpy(&word, &value, sizeof word);
+    asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(__cvta_generic_to_global(address)),
+                 "r"(word.x), "r"(word.y), "r"(word.z), "r"(word.w)
+                 : "memory");
+  } else if constexpr (sizeof(V) == 8) {
+    uint2 word;
+    memcpy(&word, &value, sizeof word);
+    asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(__cvta_generic_to_global(address)), "r"(word.x),
+                 "r"(word.y)
+                 : "memory");
+  } else {
+    *reinterpret_cast<V*>(address) = value;
+  }
 }
 
 /// ex2.approx.ftz.f32: 2^x within 2 ulp, subnormals flushed to zero.

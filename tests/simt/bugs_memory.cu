@@ -72,6 +72,16 @@ __global__ void all_but_one_element(float* out) {
   if (threadIdx.x != 7) out[threadIdx.x] = 1.0f;
 }
 
+struct alignas(16) Vectors {
+  float4 value[kThreads];
+};
+__global__ void vector_store_to_shared(float* out) {
+  auto& vectors = simt::shared<Vectors>();
+  simt::store_as(&vectors.value[threadIdx.x], float4{1.0f, 1.0f, 1.0f, 1.0f});  // here
+  __syncthreads();
+  out[threadIdx.x] = vectors.value[threadIdx.x].x;
+}
+
 __global__ void misaligned_vector(float* out, const float* in) {
   out[threadIdx.x] = simt::load_as<float4>(in + 1 + threadIdx.x).x;  // here
 }
@@ -196,6 +206,9 @@ std::vector<Bug> memory_bugs() {
        "nan", "nan", "nan"},
       {"misaligned_vector", [](float* o, const float* i) { go(misaligned_vector, 1, 0, o, i); }, kVector,
        kVector, kVector},
+      {"vector_store_to_shared", [](float* o, const float*) { go(vector_store_to_shared, 1, 0, o); },
+       "vector store: the address is in shared memory", "vector store: the address is in shared memory",
+       "vector store: the address is in shared memory"},
       {"misaligned_cast", [](float* o, const float* i) { go(misaligned_cast, 1, 0, o, i); }, "",
        "crash: misaligned address", "misaligned access: the address is 4 bytes past a multiple of 8"},
       {"misaligned_ldg", [](float* o, const float* i) { go(misaligned_ldg, 1, 0, o, i); }, kLdg, kLdg, kLdg},

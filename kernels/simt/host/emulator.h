@@ -56,6 +56,10 @@ struct Stats {
   uint64_t synchronizations;     // waits of the host for a stream or the device
   uint64_t event_waits;          // waits of the host for an event
   uint64_t graph_launches;
+  uint64_t copies;               // cudaMemcpy and its like, those in graphs too
+  uint64_t pageable_copies;      // of these, from or to host memory that is not pinned
+  uint64_t fills;                // cudaMemset and its like
+  uint64_t function_attributes;  // calls of cudaFuncSetAttribute
 };
 Stats& stats();
 

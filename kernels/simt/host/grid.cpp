@@ -70,6 +70,10 @@ void check_limits(const Launch& launch) {
   if (launch.shared_bytes > shared_limit())
     refuse(std::to_string(launch.shared_bytes) + " bytes of dynamic shared memory, the limit is " +
            std::to_string(shared_limit()));
+  if (launch.shared_bytes > dynamic_shared_limit(launch.kernel))
+    refuse(std::to_string(launch.shared_bytes) +
+           " bytes of dynamic shared memory, cudaFuncSetAttribute allowed " +
+           std::to_string(dynamic_shared_limit(launch.kernel)));
 }
 
 void start_threads() {

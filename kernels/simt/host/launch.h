@@ -8,6 +8,7 @@
 
 #include <cuda_runtime.h>
 
+#include <heed/kernels/simt/dynamic_shared.h>
 #include <heed/kernels/simt/host/location.h>
 
 namespace heed::emulator {
@@ -74,6 +75,9 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t 
         (emulator::check_argument(argument, ++number, stream.at), ...);
       },
       body->arguments);
+  if (const cudaError_t error = allow_dynamic_shared(reinterpret_cast<const void*>(kernel), shared_bytes);
+      error != cudaSuccess)
+    return error;
   return emulator::submit(
       {grid, block, shared_bytes, body, sizeof(Body), reinterpret_cast<const void*>(kernel), stream.at},
       stream.stream);

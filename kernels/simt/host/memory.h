@@ -19,6 +19,8 @@ uint32_t shared_address(const void* pointer, Location at);
 /// tells the race checker of the access.
 void check_access(const void* address, size_t bytes, size_t alignment, bool write, const char* what,
                   Location at);
+/// Fails on an address in shared memory.
+void check_global(const void* address, const char* what, Location at);
 
 template <class T>
 struct TypeKey {
@@ -67,6 +69,7 @@ V load_as(const T* address, HEED_SIMT_AT) {
 
 template <class V, class T>
 void store_as(T* address, const V& value, HEED_SIMT_AT) {
+  emulator::check_global(address, "vector store", at);
   emulator::check_access(address, sizeof(V), alignof(V), true, "vector store", at);
   memcpy(static_cast<void*>(address), &value, sizeof value);
 }

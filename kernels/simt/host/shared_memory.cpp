@@ -137,6 +137,10 @@ void check_access(const void* address, size_t bytes, size_t alignment, bool writ
   if (monitor && machine.current) monitor->access(address, bytes, write, machine.current->thread, at);
 }
 
+void check_global(const void* address, const char* what, Location at) {
+  if (in_shared_memory(address, 1)) fail(std::string(what) + ": the address is in shared memory", at);
+}
+
 uint32_t shared_address(const void* pointer, Location at) {
   if (!in_shared_memory(pointer, 1))
     fail("the address is not in shared memory (take it from simt::shared or simt::Arena)", at);

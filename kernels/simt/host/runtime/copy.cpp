@@ -38,9 +38,12 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
   if (bytes == 0) return cudaSuccess;
   if (!kind_fits(to, from, bytes, kind)) return report(cudaErrorInvalidValue);
   const auto pageable = [&](const void* pointer) { return kind_of(pointer, bytes) == MemoryKind::host; };
-  if (is_capturing(stream) && (pageable(to) || pageable(from))) return refuse_in_capture(stream);
+  const bool is_pageable = pageable(to) || pageable(from);
+  if (is_capturing(stream) && is_pageable) return refuse_in_capture(stream);
   return enqueue(stream, [=] {
     memmove(to, from, bytes);
+    ++stats().copies;
+    stats().pageable_copies += is_pageable;
     if (!monitor) return;
     monitor->range_used(from, bytes, false);
     monitor->range_used(to, bytes, true);
@@ -52,6 +55,7 @@ cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream) {
   if (!allowed(to, bytes, true)) return report(cudaErrorInvalidValue);
   return enqueue(stream, [=] {
     memset(to, value, bytes);
+    ++stats().fills;
     if (monitor) monitor->range_used(to, bytes, true);
   });
 }

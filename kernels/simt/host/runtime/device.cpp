@@ -1,6 +1,7 @@
 // The one emulated device, its properties, and errors.
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include <heed/kernels/simt/host/emulator.h>
@@ -32,6 +33,12 @@ constexpr Named kErrors[] = {
      "operation failed due to a previous error during capture"},
 };
 
+// Of kernels that may have more than all may.
+std::map<const void*, size_t>& dynamic_shared_limits() {
+  static std::map<const void*, size_t> limits;
+  return limits;
+}
+
 const Named* find(cudaError_t error) {
   for (const Named& known : kErrors)
     if (known.error == error) return &known;
@@ -39,6 +46,11 @@ const Named* find(cudaError_t error) {
 }
 
 }  // namespace
+
+size_t dynamic_shared_limit(const void* kernel) {
+  const auto found = dynamic_shared_limits().find(kernel);
+  return found == dynamic_shared_limits().end() ? 48 * 1024 : found->second;
+}
 
 cudaError_t report(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
@@ -139,7 +151,13 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   }
 }
 
-cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  std::lock_guard lock(operations_mutex());
+  ++stats().function_attributes;
+  if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize)
+    dynamic_shared_limits()[kernel] = static_cast<size_t>(value);
+  return cudaSuccess;
+}
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads, size_t) {
   *blocks = std::max(1, 2048 / std::max(threads, 1));

@@ -22,6 +22,9 @@ Placement placement(const void* pointer, size_t bytes);
 /// Throws Error if something was written just before or after an allocation.
 void check_device_redzones(Location launch);
 
+/// The most dynamic shared memory that the kernel may have, unless cudaFuncSetAttribute allows more.
+size_t dynamic_shared_limit(const void* kernel);
+
 /// Keeps an error for cudaGetLastError and returns it.
 cudaError_t report(cudaError_t error);
 
