@@ -32,7 +32,7 @@ template <class T>
 struct CrossEntropyBackward {     // gx (+)= gloss * glogits
   const T* glogits;               // [count], from the forward
   const accumulator_t<T>* gloss;  // [1]
-  T* gx;                          // [count]; may be glogits unless accumulate
+  T* gx;  // [count]; may be glogits unless accumulate: CUDA then makes no pass where gloss is 1
   int64_t count;
   bool accumulate;
 

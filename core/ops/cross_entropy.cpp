@@ -35,18 +35,25 @@ Tensor composed(const Tensor& logits, const Tensor& targets, const CrossEntropyO
                     counted, options.weight, options.label_smoothing, options.reduction);
 }
 
-void backward(const Tensor& glogits, const Tensor& gloss, GradOut& gx) {
-  // Where the backward starts, the upstream gradient is 1 and there is nothing to scale.
-  if (gloss.device().is_cpu() && gloss.item<double>() == 1) return gx.add(0, glogits);
-  const GradSlot slot = gx.into(0);
+void scale(const Tensor& glogits, const Tensor& gloss, const GradSlot& to) {
   visit_floating(glogits.dtype(), "cross_entropy", [&]<class T>() {
     HEED_DISPATCH(glogits.device(), cross_entropy_backward,
                   kernels::CrossEntropyBackward<T>{.glogits = glogits.data<T>(),
                                                    .gloss = gloss.data<accumulator_t<T>>(),
-                                                   .gx = slot.tensor.data<T>(),
+                                                   .gx = to.tensor.data<T>(),
                                                    .count = glogits.numel(),
-                                                   .accumulate = slot.accumulate});
+                                                   .accumulate = to.accumulate});
   });
+}
+
+// Where the backward starts, the upstream gradient is 1 and there is nothing to scale. Only the device knows
+// that of its own: it looks, and scales in place, which it may do once.
+void backward(const Tensor& glogits, const GradIn& gy, GradOut& gx) {
+  const bool on_device = !glogits.device().is_cpu();
+  const bool in_place = on_device && gy.last();
+  if (in_place) scale(glogits, gy[0], {glogits, false});
+  if (in_place || (!on_device && gy[0].item<double>() == 1)) return gx.add(0, glogits);
+  scale(glogits, gy[0], gx.into(0));
 }
 
 }  // namespace
@@ -75,7 +82,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEnt
   });
   check_counted(counted, targets, options);
   return record("cross_entropy", {logits}, loss,
-                [glogits = save(glogits)](const GradIn& gy, GradOut& gx) { backward(*glogits, gy[0], gx); });
+                [glogits = save(glogits)](const GradIn& gy, GradOut& gx) { backward(*glogits, gy, gx); });
 }
 
 }  // namespace heed

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <heed/kernels/cross_entropy.h>
 #include <heed/kernels/cuda/device.cuh>
 #include <heed/kernels/cuda/elementwise.cuh>
@@ -120,6 +122,42 @@ __global__ void __launch_bounds__(kThreadsPerBlock<kThreads>)
   });
 }
 
+constexpr int64_t kMostScalingBlocks = 2048;  // few, since mostly there is nothing to do
+
+// gx = gloss * gx, where gloss is not 1.
+// Budget: 32 registers, 0 bytes shared.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kElementThreads)
+    scale_in_place_kernel(T* gx, const float* gloss, int64_t count) {
+  const float scale = *gloss;
+  if (scale == 1.0f) return;
+  const int64_t threads = int64_t{gridDim.x} * kElementThreads;
+  const int64_t vectors = count / kWidth, first = int64_t{blockIdx.x} * kElementThreads + threadIdx.x;
+  const auto scale_at = [&]<int kElements>(int64_t at) {
+    float g[kElements];
+    load(g, gx + at);
+    for (int j = 0; j < kElements; ++j) g[j] *= scale;
+    store(gx + at, g);
+  };
+  for (int64_t i = first; i < vectors; i += threads) scale_at.template operator()<kWidth>(i * kWidth);
+  if (const int64_t at = vectors * kWidth + first; at < count) scale_at.template operator()<1>(at);
+}
+
+template <class T>
+void scale_in_place(const char* what, T* gx, const float* gloss, int64_t count) {
+  const auto run = [&]<int kWidth>() {
+    const int64_t blocks = simt::ceil_div<int64_t>(count, kElementThreads * kWidth);
+    launch(what, scale_in_place_kernel<T, kWidth>,
+           dim3(static_cast<unsigned>(std::min(blocks, kMostScalingBlocks))), dim3(kElementThreads), 0, gx,
+           gloss, count);
+  };
+  if (count == 0) return;
+  if (aligned_for<kVectorWidth<T>>(gx))
+    run.template operator()<kVectorWidth<T>>();
+  else
+    run.template operator()<1>();
+}
+
 template <class T>
 struct ScaleOp {
   static constexpr int kOperands = 1, kWidth = kVectorWidth<T>;
@@ -159,7 +197,10 @@ void cross_entropy_forward(const CrossEntropyForward<T>& args) {
 
 template <class T>
 void cross_entropy_backward(const CrossEntropyBackward<T>& args) {
-  elementwise("cross_entropy_backward", ScaleOp<T>{args}, single_run<1>(args.count));
+  constexpr const char* kWhat = "cross_entropy_backward";
+  if (args.gx == args.glogits && !args.accumulate)
+    return scale_in_place(kWhat, args.gx, args.gloss, args.count);
+  elementwise(kWhat, ScaleOp<T>{args}, single_run<1>(args.count));
 }
 
 #define HEED_INSTANTIATE(T)                                              \

@@ -116,6 +116,15 @@ TYPED_TEST(RowSchedules, CrossEntropy) {
           kernels::CrossEntropyBackward<T>{glogits.data(), gloss.data(), gx.data(), count, count != 83});
       return bytes(gx);
     });
+  for (const float scale : {1.0f, 0.7f})
+    for (const int64_t count : {1, 83, 1025})
+      check_schedules("cross-entropy backward in place", [&] {
+        const Buffer<T> g(numbers<T>(count, 1));
+        const Buffer<float> gloss(std::vector<float>{scale});
+        cuda::cross_entropy_backward(
+            kernels::CrossEntropyBackward<T>{g.data(), gloss.data(), g.data(), count, false});
+        return bytes(g);
+      });
 }
 
 // What is given to residual_layer_norm beside x, what is wanted of it, and whether that is added.

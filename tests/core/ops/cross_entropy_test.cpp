@@ -149,6 +149,25 @@ TEST(CrossEntropy, BackwardFromOneAccumulatesAndRepeats) {
   EXPECT_LE(max_difference(shared.grad(), once.grad() * 2.0), 1e-15);
 }
 
+// The forward has made it: the backward hands it on, scaled in place where that is needed.
+TEST(CrossEntropy, TheBackwardTakesNoMemoryForAGradient) {
+  const Shape shape{50, 1000};
+  const Tensor targets = make_targets({50}, 1000, 0), x = normal(shape, 1).to(DType::f32);
+  for (const Device device : devices())
+    for (const double scale : {1.0, 3.0}) {
+      const Tensor leaf = x.to(device).clone().set_requires_grad();
+      const Tensor loss = cross_entropy(leaf * 1.0, targets.to(device)) * scale;
+      MemoryStats before = allocator(device).stats();
+      allocator(device).reset_peak();
+      loss.backward();
+      const int64_t most = allocator(device).stats().peak - before.in_use, gradient = leaf.numel() * 4;
+      EXPECT_LT(most, (device.is_cpu() && scale != 1 ? 5 : 3) * gradient / 2) << device << " " << scale;
+      const Tensor same = x.clone().set_requires_grad();
+      cross_entropy(same, targets).backward();
+      EXPECT_LE(max_difference(leaf.grad().to(kCpu), same.grad() * scale), 1e-6);
+    }
+}
+
 TEST(CrossEntropy, LossOfBf16LogitsIsF32) {
   EXPECT_EQ(cross_entropy(zeros({2, 3}, {.dtype = DType::bf16}), tensor<int64_t>({0, 1})).dtype(),
             DType::f32);
