@@ -102,10 +102,12 @@ auto at(const Array& array, int64_t sequence) {
 struct Summary {
   int64_t total = 0, end = 0;
   int32_t longest = 0;
+  bool in_order = true;
 
   Summary(int64_t rows, int32_t most) : total(-1), end(rows), longest(most) {}
   Summary(const Rows& first, const Lengths& length) {
     for (size_t i = 0; i < first.size(); ++i) {
+      in_order &= i == 0 || first[i] >= first[i - 1] + length[i - 1];
       total += length[i];
       longest = std::max(longest, length[i]);
       if (length[i] > 0) end = std::max(end, first[i] + length[i]);
@@ -182,7 +184,8 @@ struct Segments::State {
             .max_query = query.longest,
             .max_key = key.longest,
             .total_query = query.total,
-            .total_key = key.total};
+            .total_key = key.total,
+            .in_order = query.in_order && key.in_order};
   }
 
   // Both row arrays, then both length arrays, in one block of the device's memory.
@@ -200,11 +203,13 @@ struct Segments::State {
     const int64_t rows = count * size_of(DType::i64), lengths = count * size_of(DType::i32);
     if (copy == copies.end()) {
       const Ref<Storage> block = make_ref<Storage>(device, 2 * (rows + lengths));
-      std::byte* to = block->data();
-      copy_bytes(to, device, query_first.data(), kCpu, rows);
-      copy_bytes(to + rows, device, key_first.data(), kCpu, rows);
-      copy_bytes(to + 2 * rows, device, query_length.data(), kCpu, lengths);
-      copy_bytes(to + 2 * rows + lengths, device, key_length.data(), kCpu, lengths);
+      PooledVector<std::byte> all(static_cast<size_t>(block->bytes()));
+      std::byte* to = all.data();
+      for (const Rows* first : {&query_first, &key_first})
+        to = std::copy_n(reinterpret_cast<const std::byte*>(first->data()), rows, to);
+      for (const Lengths* length : {&query_length, &key_length})
+        to = std::copy_n(reinterpret_cast<const std::byte*>(length->data()), lengths, to);
+      copy_bytes(block->data(), device, all.data(), kCpu, block->bytes());
       copy = copies.insert(copies.end(), block);
     }
     std::byte* block = (*copy)->data();

@@ -39,8 +39,10 @@ class Segments {
            std::initializer_list<int64_t> key_first, std::initializer_list<int32_t> key_length);
   /// Segments that the device alone knows, for captured steps: sequence i is rows [first[i], first[i] +
   /// length[i]), i64 and i32 [count] in the memory of a CUDA device, which may be written anew between uses.
-  /// They must stay within `rows`, no longer than `longest` and without overlap, which nobody checks. Of the
-  /// questions below those about a sequence or a total are StateErrors. ShapeError, DTypeError, DeviceError.
+  /// They must stay within `rows`, no longer than `longest` and in order, each sequence (one of length 0 too)
+  /// beginning at or after the end of the one before, which nobody checks: rows between them are set to zero.
+  /// Of the questions below those about a sequence or a total are StateErrors. ShapeError, DTypeError,
+  /// DeviceError.
   static Segments on_device(const Tensor& first, const Tensor& length, int64_t rows, int32_t longest);
   /// Cross-attention: the queries of one batch with the keys of another. ShapeError if the counts differ,
   /// DeviceError if the device alone knows the one and not the other.

@@ -47,7 +47,7 @@ void append(StepInputs& inputs, const data::Symbols& ids, const data::Sequences&
   const int64_t sequences = padded ? bucket_of(count, kSequences) : count;
   inputs.tensors.push_back(filled_up(ids, rows, kNoToken));
   inputs.tensors.push_back(positions_of(side, rows));
-  inputs.tensors.push_back(filled_up(side.first, sequences, 0));
+  inputs.tensors.push_back(filled_up(side.first, sequences, side.rows));
   inputs.tensors.push_back(filled_up(side.length, sequences, 0));
   inputs.constants.push_back(padded ? bucket_of(side.max_length, kLongest) : side.max_length);
 }

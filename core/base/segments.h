@@ -18,6 +18,8 @@ struct SegmentsView {
   int32_t max_key;      // no key_length is longer
   int64_t total_query;  // the sum of query_length; -1 where only the device knows
   int64_t total_key;    // the sum of key_length; likewise
+  bool in_order =
+      false;  // each sequence, of queries and of keys, begins at or after the end of the one before
 };
 
 }  // namespace heed

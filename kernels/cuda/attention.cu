@@ -1,5 +1,6 @@
 // Attention for every dtype, width and bias: a warp takes a query, its lanes the keys.
 #include <heed/kernels/attention.h>
+#include <heed/kernels/cuda/attention_gaps.cuh>
 #include <heed/kernels/cuda/attention_generic.cuh>
 #include <heed/kernels/cuda/attention_path.h>
 #include <heed/kernels/cuda/device.cuh>
@@ -15,6 +16,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
     forward_kernel(AttentionForward<T> args, int64_t blocks) {
   const WarpTask task(blocks);
   const Plane p(args, task.sequence, blockIdx.y);
+  clear_output_gaps<1>(args, task.sequence, p.head, task.thread, task.threads);
   simt::Arena<> arena;
   const WarpRows rows(arena, args.width, 1);
   if (task.place < p.queries) attend_query(args, p, task.place, rows);
@@ -39,9 +41,9 @@ template <class T>
 void attention_forward(const AttentionForward<T>& args) {
   constexpr const char* kWhat = "attention_forward";
   check_generic_width(args.width);
-  if (args.segments.total_query != args.query_rows)
-    clear_rows(kWhat, args.out, args.lse, args.query_rows, args.heads, args.width);
-  if (args.segments.count * args.segments.max_query * args.heads == 0) return;
+  const bool any = args.segments.count * args.segments.max_query * args.heads != 0;
+  clear_before(kWhat, queries_of(args), any, args.out, args.heads, args.width, args.lse);
+  if (!any) return;
   if constexpr (std::is_same_v<T, bfloat16>) {
     const AttentionPath path = attention_path(args);
     if (path == AttentionPath::short_sequences) return short_attention_forward(kWhat, args);

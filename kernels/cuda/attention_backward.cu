@@ -1,6 +1,7 @@
 // The gradients of attention for every dtype, width and bias: a warp takes a query, then a key, and makes the
 // weights again. Each sum has one owner, so nothing is added atomically.
 #include <heed/kernels/attention.h>
+#include <heed/kernels/cuda/attention_gaps.cuh>
 #include <heed/kernels/cuda/attention_generic.cuh>
 #include <heed/kernels/cuda/attention_path.h>
 #include <heed/kernels/cuda/device.cuh>
@@ -15,6 +16,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 4)
     query_kernel(AttentionBackward<T> args, int64_t blocks, float* delta_to) {
   const WarpTask task(blocks);
   const Plane p(args, task.sequence, blockIdx.y);
+  clear_query_gaps<1>(args, task.sequence, p.head, task.thread, task.threads);
   simt::Arena<> arena;
   const WarpRows rows(arena, args.width, 1);
   if (task.place >= p.queries) return;
@@ -29,6 +31,7 @@ template <class T>
 __global__ void __launch_bounds__(kAttentionThreads, 8)
     key_kernel(AttentionBackward<T> args, int64_t blocks, const float* delta) {
   const WarpTask task(blocks);
+  clear_key_gaps<1>(args, task.sequence, static_cast<int>(blockIdx.y), task.thread, task.threads);
   simt::Arena<> arena;
   const WarpRows rows(arena, args.width, 2);
   if (task.place >= args.segments.key_length[task.sequence]) return;
@@ -133,15 +136,16 @@ void attention_backward(const AttentionBackward<T>& args) {
   constexpr const char* kWhat = "attention_backward";
   check_generic_width(args.width);
   const SegmentsView& s = args.segments;
-  const auto clear_gaps = [&](const kernels::HeadsView<T>& view, bool accumulate, int64_t total, int64_t rows,
-                              int64_t heads) {
-    if (view.data != nullptr && !accumulate && total != rows)
-      clear_rows(kWhat, view, nullptr, rows, heads, args.width);
+  const int64_t sequences = s.count * args.heads;
+  const auto clear = [&](const kernels::HeadsView<T>& view, bool accumulate, const Side& side,
+                         int32_t longest, int64_t heads) {
+    if (view.data != nullptr && !accumulate)
+      clear_before(kWhat, side, sequences * longest > 0, view, heads, args.width);
   };
-  clear_gaps(args.gq, args.accumulate_q, s.total_query, args.query_rows, args.heads);
-  clear_gaps(args.gk, args.accumulate_k, s.total_key, args.key_rows, args.key_heads);
-  clear_gaps(args.gv, args.accumulate_v, s.total_key, args.key_rows, args.key_heads);
-  if (s.count * args.heads == 0) return;
+  clear(args.gq, args.accumulate_q, queries_of(args), s.max_query, args.heads);
+  clear(args.gk, args.accumulate_k, keys_of(args), s.max_key, args.key_heads);
+  clear(args.gv, args.accumulate_v, keys_of(args), s.max_key, args.key_heads);
+  if (sequences == 0) return;
   if constexpr (std::is_same_v<T, bfloat16>) {
     const AttentionPath path = attention_path(args);
     if (path == AttentionPath::short_sequences) return short_attention_backward(kWhat, args);

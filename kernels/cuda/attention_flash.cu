@@ -1,5 +1,6 @@
 // Attention over sequences of any length: a block keeps 64 queries of a head and lets the keys stream past in
 // tiles of 64, the next on its way while one is worked on (Dao, arXiv 2307.08691).
+#include <heed/kernels/cuda/attention_gaps.cuh>
 #include <heed/kernels/cuda/attention_path.h>
 #include <heed/kernels/cuda/attention_softmax.cuh>
 #include <heed/kernels/cuda/attention_stream.cuh>
@@ -21,12 +22,13 @@ struct ForwardMemory {
   uint8_t kept[kStreamWarps][kTile * kStreamRows / 8];
 };
 
-// Budget: 248 registers, 0 bytes shared.
+// Budget: 256 registers, 0 bytes shared.
 template <int kWidth>
 __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks<kWidth>)
     flash_forward_kernel(Bf16Forward args, int64_t blocks) {
   const StreamTask task(blocks, true);
   const Plane p(args, task.sequence, static_cast<int>(blockIdx.y));
+  clear_output_gaps<8>(args, task.sequence, p.head, task.thread(), task.threads);
   if (task.first >= p.queries) return;
   simt::Arena<> arena;
   auto& memory = *arena.take<ForwardMemory<kWidth>>(1, 16);

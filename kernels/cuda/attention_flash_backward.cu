@@ -1,6 +1,7 @@
 // The gradients of attention over sequences of any length, in two launches: a block keeps 64 queries and lets
 // the keys stream past, then keeps 64 keys and lets the queries of all their heads stream past. Each makes
 // the weights again, so that every sum has one owner and nothing is added atomically.
+#include <heed/kernels/cuda/attention_gaps.cuh>
 #include <heed/kernels/cuda/attention_gradient.cuh>
 #include <heed/kernels/cuda/attention_path.h>
 #include <heed/kernels/cuda/attention_stream.cuh>
@@ -31,6 +32,7 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks<kWidth>)
     flash_query_kernel(Bf16Backward args, int64_t blocks, float* delta_to) {
   const StreamTask task(blocks, true);
   const Plane p(args, task.sequence, static_cast<int>(blockIdx.y));
+  clear_query_gaps<8>(args, task.sequence, p.head, task.thread(), task.threads);
   if (task.first >= p.queries) return;
   simt::Arena<> arena;
   auto& memory = *arena.take<QueryMemory<kWidth>>(1, 16);
@@ -81,6 +83,7 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks<kWidth>)
   const int group = heads_of_a_key_head(args);
   const Plane first(args, task.sequence, static_cast<int>(blockIdx.y) * group);
   const int queries = first.queries, keys = first.keys;
+  clear_key_gaps<8>(args, task.sequence, first.key_head, task.thread(), task.threads);
   if (task.first >= keys) return;
   simt::Arena<> arena;
   auto& memory = *arena.take<KeyMemory<kWidth>>(1, 16);

@@ -3,6 +3,7 @@
 // one owner.
 #include <algorithm>
 
+#include <heed/kernels/cuda/attention_gaps.cuh>
 #include <heed/kernels/cuda/attention_gradient.cuh>
 #include <heed/kernels/cuda/attention_path.h>
 #include <heed/kernels/cuda/attention_softmax.cuh>
@@ -105,6 +106,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, (kWidth < 64 ? 2 : 1))
   if (me.head >= args.heads) return;
   const Plane p(args, static_cast<int>(blockIdx.x), me.head);
   const int queries = p.queries, keys = p.keys;
+  clear_output_gaps<8>(args, p.sequence, me.head, me.thread, me.threads);
   if (queries == 0) return;
   const SlotMemory<kWidth, false> memory(cut, me);
   Tile<kWidth>::load(memory.q, args.q, p.query_first, p.head, cut.query_rows, queries, me.thread, me.threads);
@@ -133,6 +135,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1) backward_kernel(Bf16Backwa
   const int group = heads_of_a_key_head(args);
   const Plane first(args, static_cast<int>(blockIdx.x), me.head * group);
   const int queries = first.queries, keys = first.keys;
+  clear_key_gaps<8>(args, first.sequence, me.head, me.thread, me.threads);
   const SlotMemory<kWidth, true> memory(cut, me);
   const int mine = me.first;
   Tile<kWidth>::load(memory.k, args.k, first.key_first, me.head, cut.key_rows, keys, me.thread, me.threads);
@@ -142,6 +145,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1) backward_kernel(Bf16Backwa
   Sums<kWidth> gk, gv;
   for (int head = me.head * group; head < (me.head + 1) * group; ++head) {
     const Plane p(args, static_cast<int>(blockIdx.x), head);
+    clear_query_gaps<8>(args, p.sequence, head, me.thread, me.threads);
     Tile<kWidth>::load(memory.q, args.q, p.query_first, head, cut.query_rows, queries, me.thread, me.threads);
     Tile<kWidth>::load(memory.gout, args.gout, p.query_first, head, cut.query_rows, queries, me.thread,
                        me.threads);

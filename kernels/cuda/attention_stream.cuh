@@ -15,11 +15,17 @@ inline constexpr int kStreamBlocks = kWidth <= 32 ? 3 : 2;
 /// first if `reversed`, as a causal query has the more keys the later it is.
 struct StreamTask {
   int sequence, first;
+  int threads;  // of those that take the sequence and a head
 
   __device__ __forceinline__ StreamTask(int64_t blocks, bool reversed)
-      : sequence(static_cast<int>(blockIdx.x / static_cast<unsigned>(blocks))) {
+      : sequence(static_cast<int>(blockIdx.x / static_cast<unsigned>(blocks))),
+        threads(static_cast<int>(blocks) * kStreamThreads) {
     const int block = static_cast<int>(blockIdx.x % static_cast<unsigned>(blocks));
     first = (reversed ? static_cast<int>(blocks) - 1 - block : block) * kStreamRows;
+  }
+
+  __device__ __forceinline__ int thread() const {
+    return first / kStreamRows * kStreamThreads + static_cast<int>(threadIdx.x);
   }
 };
 

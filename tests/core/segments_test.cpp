@@ -74,6 +74,7 @@ TEST(Segments, ViewsShowTheArraysOnEachDevice) {
     EXPECT_EQ(view.max_key, 4);
     EXPECT_EQ(view.total_query, 5);
     EXPECT_EQ(view.total_key, 5);
+    EXPECT_FALSE(view.in_order);
     int64_t first[2] = {};
     int32_t length[2] = {};
     copy_bytes(first, kCpu, view.query_first, device, sizeof first);
@@ -147,14 +148,20 @@ TEST(SegmentsOnDevice, AttendAsOrdinaryOnesWithGaps) {
     return test::normal({rows, 6}, seed).to(DType::f32).to(cuda);
   };
   const Tensor q = x(12, 1), k = x(12, 2), v = x(12, 3);
-  const Tensor first = tensor<int64_t>({0, 5, 0}, cuda), length = tensor<int32_t>({5, 4, 0}, cuda);
-  const Segments known({0, 5, 0}, {5, 4, 0}, {0, 5, 0}, {5, 4, 0});
+  const Tensor first = tensor<int64_t>({1, 6, 10}, cuda), length = tensor<int32_t>({3, 4, 0}, cuda);
+  const Segments known({1, 6, 10}, {3, 4, 0}, {1, 6, 10}, {3, 4, 0});
   const Segments on_device = Segments::on_device(first, length, 12, 8);
   const AttentionOptions options{.heads = 2};
   EXPECT_EQ(attention(q, k, v, on_device, options).to_vector<float>(),
             attention(q, k, v, known, options).to_vector<float>());
   EXPECT_EQ(attention(q, k, v, Segments::cross(on_device, on_device), options).to_vector<float>(),
             attention(q, k, v, known, options).to_vector<float>());
+  const auto gradients = [&](const Segments& segments) {
+    const Tensor qkv = test::normal({12, 18}, 4).to(DType::f32).to(cuda).set_requires_grad();
+    sum(attention_qkv(qkv, segments, options)).backward();
+    return qkv.grad().to_vector<float>();
+  };
+  EXPECT_EQ(gradients(on_device), gradients(known));
   EXPECT_EQ(on_device.count(), 3);
   EXPECT_EQ(on_device.max_key(), 8);
   EXPECT_EQ(on_device.query_rows_end(), 12);

@@ -203,6 +203,8 @@ TEST(StepInputs, ArePaddedToFewShapesAndStandForTheSameBatch) {
     for (size_t i = 0; i < many.size(); ++i) EXPECT_EQ(many[i], i < few.size() ? few[i] : -1);
     EXPECT_EQ(padded.tensors[side + 3].numel(), 8);
   }
+  EXPECT_EQ(padded.tensors[2].to_vector<int64_t>(), (std::vector<int64_t>{0, 5, 8, 8, 8, 8, 8, 8}))
+      << "in order, as Segments::on_device wants them";
   EXPECT_EQ(padded.tensors[8].to_vector<int64_t>()[7], data::kPad);
 }
 

@@ -205,6 +205,35 @@ TEST(CudaAttention, LongRowsOfShortSequencesLeaveRoomForFewerHeads) {
   EXPECT_LE(emulator::stats().threads, 256 * emulator::stats().blocks);
 }
 
+TEST(CudaAttention, GapsTakeNoLaunchOfTheirOwnWhereSequencesAreInOrder) {
+  if (!testing::emulated()) GTEST_SKIP() << "a real device does not count";
+  const auto launches = [](int64_t width, bool gaps, bool in_order) {
+    Problem p(
+        aligned({.sequences = {{5, 5}, {3, 3}}, .heads = 2, .key_heads = 2, .width = width, .gaps = gaps}));
+    p.segments.in_order = in_order;
+    const Attention attention(p);
+    AttentionResult<bfloat16, float> r;
+    const uint64_t before = emulator::stats().launches;
+    attention.forward(r);
+    attention.backward({.bias = false}, r);
+    return emulator::stats().launches - before;
+  };
+  for (const int64_t width : {24, 32, 128}) {
+    const uint64_t least = launches(width, false, true);
+    EXPECT_EQ(launches(width, true, true), least);
+    EXPECT_EQ(launches(width, true, false), least + 4) << "out, gq, gk, gv";
+  }
+}
+
+TEST(CudaAttention, ALaunchRaisesTheLimitOfSharedMemoryOnce) {
+  if (!testing::emulated()) GTEST_SKIP() << "a real device does not count";
+  const AttentionCase c{.sequences = {{300, 300}}, .heads = 1, .key_heads = 1, .width = 128};
+  check(c, kFlash);
+  const uint64_t before = emulator::stats().function_attributes;
+  check(c, kFlash);
+  EXPECT_EQ(emulator::stats().function_attributes, before);
+}
+
 TEST(CudaAttention, Biases) {
   for (int parts = 1; parts < 32; ++parts) {
     SCOPED_TRACE(parts);
