@@ -26,6 +26,9 @@ void check_rule(const InitRule& rule, const Parameter& parameter) {
   HEED_CHECK(rule.stacked == 1 || (rule.stacked > 1 && shape.rank() > 0 && shape[0] % rule.stacked == 0),
              ShapeError, "initialize: '", parameter.name, "' ", shape, " is not ", rule.stacked,
              " matrices on top of each other");
+  HEED_CHECK(std::isfinite(rule.deviation) && rule.deviation >= 0, ConfigError,
+             "initialize: the deviation for '", rule.pattern, "' must be finite and not negative, got ",
+             rule.deviation);
   HEED_CHECK(!needs_matrix(rule.initializer) || shape.rank() == 2, ShapeError, "initialize: '",
              parameter.name, "' ", shape, " is no matrix, as Xavier and Kaiming need");
 }

@@ -33,6 +33,7 @@ void check_group(const Group& group, const Parameters& parameters) {
              "optimizer: rate_factor must be finite and not negative, got ", group.rate_factor);
   HEED_CHECK(group.weight_decay >= 0 && std::isfinite(group.weight_decay), ConfigError,
              "optimizer: weight_decay must be finite and not negative, got ", group.weight_decay);
+  HEED_CHECK(!group.patterns.empty(), ConfigError, "optimizer: a group has no patterns, so it takes nothing");
   for (const std::string& pattern : group.patterns)
     check_pattern("optimizer", pattern, {parameters.begin(), parameters.end()});
 }

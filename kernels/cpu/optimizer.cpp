@@ -174,10 +174,11 @@ HWY_INLINE void prefetch_moments(const kernels::LionStep<T>& args, int64_t i) {
 template <class T>
 struct WholeNonTemporal : std::conditional_t<std::is_same_v<T, bfloat16>, NonTemporal<T>, Whole<T>> {};
 
-/// Elements [begin, end) of a parameter.
+/// Elements [begin, end) of a parameter. What is passed by value the stores cannot change: it stays in
+/// registers.
 template <class Args, class Factors, class T>
-void step_range(const Args& args, const Factors& factors, const kernels::StepPart<T>& part, int64_t begin,
-                int64_t end) {
+HWY_INLINE void step_range(const Args args, const Factors factors, const kernels::StepPart<T> part,
+                           int64_t begin, int64_t end) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>())),
                 whole = begin + (end - begin) / lanes * lanes;
   // From a cache the next task's lines would be taken from the thread that has them.

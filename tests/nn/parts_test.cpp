@@ -154,6 +154,11 @@ TEST(Names, InitialisersNeedWhatTheyName) {
         initialize(net, {{"*weight", Initializer::zeros}, {"*", Initializer::xavier_uniform}});
       },
       {"'body.first.bias' [8] is no matrix"});
+  test::expect_error<ConfigError>(
+      [&] {
+        initialize(net, {{"*bias", Initializer::zeros}, {"*weight", Initializer::normal, -1}});
+      },
+      {"the deviation for '*weight' must be finite and not negative, got -1"});
   EXPECT_TRUE(equal_all(before, net.head->weight.detach())) << "nothing has changed";
   initialize(net, {{.pattern = "*nrom*", .optional = true}});
 }

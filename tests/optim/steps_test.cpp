@@ -238,6 +238,12 @@ TEST(Groups, APatternThatFitsNothingIsAnError) {
   pair.parameters.to(DType::f64);  // nothing holds them
 }
 
+TEST(Groups, AGroupWithoutPatternsIsAnError) {
+  Pair pair(kCpu, DType::f32, 1);
+  test::expect_error<ConfigError>([&] { Adam(pair.parameters, {.groups = {{.patterns = {}}}}); },
+                                  {"a group has no patterns"});
+}
+
 TEST(Groups, APatternMayFitAnAlias) {
   const Tensor x = ones({1}, {.dtype = DType::f64}).set_requires_grad();
   Sgd sgd(Parameters({{"first", {}, x}, {"second", {}, x}}),
