@@ -17,8 +17,11 @@
 
 #include <heed/core/base/allocator.h>
 #include <heed/core/base/check.h>
+#include <heed/core/base/cpu_quota.h>
+#include <heed/core/base/float_mode.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/core/base/pause.h>
+#include <heed/core/base/per_thread.h>
 
 namespace heed {
 namespace {
@@ -65,7 +68,7 @@ int default_thread_count() {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = CPU_COUNT(&allowed);
 #endif
-  return std::clamp(cores, 1, kMaxThreads);
+  return std::clamp(std::min(cores, detail::cpus_of_quota()), 1, kMaxThreads);
 }
 
 /// A job is a number of chunks that its caller and the workers claim one by one, each first from a run of
@@ -88,11 +91,13 @@ class Pool {
   void resize(int threads) {
     const std::lock_guard<std::mutex> lock(callers);
     threads_.store(threads);
-    wake(static_cast<int>(workers_.size()));  // those that are too many see it and leave
-    while (static_cast<int>(workers_.size()) > threads - 1) {
-      workers_.back().join();
-      workers_.pop_back();
-    }
+    keep_workers(threads - 1);
+  }
+
+  /// No thread is left that might call.
+  void dismiss_workers() {
+    const std::lock_guard<std::mutex> lock(callers);
+    keep_workers(0);
   }
 
   void run(int64_t count, int64_t grain, int64_t chunks, detail::RangeFunction function, void* context) {
@@ -100,6 +105,7 @@ class Pool {
     start_workers();
     function_ = function;
     context_ = context;
+    float_mode_ = detail::float_mode();
     count_ = count;
     grain_ = grain;
     chunks_ = chunks;
@@ -110,9 +116,8 @@ class Pool {
       unclaimed_[run].chunks.store(run_end(run) - run_end(run - 1), std::memory_order_release);
     wake(static_cast<int>(std::min<int64_t>(chunks - 1, static_cast<int64_t>(workers_.size()))));
     inside_parallel_for = true;
-    const bool last = work(0);
+    if (!work(0)) wait_while(finished_, 0);
     inside_parallel_for = false;
-    if (!last) wait_while(finished_, 0);
     // What the next job writes comes back from the workers' caches while the caller goes on.
     done_.store(0, std::memory_order_relaxed);
     finished_.store(0, std::memory_order_relaxed);
@@ -127,6 +132,7 @@ class Pool {
     const int wanted = threads() - 1;
     if (static_cast<int>(workers_.size()) >= wanted) return;
     workers_.reserve(static_cast<size_t>(wanted));
+    most_workers_.store(wanted);
     // Signals are for the threads of the program, but profilers time ours too.
     sigset_t blocked, before;
     sigfillset(&blocked);
@@ -140,6 +146,15 @@ class Pool {
     } catch (const std::system_error&) {  // the system gives us no more: go on with those we have
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  void keep_workers(int count) {
+    most_workers_.store(count);
+    wake(static_cast<int>(workers_.size()));  // those that are too many see it and leave
+    while (static_cast<int>(workers_.size()) > count) {
+      workers_.back().join();
+      workers_.pop_back();
+    }
   }
 
   void wake(int workers) {
@@ -156,7 +171,7 @@ class Pool {
     for (;;) {
       wait_while(epoch_, seen);
       seen = epoch_.load(std::memory_order_acquire);
-      if (index >= threads_.load()) return;
+      if (index > most_workers_.load()) return;
       if (work(index)) {
         finished_.store(1);  // ordered before the look for sleepers, as above
         finished_.notify_one();
@@ -192,6 +207,7 @@ class Pool {
 
   void run_chunk(int64_t chunk) {
     const int64_t begin = chunk * grain_;
+    if (detail::float_mode() != float_mode_) detail::set_float_mode(float_mode_);
     try {
       function_(context_, begin, chunk_end(begin, grain_, count_));
     } catch (...) {
@@ -200,6 +216,7 @@ class Pool {
   }
 
   std::atomic<int> threads_;  // 0: not yet known
+  std::atomic<int> most_workers_{0};
   std::vector<std::thread> workers_;
   std::exception_ptr exception_;
   // A job is one line of the cache, which a worker waits for once.
@@ -208,6 +225,7 @@ class Pool {
   std::atomic<int64_t> runs_{0};  // 0 before the first job
   detail::RangeFunction function_ = nullptr;
   void* context_ = nullptr;
+  uint32_t float_mode_ = 0;  // the caller's
   int64_t count_ = 0, grain_ = 1, chunks_ = 0;
   struct alignas(128) Unclaimed {
     std::atomic<int64_t> chunks{0};  // of a run; below 0 means none too
@@ -220,6 +238,24 @@ class Pool {
 
 std::atomic<Pool*> current_pool{nullptr};
 
+/// A thread that may call: the main one, and any other from its first job on. Once all have ended the pool's
+/// threads leave too, or they would keep a process whose main() left by pthread_exit.
+struct Caller {
+  static inline std::atomic<int> living{0};
+
+  Caller() { ++living; }
+  ~Caller() {
+    Pool* const pool = current_pool.load();
+    if (--living == 0 && pool != nullptr && !inside_parallel_for) pool->dismiss_workers();
+  }
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+};
+using CallerOfThread = detail::PerThread<Caller>;
+
+/// Static objects are made on the main thread.
+[[maybe_unused]] const bool main_may_call = CallerOfThread::get() != nullptr;
+
 // A job that is running when another thread forks ends first. A child has none of our threads, so it begins
 // with a new pool; the old one, whose threads cannot be joined, is left alone.
 void before_fork() {
@@ -228,7 +264,10 @@ void before_fork() {
 void after_fork_in_parent() {
   if (!inside_parallel_for) current_pool.load()->callers.unlock();
 }
-void after_fork_in_child() { current_pool.store(new Pool(current_pool.load()->known_threads())); }
+void after_fork_in_child() {
+  Caller::living = CallerOfThread::get() == nullptr ? 0 : 1;
+  current_pool.store(new Pool(current_pool.load()->known_threads()));
+}
 
 /// Never destroyed, so that threads and static objects may outlive main.
 Pool& pool() {
@@ -255,11 +294,14 @@ void set_thread_count(int threads) {
 
 namespace detail {
 
+bool thread_ended() { return CallerOfThread::get() == nullptr; }
+
 void parallel_for(int64_t count, int64_t grain, RangeFunction function, void* context) {
   if (count <= 0) return;
   HEED_ASSERT(grain >= 1, "parallel_for: grain is ", grain);
   const int64_t chunks = (count - 1) / grain + 1;
-  if (chunks > 1 && !inside_parallel_for) {
+  // A thread that is ending, as when static objects are destroyed, wakes no others.
+  if (chunks > 1 && !inside_parallel_for && !thread_ended()) {
     if (Pool& pool = heed::pool(); pool.threads() > 1)
       return pool.run(count, grain, chunks, function, context);
   }

@@ -7,7 +7,7 @@
 namespace heed {
 
 /// Threads that parallel_for uses, the calling one included. At start: HEED_NUM_THREADS if set, else the
-/// number of cores the process may run on.
+/// number of cores the process may run on, or that its CPU quota is worth if that is less.
 int thread_count();
 
 /// Sets it, 1 to 1024; ConfigError otherwise. Not while a parallel_for runs. Results never depend on it.
@@ -23,7 +23,7 @@ void parallel_for(int64_t count, int64_t grain, RangeFunction function, void* co
 /// alone, never on the number of threads. A thread begins with the same share of the ranges in each call.
 /// Inside another parallel_for it runs on the calling thread. The first exception thrown by f is rethrown
 /// here, once, after the running ranges have ended. Any thread may call it; calls from different threads at
-/// the same time are served one after another.
+/// the same time are served one after another. All threads compute in the caller's floating-point mode.
 template <class F>
 void parallel_for(int64_t count, int64_t grain, F&& f) {
   using Function = std::remove_reference_t<F>;

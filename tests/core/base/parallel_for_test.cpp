@@ -15,7 +15,9 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/base/check.h>
+#include <heed/core/base/float_mode.h>
 #include <heed/core/base/parallel_for.h>
+#include <heed/core/base/per_thread.h>
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define HEED_SANITIZED 1
@@ -249,6 +251,116 @@ TEST(ParallelFor, SurvivesExitDuringWork) {
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
+}
+
+TEST(ParallelFor, DoesNotKeepAProcessWhoseThreadsHaveEnded) {
+  if (HEED_SANITIZED) GTEST_SKIP() << "sanitizers do not follow forks of threaded programs";
+  set_thread_count(4);
+  std::thread([] {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {  // this thread is its only one
+      alarm(20);
+      ranges_of(100, 1);
+      pthread_exit(nullptr);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }).join();
+}
+
+TEST(ParallelFor, WorksWhenStaticObjectsAreDestroyed) {
+  if (HEED_SANITIZED) GTEST_SKIP() << "sanitizers do not follow forks of threaded programs";
+  struct Late {
+    ~Late() {
+      const auto here = std::this_thread::get_id();
+      int64_t sum = 0;
+      parallel_for(100, 1, [&](int64_t begin, int64_t) {
+        if (std::this_thread::get_id() == here) sum += begin;
+      });
+      _exit(sum == 4950 && detail::thread_ended() ? 7 : 1);
+    }
+  };
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(20);
+    static Late late;
+    set_thread_count(4);
+    ranges_of(100, 1);
+    std::exit(2);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
+}
+
+// In each of the calling thread's modes the pool computes as that thread does, whose mode stays.
+TEST(ParallelFor, ComputesInTheModeOfTheCaller) {
+  if (detail::kZeroResults == 0) GTEST_SKIP() << "this processor's modes are unknown";
+  constexpr uint32_t kUpwards = 2u << 13;
+  const uint32_t before = detail::float_mode();
+  for (int threads : {1, 4}) {
+    set_thread_count(threads);
+    for (const uint32_t bits : {0u, detail::kZeroResults, detail::kZeroOperands, kUpwards, 0u}) {
+      detail::set_float_mode(before | bits);
+      std::atomic<int> present{0}, right{0};
+      parallel_for(threads, 1, [&](int64_t, int64_t) {
+        ++present;
+        while (present < threads) std::this_thread::yield();
+        volatile float small = 2e-38f, subnormal = 1e-40f, one = 1.0f, little = 1e-9f;
+        const bool zero_result = small * 0.1f == 0, zero_operand = subnormal == 0, upwards = one + little > 1;
+        right += zero_result == (bits == detail::kZeroResults) &&
+                 zero_operand == (bits == detail::kZeroOperands) && upwards == (bits == kUpwards);
+      });
+      EXPECT_EQ(detail::float_mode(), before | bits);
+      detail::set_float_mode(before);
+      EXPECT_EQ(right, threads) << bits;
+    }
+  }
+}
+
+TEST(NoSubnormals, LastsForAScope) {
+  if (detail::kZeroResults == 0) GTEST_SKIP() << "this processor's modes are unknown";
+  const uint32_t before = detail::float_mode();
+  volatile float small = 2e-38f, subnormal = 1e-40f;
+  try {
+    const detail::NoSubnormals results(false);
+    EXPECT_EQ(small * 0.1f, 0.0f);
+    EXPECT_GT(subnormal, 0.0f);
+    {
+      const detail::NoSubnormals all(true);
+      EXPECT_EQ(subnormal, 0.0f);
+    }
+    EXPECT_GT(subnormal, 0.0f);
+    throw std::runtime_error("leaves it");
+  } catch (const std::runtime_error&) {
+    EXPECT_EQ(detail::float_mode(), before);
+    EXPECT_GT(small * 0.1f, 0.0f);
+  }
+}
+
+TEST(PerThread, IsNullAfterTheThreadsEnd) {
+  static std::atomic<int> living{0};
+  static std::atomic<bool> got_null{false};
+  struct Object {
+    Object() { ++living; }
+    ~Object() { --living; }
+  };
+  struct Later {  // destroyed after what it asks for
+    ~Later() { got_null = detail::PerThread<Object>::get() == nullptr; }
+  };
+  std::thread([] {
+    thread_local Later later;
+    static_cast<void>(&later);
+    Object* const mine = detail::PerThread<Object>::get();
+    EXPECT_TRUE(mine != nullptr && mine == detail::PerThread<Object>::get());
+    std::thread([mine] { EXPECT_NE(detail::PerThread<Object>::get(), mine); }).join();
+    EXPECT_EQ(living, 1);
+  }).join();
+  EXPECT_EQ(living, 0);
+  EXPECT_TRUE(got_null);
 }
 
 TEST(ParallelFor, RefusesImpossibleCounts) {
