@@ -3,9 +3,12 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -136,6 +139,50 @@ TEST_F(AmxGemm, TinyNumbersAreTinyAndNothingElse) {
       p.run();
       p.check(4, 64 * 0x1p-125);
     }
+  }
+}
+
+/// Results of about 1 from such numbers: each is taken to within 2^-126.
+TEST_F(AmxGemm, TinyNumbersKeepTheDigitsAboveTheLeastNormalOne) {
+  for (int exponent : {-80, -101, -105, -112, -116, -120, -124, -130}) {
+    Product p{40, 40, 64};
+    p.fill(0, 1);
+    for (float& x : p.a) x = std::ldexp(x, exponent);
+    for (float& x : p.b) x = std::ldexp(x, std::min(-exponent, 120));
+    double largest = 0;
+    for (float x : p.b) largest = std::max(largest, double(std::fabs(x)));
+    p.run();
+    p.check(4, 64 * largest * 0x1p-126 * 1.01);
+  }
+}
+
+TEST(Gemm, WorksWhenStaticObjectsAreDestroyed) {
+  struct Late {
+    Product product;
+    ~Late() {
+      product.run();
+      product.check(32);
+      Product larger{300, 300, 300};
+      larger.fill(-3, 0);
+      larger.run();
+      larger.check(32);
+      _exit(testing::Test::HasFailure() ? 1 : 7);
+    }
+  };
+  for (const auto backend : {cpu::GemmBackend::amx, cpu::GemmBackend::onednn, cpu::GemmBackend::automatic}) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      alarm(60);
+      static Late late{{200, 200, 200}};
+      cpu::set_gemm_backend(backend);
+      late.product.fill(-3, 0);
+      late.product.run();
+      std::exit(2);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << int(backend) << ": " << status;
   }
 }
 

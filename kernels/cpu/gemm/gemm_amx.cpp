@@ -2,12 +2,12 @@
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/gemm/gemm_amx.cpp"
 
 #include <algorithm>
-#include <memory>
 #include <new>
 #include <type_traits>
 
 #include <heed/core/base/divide.h>
 #include <heed/core/base/parallel_for.h>
+#include <heed/core/base/per_thread.h>
 #include <heed/kernels/cpu/gemm/gemm_amx.h>
 #include <heed/kernels/cpu/gemm/gemm_block.h>
 #include <heed/kernels/cpu/simd/simd.h>
@@ -56,23 +56,36 @@ void multiply_exactly(const AmxTask<float>& task, int64_t row, int64_t col) {
                    .a_buffer = buffer.data()});
 }
 
-/// At least `count` elements that belong to the calling thread until it ends, so that its caches have them.
-bfloat16* own_memory(int64_t count) {
-  constexpr std::align_val_t kLine{64};
-  struct Delete {
-    void operator()(void* p) const { ::operator delete(p, kLine); }
-  };
-  thread_local std::unique_ptr<void, Delete> memory;
-  thread_local size_t size = 0;
-  const size_t bytes = static_cast<size_t>(count) * sizeof(bfloat16);
-  if (bytes > size) {
-    memory.reset();
-    size = 0;
-    memory.reset(::operator new(bytes, kLine));
-    size = bytes;
+/// Memory that a thread keeps from task to task, so that its caches have it.
+class ThreadBuffer {
+ public:
+  ThreadBuffer() = default;
+  ~ThreadBuffer() { release(); }
+  ThreadBuffer(const ThreadBuffer&) = delete;
+  ThreadBuffer& operator=(const ThreadBuffer&) = delete;
+
+  bfloat16* at_least(int64_t count) {
+    const size_t bytes = static_cast<size_t>(count) * sizeof(bfloat16);
+    if (bytes > size_) {
+      release();
+      memory_ = ::operator new(bytes, kLine);
+      size_ = bytes;
+    }
+    return static_cast<bfloat16*>(memory_);
   }
-  return static_cast<bfloat16*>(memory.get());
-}
+
+ private:
+  static constexpr std::align_val_t kLine{64};
+
+  void release() {
+    ::operator delete(memory_, kLine);
+    memory_ = nullptr;
+    size_ = 0;
+  }
+
+  void* memory_ = nullptr;
+  size_t size_ = 0;
+};
 
 template <class T>
 void multiply(const AmxTask<T>& task) {
@@ -85,7 +98,10 @@ void multiply(const AmxTask<T>& task) {
   const int64_t a_size = packs_a ? rows / kAmxLines * group : 0,
                 b_size = (task.overlapped ? 4 : cols / kAmxLines) * group,
                 sums = pieces > 1 ? rows * cols : 0;
-  bfloat16* const a = own_memory(a_size + b_size + 2 * sums);
+  const int64_t size = a_size + b_size + 2 * sums;
+  ThreadBuffer* const kept = detail::PerThread<ThreadBuffer>::get();
+  Workspace<bfloat16> own(kept != nullptr ? 0 : size);
+  bfloat16* const a = kept != nullptr ? kept->at_least(size) : own.data();
   bfloat16* const b = a + a_size;
   AmxBuffers buffers{packs_a ? a : nullptr, b, group, reinterpret_cast<float*>(b + b_size), {}, {}};
   amx_task(task, buffers);

@@ -11,6 +11,7 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include <heed/core/base/per_thread.h>
 #include <heed/kernels/cpu/simd/isa.h>
 #include <heed/kernels/cpu/tasks/workspace.h>
 
@@ -44,13 +45,14 @@ class OneOpenMpThread {
   int before_ = 1;
 };
 
+/// Never destroyed: threads may outlive static objects.
 dnnl::engine& engine() {
-  static dnnl::engine engine = [] {
+  static dnnl::engine& engine = *[] {
     const Isa limit = isa();
     if (limit == Isa::baseline) dnnl::set_max_cpu_isa(dnnl::cpu_isa::sse41);
     if (limit == Isa::avx2) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
     if (limit == Isa::avx512) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
-    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+    return new dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();
   return engine;
 }
@@ -105,8 +107,7 @@ struct Plan {
     scratch_bytes = desc.scratchpad_desc().get_size();
   }
 
-  void run(const void* a_data, const void* b_data, float* c_data) {
-    thread_local dnnl::stream stream(engine());
+  void run(dnnl::stream& stream, const void* a_data, const void* b_data, float* c_data) {
     Workspace<char> bytes(static_cast<int64_t>(scratch_bytes));
     a.set_data_handle(const_cast<void*>(a_data));
     b.set_data_handle(const_cast<void*>(b_data));
@@ -121,14 +122,22 @@ struct Plan {
   }
 };
 
-constexpr size_t kMaxPlans = 512;
+/// What a thread multiplies with.
+class Plans {
+ public:
+  Plan& at(const Key& key) {
+    constexpr size_t kMax = 512;
+    if (const auto found = plans_.find(key); found != plans_.end()) return *found->second;
+    if (plans_.size() >= kMax) plans_.clear();
+    return *plans_.emplace(key, std::make_unique<Plan>(key)).first->second;
+  }
 
-Plan& plan_for(const Key& key) {
-  thread_local std::unordered_map<Key, std::unique_ptr<Plan>, KeyHash> plans;
-  if (const auto found = plans.find(key); found != plans.end()) return *found->second;
-  if (plans.size() >= kMaxPlans) plans.clear();
-  return *plans.emplace(key, std::make_unique<Plan>(key)).first->second;
-}
+  dnnl::stream stream{engine()};
+
+ private:
+  std::unordered_map<Key, std::unique_ptr<Plan>, KeyHash> plans_;
+};
+using PlansOfThread = detail::PerThread<Plans>;
 
 /// Whether oneDNN can multiply in this type here; in bf16 it needs AVX-512.
 bool supports(bool bf16) {
@@ -149,7 +158,9 @@ bool supports(bool bf16) {
 template <class T>
 bool onednn_supports(accumulator_t<T> alpha) {
   if constexpr (std::is_same_v<T, double>) return false;
-  return alpha == 1 && supports(std::is_same_v<T, bfloat16>);
+  // When a thread ends, then objects of oneDNN's that it needs do too.
+  return alpha == 1 && !detail::thread_ended() && supports(std::is_same_v<T, bfloat16>) &&
+         PlansOfThread::get();
 }
 
 template <class T>
@@ -166,7 +177,8 @@ void onednn_block(const OnednnBlock<T>& block) {
                   block.ldc,
                   std::is_same_v<T, bfloat16>,
                   block.accumulate};
-    plan_for(key).run(block.a.data, block.b.data, block.c);
+    Plans& plans = *PlansOfThread::get();
+    plans.at(key).run(plans.stream, block.a.data, block.b.data, block.c);
   }
 }
 
