@@ -39,16 +39,20 @@ struct AttentionOptions {
   Mask mask = {};            // a bias that requires grad receives one
   Tensor alibi_slopes = {};  // f32 [heads]
   Tensor relative = {};      // [heads, 2 * limit + 1], added by key - query clamped to ±limit; learnable
-  double dropout = 0;        // of the weights, while training
+  double logit_cap = 0;  // above 0: scaled scores s become cap tanh(s / cap) before biases and masks (arXiv
+                         // 2408.00118). Not fused: each sequence's scores lie in memory,
+                         // and hidden keys must be finite
+  double dropout = 0;    // of the weights, while training
   Generator* generator = nullptr;  // null: default_generator()
   std::string_view name = {};      // under which an AttentionRecord lists this call
 };
 
 /// Multi-head scaled dot-product attention, fused. q [query_rows, heads * width], k and v [key_rows,
-/// key_heads * width]; the segments say which rows belong together. Returns [query_rows, heads * width]. A
-/// query that sees no key gives zeros; rows outside the segments are zeros. Leading axes count as rows, so
-/// that dense [count, length, …] operands need no reshaping. A mask or bias may be larger than the longest
-/// sequence: positions count from the start of each.
+/// key_heads * width]; the segments say which rows belong together. Returns [query_rows, heads * width]. The
+/// heads of v may have another width than those of q and k, which is then that of the result's. A query that
+/// sees no key gives zeros; rows outside the segments are zeros. Leading axes count as rows, so that dense
+/// [count, length, …] operands need no reshaping. A mask or bias may be larger than the longest sequence:
+/// positions count from the start of each.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Segments& segments,
                  const AttentionOptions& options);
 /// The same with q, k and v side by side in one matrix [rows, (heads + 2 key_heads) * width].
@@ -57,9 +61,15 @@ Tensor attention_qkv(const Tensor& qkv, const Segments& segments, const Attentio
 Tensor attention_kv(const Tensor& q, const Tensor& kv, const Segments& segments,
                     const AttentionOptions& options);
 
+/// The scores of one sequence as the softmax gets them, scaled, capped and with all biases: [heads, queries,
+/// keys], f32 (f64 for f64), -inf where a query does not see a key. Recorded. Dropout plays no part.
+/// IndexError for a sequence that is not there.
+Tensor attention_scores(const Tensor& q, const Tensor& k, const Segments& segments,
+                        const AttentionOptions& options, int64_t sequence);
+
 /// While one lives on a thread, attention calls there leave a handle in it, from which the weights of any
-/// sequence and head are rebuilt. Costs no memory but what the backward keeps anyway. The innermost one
-/// records.
+/// sequence and head are rebuilt; but not calls with a logit_cap. Costs no memory but what the backward keeps
+/// anyway. The innermost one records.
 class AttentionRecord {
  public:
   [[nodiscard]] AttentionRecord();

@@ -2,6 +2,7 @@
 
 #include <heed/core/attention.h>
 #include <heed/core/dispatch.h>
+#include <heed/core/ops.h>
 #include <heed/core/ops/attention_call.h>
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/dropout_option.h>
@@ -46,6 +47,8 @@ int64_t head_width(const Tensor& q, int64_t heads, const char* name) {
 void check_options(const AttentionOptions& options, const char* name) {
   const Visibility& rule = options.visibility;
   HEED_CHECK(std::isfinite(options.scale), ConfigError, name, ": scale is ", options.scale);
+  HEED_CHECK(std::isfinite(options.logit_cap) && options.logit_cap >= 0, ConfigError, name, ": logit_cap is ",
+             options.logit_cap, "; it must be finite and not negative");
   HEED_CHECK(rule.window_left >= -1 && rule.window_right >= -1, ConfigError, name, ": the window is ",
              rule.window_left, " to the left and ", rule.window_right,
              " to the right; -1 means no limit, and no number may be smaller");
@@ -66,6 +69,12 @@ void check_table(const Tensor& x, const Tensor& table, DType dtype, const char* 
              dtype, ", convert it with to(DType)");
   HEED_CHECK(table.device() == x.device(), DeviceError, name, ": ", what, " on ", table.device(),
              ", operands on ", x.device(), "; move one with to(Device)");
+}
+
+void check_keys(const Tensor& k, int64_t key_heads, int64_t width, const char* name) {
+  HEED_CHECK(rows_and_cols(k, name).second == key_heads * width, ShapeError, name, ": k is ", k.shape(),
+             ", expected ", key_heads, " heads of ", width, " columns as q has, ", key_heads * width,
+             " in all");
 }
 
 void check_biases(const Tensor& x, const AttentionOptions& options, const char* name) {
@@ -197,6 +206,15 @@ void backward(const AttentionSaved& saved, const GradIn& gy, GradOut& gx) {
           data_or_null<A>(to_relative.tensor), kept_bits(saved.kept)});
 }
 
+// The columns of one operand, a row for each of the matrix.
+Tensor columns(const Operands& operands, int i) {
+  const Tensor& matrix = operands.of(i);
+  const auto [rows, cols] = rows_and_cols(matrix, "attention");
+  const int64_t heads = i == 0 ? operands.heads : operands.key_heads;
+  return matrix.reshape({rows, cols})
+      .slice(1, operands.column[i], operands.column[i] + heads * operands.width);
+}
+
 // What the three layouts share. `given` holds the inputs as they were given.
 Tensor attend(const Operands& given, const Segments& segments, const AttentionOptions& options,
               const char* name) {
@@ -210,6 +228,12 @@ Tensor attend(const Operands& given, const Segments& segments, const AttentionOp
   Operands operands = given;
   for (int i = 0; i < 3; ++i) operands.matrix[i] = &*whole[i];
   const AttentionCall call = make_call(operands, segments, options, name);
+  if (options.logit_cap > 0) {
+    Shape shape = given.of(0).shape();
+    shape[shape.rank() - 1] = call.heads * call.width;
+    return plain_attention(columns(given, 0), columns(given, 1), columns(given, 2), call, options)
+        .reshape(shape);
+  }
   const Dropout dropout = draw_dropout(options.dropout, options.generator, name);
 
   const Tensor& q = operands.of(0);
@@ -260,7 +284,53 @@ Tensor attend(const Operands& given, const Segments& segments, const AttentionOp
   });
 }
 
+// The heads of x [.., heads * width] with zeros behind their columns, or without the last of them.
+Tensor with_width(const Tensor& x, int64_t heads, int64_t width) {
+  Shape shape = x.shape(), apart = x.shape();
+  const int64_t given = x.size(-1) / heads;
+  if (given == width) return x;
+  shape[x.rank() - 1] = heads * width;
+  if (apart.rank() == kMaxRank) apart = {rows_and_cols(x, "attention").first, x.size(-1)};
+  apart[apart.rank() - 1] = heads;
+  apart.append(given);
+  return pad(x.reshape(apart), {0, width - given}).reshape(shape);
+}
+
+// Columns of zeros change no score, and give columns of zeros.
+Tensor attend_other_width(const Tensor& q, const Tensor& k, const Tensor& v, const Segments& segments,
+                          const AttentionOptions& options, int64_t key_heads, int64_t width) {
+  Shape rows_of_k = k.shape(), rows_of_v = v.shape();
+  const int64_t cols = rows_and_cols(v, "attention").second, own = cols / key_heads;
+  rows_of_k[k.rank() - 1] = cols;
+  HEED_CHECK(rows_of_k == rows_of_v && cols == own * key_heads && cols > 0, ShapeError, "attention: k is ",
+             k.shape(), ", v is ", v.shape(), "; they need the same rows, and v ", key_heads, " heads");
+  AttentionOptions scaled = options;
+  if (options.scale == 0) scaled.scale = 1 / std::sqrt(static_cast<double>(width));
+  const int64_t both = std::max(width, own);
+  const Tensor y = attention(with_width(q, options.heads, both), with_width(k, key_heads, both),
+                             with_width(v, key_heads, both), segments, scaled);
+  return with_width(y, options.heads, own);
+}
+
 }  // namespace
+
+Tensor attention_scores(const Tensor& q, const Tensor& k, const Segments& segments,
+                        const AttentionOptions& options, int64_t sequence) {
+  const char* name = "attention_scores";
+  const int64_t key_heads = checked_key_heads(options, name), width = head_width(q, options.heads, name);
+  check_same_kind(q, k, name);
+  check_keys(k, key_heads, width, name);
+  HEED_CHECK(sequence >= 0 && sequence < segments.count(), IndexError, name, ": there is no sequence ",
+             sequence, " among ", segments.count());
+  const Operands operands{.matrix = {&q, &k, &k},
+                          .source = {0, 1, 2},
+                          .column = {0, 0, 0},
+                          .heads = options.heads,
+                          .key_heads = key_heads,
+                          .width = width};
+  return plain_scores(columns(operands, 0), columns(operands, 1),
+                      make_call(operands, segments, options, name), options, sequence);
+}
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Segments& segments,
                  const AttentionOptions& options) {
@@ -268,11 +338,8 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Segmen
   const int64_t key_heads = checked_key_heads(options, name), width = head_width(q, options.heads, name);
   check_same_kind(q, k, name);
   check_same_kind(q, v, name);
-  HEED_CHECK(rows_and_cols(k, name).second == key_heads * width, ShapeError, name, ": k is ", k.shape(),
-             ", expected ", key_heads, " heads of ", width, " columns as q has, ", key_heads * width,
-             " in all");
-  HEED_CHECK(k.shape() == v.shape(), ShapeError, name, ": k is ", k.shape(), ", v is ", v.shape(),
-             "; they must be equal");
+  check_keys(k, key_heads, width, name);
+  if (k.shape() != v.shape()) return attend_other_width(q, k, v, segments, options, key_heads, width);
   return attend({.matrix = {&q, &k, &v},
                  .source = {0, 1, 2},
                  .column = {0, 0, 0},

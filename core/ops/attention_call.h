@@ -57,6 +57,15 @@ struct AttentionCall {
   }
 };
 
+/// Attention by its definition, one sequence after the other, with a logit_cap. q [rows, heads * width], k
+/// and v [rows, key_heads * width]; all checked. Recorded.
+Tensor plain_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call,
+                       const AttentionOptions& options);
+
+/// The scores of one sequence, likewise.
+Tensor plain_scores(const Tensor& q, const Tensor& k, const AttentionCall& call,
+                    const AttentionOptions& options, int64_t sequence);
+
 /// Heads of `width` columns in a matrix [.., columns], from one column on; all null for an undefined matrix.
 template <class T, class Element = T>
 kernels::HeadsView<Element> heads_view(const Tensor& matrix, int64_t column, int64_t width) {

@@ -21,6 +21,7 @@ struct AttentionCase {
   Segments segments;
   int64_t heads = 2, key_heads = 0, width = 4;
   double scale = 0;
+  double logit_cap = 0;
   Visibility visibility = {};
   Tensor mask = {};             // bool, true: visible
   Shape bias = {};              // rank 0: none
@@ -58,6 +59,7 @@ struct AttentionCase {
                                      : Mask(),
             .alibi_slopes = slopes,
             .relative = in[4],
+            .logit_cap = logit_cap,
             .dropout = dropout,
             .generator = &generator};
   }
@@ -111,6 +113,7 @@ inline Tensor reference_weights(const AttentionCase& c, const Tensors& in, int64
         double score = 0;
         for (int64_t d = 0; d < c.width; ++d) score += a[d] * b[d];
         score *= c.factor();
+        if (c.logit_cap > 0) score = c.logit_cap * std::tanh(score / c.logit_cap);
         if (in[3].defined()) {
           const int64_t at[] = {s, h, i, j};
           int64_t offset = 0;
@@ -162,6 +165,7 @@ inline Tensor composed_head(const AttentionCase& c, const Tensors& in, int64_t s
   const Tensor k = part(in[1], c.segments.key_first(s), keys, key_head);
   const Tensor v = part(in[2], c.segments.key_first(s), keys, key_head);
   Tensor scores = matmul(q, k.transpose(0, 1)) * c.factor();
+  if (c.logit_cap > 0) scores = tanh(scores / c.logit_cap) * c.logit_cap;
   if (in[3].defined()) {
     Tensor bias = in[3];
     while (bias.rank() < 4) bias = bias.unsqueeze(0);

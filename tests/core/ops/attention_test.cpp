@@ -136,12 +136,31 @@ TEST(Attention, Rules) {
       {.window_left = 1, .window_right = 1, .global_tokens = 2},
       {.causal = Causal::top_left, .window_left = 4, .dilation = 3, .global_tokens = 1},
       {.dilation = 3},
+      {.window_left = 2, .window_right = 1, .from_last = true},
+      {.window_left = 1, .window_right = 0, .global_tokens = 1, .from_last = true},
   };
   int number = 0;
   for (const Visibility& rule : rules) {
     check({.name = concat("rule ", number, " self"), .segments = nine, .heads = 1, .visibility = rule});
     check({.name = concat("rule ", number++, " cross"), .segments = cross, .heads = 1, .visibility = rule});
   }
+}
+
+TEST(Attention, CappedScores) {
+  for (Layout layout : {Layout::separate, Layout::qkv, Layout::kv})
+    check({.name = "capped", .segments = kPacked, .heads = 4, .key_heads = 2, .logit_cap = 0.4}, layout);
+  check({.name = "capped, biased",
+         .segments = kCross,
+         .logit_cap = 0.4,
+         .visibility = {.causal = Causal::bottom_right},
+         .bias = {1, 2, 6, 8},
+         .relative_limit = 2,
+         .alibi = true,
+         .spare_rows = 2});
+  check({.name = "capped, masked",
+         .segments = Segments::dense(3, 4, Lengths{2, 4, 1}),
+         .logit_cap = 2,
+         .mask = random_mask({3, 1, 4, 4})});
 }
 
 TEST(Attention, BooleanMasks) {
