@@ -1,7 +1,6 @@
 # The CUDA backend: HEED_CUDA_MODE ON compiles kernels/cuda with nvcc, EMULATED with the host compiler against the
 # emulator in kernels/simt.
 # heed_cuda_flags                                          defines HEED_CUDA_AVAILABLE as 0 or 1
-# heed_emulated_kernels(NAME SOURCES a.cu … [CHECK address|race])   an object library of kernels that run on the emulator
 
 add_library(heed_cuda_flags INTERFACE)
 if(HEED_CUDA_MODE STREQUAL "OFF")
@@ -46,31 +45,20 @@ if(HEED_CUDA_MODE STREQUAL "EMULATED")
     message(FATAL_ERROR "HEED_CUDA=EMULATED does not run under ThreadSanitizer; its own race checker is tests/simt")
   endif()
 endif()
-set(HEED_EMULATOR OFF)
+if(HEED_EMULATOR AND NOT HEED_CUDA_INCLUDE)
+  message(FATAL_ERROR "HEED_EMULATOR needs CUDA's headers: set HEED_CUDA_INCLUDE to the folder of cuda_runtime.h")
+endif()
+if(HEED_EMULATOR AND HEED_SANITIZE)
+  message(FATAL_ERROR "HEED_EMULATOR builds the emulator to be installed, which has no sanitizers of HEED_SANITIZE")
+endif()
+set(HEED_HAVE_EMULATOR ${HEED_EMULATOR})
 if(HEED_CUDA_MODE STREQUAL "EMULATED" OR
    (HEED_CUDA_MODE STREQUAL "OFF" AND HEED_TESTS AND HEED_CUDA_INCLUDE AND NOT HEED_SANITIZE MATCHES "thread"))
-  set(HEED_EMULATOR ON)
+  set(HEED_HAVE_EMULATOR ON)
 endif()
 
 # How kernel sources are compiled for the emulator.
 add_library(heed_emulated_flags INTERFACE)
 target_compile_options(heed_emulated_flags INTERFACE -fno-strict-aliasing -Wno-unknown-pragmas -Wno-psabi)
-
-function(heed_emulated_kernels name)
-  cmake_parse_arguments(ARG "" "CHECK" "SOURCES" ${ARGN})
-  set_source_files_properties(${ARG_SOURCES} PROPERTIES LANGUAGE CXX)
-  add_library(${name} OBJECT ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE heed_build_flags heed_emulated_flags)
-  if(ARG_CHECK STREQUAL "address")
-    # Optimising takes longer than it saves. Without, g++ 12 warns of branches that are never taken.
-    target_compile_options(${name} PRIVATE -O0 -g1 -Wno-stringop-overflow -fno-sanitize-recover=all
-                           -fsanitize=address,alignment,signed-integer-overflow)
-    target_link_libraries(${name} PUBLIC heed::emulator_address)
-  elseif(ARG_CHECK STREQUAL "race")
-    # Only the instrumentation: its callbacks are the race checker's.
-    target_compile_options(${name} PRIVATE -O1 -g1 -fsanitize=thread,alignment)
-    target_link_libraries(${name} PUBLIC heed::emulator_race)
-  else()
-    target_link_libraries(${name} PUBLIC heed::emulator)
-  endif()
-endfunction()
+add_library(heed::emulated_flags ALIAS heed_emulated_flags)
+include(HeedEmulator)

@@ -6,6 +6,7 @@ option(HEED_CHECKED_KERNELS "Build the tests of CUDA kernels for AddressSanitize
 option(HEED_BENCH "Build the benchmarks" OFF)
 option(HEED_FUZZ "Build the libFuzzer targets (clang only)" OFF)
 option(HEED_ONEDNN "Use oneDNN for matrix products where it is faster" ON)
+option(HEED_EMULATOR "Build and install the emulator of CUDA kernels, for projects with kernels of their own" OFF)
 option(HEED_WARNINGS_AS_ERRORS "Treat compiler warnings as errors" OFF)
 set(HEED_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined")
 set(HEED_ISA "amx" CACHE STRING "The widest instruction set the CPU kernels are built for: baseline, avx2, avx512 or amx")

@@ -119,6 +119,20 @@ test_emulator() {
   run_tests "$folder"
 }
 
+# The same with an emulator that is installed alone.
+test_installed_emulator() {
+  local base=$build/consumers/emulator_build folder=$build/consumers/installed_emulator
+  logged "$build/log/consumer-installed_emulator.log" cmake -S "$root" -B "$base" -G Ninja -DHEED_CUDA=OFF -DHEED_APPS=OFF \
+    -DHEED_EMULATOR=ON "$@" || return 1
+  compile "$base" heed_emulator heed_emulator_address heed_emulator_race
+  rm -rf "$base/prefix"
+  logged "$build/log/install.log" cmake --install "$base" --component Emulator --prefix "$base/prefix" || return 1
+  logged "$build/log/consumer-installed_emulator.log" cmake -S "$root/tests/consumers/installed_emulator" -B "$folder" \
+    -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_PREFIX_PATH="$base/prefix" "$@" || return 1
+  compile "$folder"
+  run_tests "$folder"
+}
+
 # The CPU's kernels as AVX-512 runs them: all but the longest tests, which an emulated processor would take hours for.
 test_avx512() {
   local names=(box_muller cross_entropy dropout embedding gemm_block layer_norm linear optimizer random residual_layer_norm
@@ -173,6 +187,7 @@ command_test() {
   stage "what the README shows" test_readme
   stage "shared libraries in other projects" test_shared
   stage "the emulator in another project" test_emulator "${cuda[@]}"
+  stage "the emulator installed" test_installed_emulator "${cuda[@]}"
   printf '== tests\n'
   run_tests "$build/emulated"
 }
