@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <heed/core/autograd.h>
+#include <heed/core/io/file.h>
 #include <heed/core/io/safetensors.h>
 #include <heed/core/serialize.h>
 
@@ -28,9 +29,7 @@ constexpr const char* kSuffix = ".safetensors";
 // Checkpoints of a folder, the newest first.
 std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& directory) {
   std::vector<std::pair<int64_t, fs::path>> result;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
-    const std::string file = entry.path().filename().string();
+  for (const std::string& file : folder_entries(directory.string())) {
     const std::string_view prefix = kPrefix, suffix = kSuffix;
     if (file.size() <= prefix.size() + suffix.size() || file.compare(0, prefix.size(), prefix) != 0 ||
         file.compare(file.size() - suffix.size(), suffix.size(), suffix) != 0)
@@ -39,7 +38,7 @@ std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& direc
     const char* end = file.data() + file.size() - suffix.size();
     int64_t step = 0;
     const auto parsed = std::from_chars(begin, end, step);
-    if (parsed.ec == std::errc() && parsed.ptr == end) result.emplace_back(step, entry.path());
+    if (parsed.ec == std::errc() && parsed.ptr == end) result.emplace_back(step, directory / file);
   }
   std::sort(result.rbegin(), result.rend());
   return result;

@@ -2,16 +2,10 @@
 
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <fstream>
 #include <unistd.h>
 
 #include <heed/core/base/check.h>
-
-#include "apps/common/console.h"
-#include "apps/common/text.h"
 
 namespace heed::apps {
 namespace {
@@ -70,29 +64,33 @@ double now() {
 
 std::vector<fs::path> event_files(const fs::path& folder) {
   std::vector<fs::path> files;
-  if (!fs::exists(folder)) return files;
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (const std::string name = entry.path().filename().string();
-        name.starts_with(kPrefix) && name.ends_with(kSuffix) && !entry.is_symlink())
-      files.push_back(entry.path());
+  for (const std::string& name : folder_entries(folder.string()))
+    if (name.starts_with(kPrefix) && name.ends_with(kSuffix) && !fs::is_symlink(folder / name))
+      files.push_back(folder / name);
   return files;
 }
 
 // The bytes of the first `count` records, or of as many as are whole.
-int64_t length_of_records(const fs::path& file, int64_t count) {
-  constexpr int64_t kFrame = 16;  // length, its checksum, the event's
-  std::ifstream in(file, std::ios::binary);
-  const auto size = static_cast<int64_t>(fs::file_size(file));
-  int64_t end = 0;
-  for (; count > 0 && size - end >= kFrame; --count) {
-    unsigned char bytes[8];
+uint64_t length_of_records(const fs::path& path, int64_t count) {
+  constexpr uint64_t kFrame = 16;  // length, its checksum, the event's
+  const InputFile file(path.string());
+  uint64_t end = 0;
+  for (; count > 0 && file.size() - end >= kFrame; --count) {
+    std::byte bytes[8];
     uint64_t length = 0;
-    in.seekg(end).read(reinterpret_cast<char*>(bytes), sizeof bytes);
-    for (size_t i = sizeof bytes; i-- > 0;) length = length << 8 | bytes[i];
-    if (!in || length > static_cast<uint64_t>(size - end - kFrame)) break;
-    end += kFrame + static_cast<int64_t>(length);
+    file.read_at(end, bytes);
+    for (size_t i = sizeof bytes; i-- > 0;) length = length << 8 | static_cast<uint8_t>(bytes[i]);
+    if (length > file.size() - end - kFrame) break;
+    end += kFrame + length;
   }
   return end;
+}
+
+// The folder's event file, or the name of a new one.
+fs::path event_file(const fs::path& folder) {
+  const std::vector<fs::path> files = event_files(folder);
+  return files.empty() ? folder / concat(kPrefix, static_cast<int64_t>(now()), ".", getpid(), kSuffix)
+                       : files.front();
 }
 
 }  // namespace
@@ -104,17 +102,9 @@ uint32_t crc32c(std::string_view bytes) {
   return ~crc;
 }
 
-EventFile::EventFile(const fs::path& folder, int64_t kept) : stream_(nullptr, &std::fclose) {
-  const std::vector<fs::path> files = event_files(folder);
-  const fs::path file = files.empty()
-                            ? folder / concat(kPrefix, static_cast<int64_t>(now()), ".", getpid(), kSuffix)
-                            : files.front();
-  const int64_t bytes = files.empty() ? 0 : length_of_records(file, 1 + kept);
-  name_ = printable(file.string());
-  stream_.reset(std::fopen(file.c_str(), "ae"));
-  HEED_CHECK(stream_ && ftruncate(fileno(stream_.get()), bytes) == 0, IoError, "cannot write ", name_, ": ",
-             std::strerror(errno));
-  if (bytes == 0) write_record(event_at(now(), 0) + bytes_field(3, "brain.Event:2"));
+EventFile::EventFile(const fs::path& folder, int64_t kept) : file_(event_file(folder).string()) {
+  file_.cut(length_of_records(file_.path(), 1 + kept));
+  if (file_.size() == 0) write_record(event_at(now(), 0) + bytes_field(3, "brain.Event:2"));
 }
 
 void EventFile::write(int64_t step, const std::vector<std::pair<std::string, double>>& scalars) {
@@ -128,7 +118,7 @@ void EventFile::write(int64_t step, const std::vector<std::pair<std::string, dou
 
 void EventFile::write_record(const std::string& event) {
   const std::string length = little_endian(static_cast<uint64_t>(event.size()));
-  write_all(stream_.get(), length + masked_crc(length) + event + masked_crc(event), name_);
+  file_.append(length + masked_crc(length) + event + masked_crc(event));
 }
 
 void remove_event_files(const fs::path& folder) {

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <heed/core/io/append_file.h>
 
 namespace heed::apps {
 
@@ -20,17 +20,17 @@ uint32_t crc32c(std::string_view bytes);
 class EventFile {
  public:
   /// Goes on in the folder's event file after its first `kept` events, which leaves nothing twice where a run
-  /// repeats what came after them; begins one where there is none. IoError where it cannot be written.
+  /// repeats what came after them; begins one where there is none. IoError where it cannot be written or is
+  /// no regular file.
   explicit EventFile(const std::filesystem::path& folder, int64_t kept = 0);
 
-  /// One event with all these numbers, f32 in the file. Flushed, so that a reader sees it at once. IoError.
+  /// One event with all these numbers, f32 in the file. Written at once, so that a reader sees it. IoError.
   void write(int64_t step, const std::vector<std::pair<std::string, double>>& scalars);
 
  private:
   void write_record(const std::string& event);
 
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream_;
-  std::string name_;
+  AppendFile file_;
 };
 
 /// Deletes the event files of a folder that are heed's: their names end in ".heed".

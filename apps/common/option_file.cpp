@@ -1,12 +1,12 @@
 // The file side of OptionTable: TOML in, TOML and JSON out.
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <memory>
+#include <optional>
 #include <stdexcept>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include <heed/core/io/file.h>
 
 #include "apps/common/option_reading.h"
 #include "apps/common/text.h"
@@ -178,13 +178,15 @@ std::string read_settings_file(const std::filesystem::path& file) {
   std::error_code ignored;
   HEED_CHECK(!std::filesystem::is_directory(file, ignored), ConfigError, name,
              " is a directory: expected a TOML file of settings");
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(std::fopen(file.c_str(), "rb"), &std::fclose);
-  HEED_CHECK(stream, ConfigError, "cannot read the settings in ", name, ": ", std::strerror(errno));
-  std::string text(kLargestFile + 1, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), stream.get()));
-  HEED_CHECK(!std::ferror(stream.get()), IoError, "reading ", name, " failed: ", std::strerror(errno));
-  HEED_CHECK(text.size() <= kLargestFile, ConfigError, name, " is larger than 1 MiB: not a file of settings");
-  return text;
+  std::optional<InputFile> input;
+  try {
+    input.emplace(file.string());
+  } catch (const IoError& error) {
+    throw ConfigError(error.what());
+  }
+  HEED_CHECK(input->size() <= kLargestFile, ConfigError, name,
+             " is larger than 1 MiB: not a file of settings");
+  return read_whole_file(file.string(), kLargestFile);
 }
 
 OptionTable::Settings OptionTable::from_toml(std::string_view text, const std::string& name) {

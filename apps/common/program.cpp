@@ -13,6 +13,8 @@
 #include <new>
 #include <optional>
 #include <signal.h>
+#include <string_view>
+#include <system_error>
 #include <typeinfo>
 #include <unistd.h>
 
@@ -74,6 +76,11 @@ void fill_standard_descriptors() {
   }
 }
 
+template <class... Errors>
+bool is_any(const std::exception& error) {
+  return (dynamic_cast<const Errors*>(&error) || ...);
+}
+
 std::string type_of(const std::exception& error) {
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> name(
@@ -81,17 +88,50 @@ std::string type_of(const std::exception& error) {
   return name ? name.get() : typeid(error).name();
 }
 
+constexpr std::string_view kNoMemory = "out of memory: the system refused an allocation";
+
+// Past the buffers of streams, and without memory: there may be none.
+void write_error(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+// A text of any length, safe for a terminal, without memory.
+void write_disarmed(std::string_view text) {
+  char part[256];
+  while (!text.empty()) {
+    const size_t size = std::min(text.size(), sizeof part);
+    std::transform(text.begin(), text.begin() + static_cast<ptrdiff_t>(size), part,
+                   [](char c) { return c >= ' ' && c < 0x7f ? c : '?'; });
+    write_error({part, size});
+    text.remove_prefix(size);
+  }
+}
+
+std::string text_of(const std::exception& error) {
+  if (is_any<std::bad_alloc>(error)) return std::string(kNoMemory);
+  if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
+    constexpr int kLongest =
+        200;  // columns of a path; one that is too long for the system may be the mistake
+    return fmt::format("cannot use {}: {}", shorten(file->path1().string(), kLongest),
+                       file->code().message());
+  }
+  return printable(error.what());
+}
+
 // One line for people; the type and the chain of causes with --debug.
 void print_error(const std::exception& error, bool debug, int depth = 0) {
-  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error);
-  const std::string text =
-      no_memory ? "out of memory: the system refused an allocation" : printable(error.what());
+  const std::string text = text_of(error);
   fmt::memory_buffer line;
   const auto out = std::back_inserter(line);
   if (depth == 0) fmt::format_to(out, "heed: error: {}\n", text);
   if (debug && depth > 0) fmt::format_to(out, "heed: debug: caused by: {}\n", text);
   if (debug) fmt::format_to(out, "heed: debug: type: {}\n", type_of(error));
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  write_error({line.data(), line.size()});
   if (!debug) return;
   try {
     std::rethrow_if_nested(error);
@@ -99,6 +139,35 @@ void print_error(const std::exception& error, bool debug, int depth = 0) {
     print_error(cause, debug, depth + 1);
   } catch (...) {
   }
+}
+
+// The same where there may be no memory to put the line together.
+void print_error_anyhow(const std::exception& error, bool debug) noexcept {
+  try {
+    return print_error(error, debug);
+  } catch (...) {
+  }
+  write_error("heed: error: ");
+  write_disarmed(is_any<std::bad_alloc>(error) ? kNoMemory : error.what());
+  write_error("\n");
+}
+
+std::terminate_handler usual_terminate = std::abort;
+
+// Memory that is missing where no exception can leave, as in a destructor, is no bug of the program either.
+[[noreturn]] void on_terminate() {
+  try {
+    if (std::current_exception()) throw;
+  } catch (const std::bad_alloc& error) {
+    print_error_anyhow(error, false);
+    ::_exit(static_cast<int>(ExitCode::memory));
+  } catch (const OutOfMemory& error) {
+    print_error_anyhow(error, false);
+    ::_exit(static_cast<int>(ExitCode::memory));
+  } catch (...) {
+  }
+  usual_terminate();
+  std::abort();
 }
 
 bool debug_from_environment() {
@@ -109,9 +178,11 @@ bool debug_from_environment() {
   return *value;
 }
 
-template <class... Errors>
-bool is_any(const std::exception& error) {
-  return (dynamic_cast<const Errors*>(&error) || ...);
+// A thread that cannot be made.
+bool is_short_of_resources(const std::exception& error) {
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  return system && (system->code() == std::errc::resource_unavailable_try_again ||
+                    system->code() == std::errc::not_enough_memory);
 }
 
 }  // namespace
@@ -124,6 +195,7 @@ ExitCode exit_code(const std::exception& error) {
   if (is_any<NumericError>(error)) return ExitCode::numeric;
   if (is_any<DeviceError>(error)) return ExitCode::device;
   if (is_any<IoError, std::filesystem::filesystem_error, std::ios_base::failure>(error)) return ExitCode::io;
+  if (is_short_of_resources(error)) return ExitCode::memory;
   return ExitCode::internal;
 }
 
@@ -141,6 +213,7 @@ int run_program(int argc, char** argv, const std::function<void(const std::vecto
   if (!is_ignored(SIGHUP)) set_handler(SIGHUP, on_stop_signal);
   set_handler(SIGPIPE, SIG_IGN);
   set_handler(SIGXFSZ, SIG_IGN);
+  usual_terminate = std::set_terminate(on_terminate);
   bool debug = false;
   int code = static_cast<int>(ExitCode::ok);
   try {
@@ -160,7 +233,7 @@ int run_program(int argc, char** argv, const std::function<void(const std::vecto
                errno ? std::strerror(errno) : "");
   } catch (const Stopped&) {
   } catch (const std::exception& error) {
-    print_error(error, debug);
+    print_error_anyhow(error, debug);
     code = static_cast<int>(exit_code(error));
   } catch (...) {
     std::fputs("heed: error: an exception of an unknown type\n", stderr);

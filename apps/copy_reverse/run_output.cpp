@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 
 #include <heed/core/base/parallel_for.h>
 #include <heed/nn/summary.h>
@@ -18,12 +17,6 @@
 namespace heed::apps {
 namespace {
 
-std::string fixed(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
-
 Json to_json(const EpochReport& r) {
   return {{"epoch", r.epoch},
           {"step", r.step},
@@ -34,22 +27,27 @@ Json to_json(const EpochReport& r) {
           {"tokens_per_second", r.tokens_per_second}};
 }
 
-std::vector<Json> first_lines(const std::filesystem::path& file, int64_t count) {
-  std::vector<Json> lines;
-  std::ifstream in(file);
-  for (std::string line; std::ssize(lines) < count && std::getline(in, line);)
-    lines.push_back(Json::parse(line));
-  return lines;
+// Those of the first `count` epochs that the file has, in order; the rest is dropped.
+std::vector<Json> epochs_of(const std::filesystem::path& file, int64_t count) {
+  const Json form = to_json(EpochReport());
+  int64_t last = 0;
+  return repair_json_lines(file, [&](const Json& line) {
+    for (const auto& [key, value] : form.items())
+      if (!line.contains(key) || !line[key].is_number()) return false;
+    if (!line["epoch"].is_number_integer() || !line["step"].is_number_integer()) return false;
+    const auto epoch = line["epoch"].get<int64_t>();
+    if (epoch <= last || epoch > count) return false;
+    last = epoch;
+    return true;
+  });
 }
 
 }  // namespace
 
 Metrics::Metrics(const std::filesystem::path& folder, int64_t epochs_done)
-    : epochs_(first_lines(folder / "metrics.jsonl", epochs_done)),
-      lines_(folder / "metrics.jsonl", JsonLines::Mode::replace),
-      events_(folder, std::ssize(epochs_)) {
-  for (const Json& epoch : epochs_) lines_.write(epoch);
-}
+    : epochs_(epochs_of(folder / "metrics.jsonl", epochs_done)),
+      lines_(folder / "metrics.jsonl"),
+      events_(folder, epochs_done) {}
 
 void Metrics::write(const EpochReport& r) {
   epochs_.push_back(to_json(r));
@@ -98,7 +96,7 @@ void RunOutput::begin(Device device) const {
 void RunOutput::batch(int64_t epochs_done, int64_t pairs, double loss) {
   if (!progress_)
     progress_ = std::make_unique<Progress>(concat("epoch ", epochs_done + 1), pairs_.size(), "pairs");
-  progress_->note(concat("loss ", fixed(loss, 4)));
+  progress_->note(concat("loss ", fixed_text(loss, 4)));
   progress_->advance(pairs);
 }
 
@@ -108,8 +106,8 @@ void RunOutput::epoch(const EpochReport& r) {
   if (settings_.json)
     out_.write(metrics_.epochs().back());
   else
-    line("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed(r.loss, 4), "  lr ", fixed(r.lr, 6),
-         "  grad norm ", fixed(r.grad_norm, 2), "  ", format_count(r.samples_per_second), " pairs/s");
+    line("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed_text(r.loss, 4), "  lr ", fixed_text(r.lr, 6),
+         "  grad norm ", fixed_text(r.grad_norm, 2), "  ", format_count(r.samples_per_second), " pairs/s");
   if (report_is_due()) write_report(nullptr);
 }
 
@@ -138,8 +136,8 @@ void RunOutput::end(int64_t step) {
   if (settings_.json)
     out_.write(last);
   else
-    line("test loss ", fixed(result.loss, 4), "  tokens ", fixed(100 * result.token_accuracy, 2),
-         " %  whole sequences ", fixed(100 * result.sequence_accuracy, 2), " % of ", result.pairs);
+    line("test loss ", fixed_text(result.loss, 4), "  tokens ", fixed_text(100 * result.token_accuracy, 2),
+         " %  whole sequences ", fixed_text(100 * result.sequence_accuracy, 2), " % of ", result.pairs);
   const std::vector<Prediction> examples = write_report(&result);
   for (const Prediction& example : examples) print(example);
   draw(examples.front());

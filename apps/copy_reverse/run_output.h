@@ -17,7 +17,7 @@
 namespace heed::apps {
 
 /// The run's lines of metrics.jsonl, and the same for TensorBoard; resuming drops those of epochs that will
-/// be trained again.
+/// be trained again, and lines that are damaged.
 class Metrics {
  public:
   /// IoError where the files cannot be written.
@@ -27,7 +27,7 @@ class Metrics {
   /// The test at the end of a run.
   void write(int64_t step, const Evaluation& result, const Json& line);
 
-  /// All that have been trained, also before a resume.
+  /// All that have been trained, also before a resume, but for those whose lines were lost.
   const std::vector<Json>& epochs() const { return epochs_; }
 
  private:

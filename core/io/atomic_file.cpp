@@ -2,9 +2,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
-#include <dirent.h>
 #include <fcntl.h>
-#include <memory>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -128,11 +126,14 @@ bool is_temporary_file(std::string_view name) {
 }
 
 void remove_orphans(const std::string& folder) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> list(::opendir(folder.c_str()), &::closedir);
-  if (!list) return;
-  while (const dirent* entry = ::readdir(list.get())) {
-    if (!is_temporary_file(entry->d_name)) continue;
-    const std::string path = concat(folder, '/', static_cast<const char*>(entry->d_name));
+  std::vector<std::string> names;
+  try {
+    names = folder_entries(folder);
+  } catch (const IoError&) {  // one that may be written but not listed
+  }
+  for (const std::string& name : names) {
+    if (!is_temporary_file(name)) continue;
+    const std::string path = concat(folder, '/', name);
     const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     struct stat info;
     const bool regular = file.valid() && ::fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode);

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <cerrno>
+#include <dirent.h>
 #include <fcntl.h>
+#include <memory>
+#include <string_view>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
@@ -62,6 +65,22 @@ std::string read_whole_file(const std::string& path, uint64_t max_bytes) {
   HEED_CHECK(!file.has_grown(), IoError, "cannot read '", path, "': it had ", file.size(),
              " bytes when it was opened, and has more now; is it still being written?");
   return text;
+}
+
+// Not by std::filesystem's iterator, which ends the program where memory is short.
+std::vector<std::string> folder_entries(const std::string& folder) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> list(::opendir(folder.c_str()), &::closedir);
+  if (!list && errno == ENOENT) return names;
+  HEED_CHECK(list, IoError, "cannot list the folder '", folder, "': ", detail::error_text(errno));
+  errno = 0;
+  while (const dirent* entry = ::readdir(list.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+    errno = 0;
+  }
+  HEED_CHECK(errno == 0, IoError, "cannot list the folder '", folder, "': ", detail::error_text(errno));
+  return names;
 }
 
 namespace detail {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace heed {
 
@@ -54,6 +55,10 @@ class InputFile {
 /// The whole content of a regular file. IoError if it is none (a pipe, a device, a directory), cannot be
 /// read, has more than `max_bytes` or changes its size while it is read.
 std::string read_whole_file(const std::string& path, uint64_t max_bytes);
+
+/// The names of what a folder holds, in no order; none if there is no such folder. IoError if it cannot be
+/// read.
+std::vector<std::string> folder_entries(const std::string& folder);
 
 namespace detail {
 /// The system's words for an errno value.

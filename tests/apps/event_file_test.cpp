@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
+#include <sys/stat.h>
 
 #include <gtest/gtest.h>
 
@@ -97,6 +98,12 @@ TEST(EventFile, GoesOnAfterWhatIsKept) {
   EXPECT_EQ(steps(folder), (std::vector<uint64_t>{0, 100, 200, 301, 400}));
   EventFile(folder.path()).write(50, {{"loss", 3}});
   EXPECT_EQ(steps(folder), (std::vector<uint64_t>{0, 50}));
+}
+
+TEST(EventFile, APipeIsNoEventFile) {
+  const test::TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo(folder.file("events.out.tfevents.1.2.heed").c_str(), 0600), 0);
+  EXPECT_THROW(EventFile(folder.path(), 2), IoError);
 }
 
 TEST(EventFile, AHalfWrittenRecordIsCutOff) {

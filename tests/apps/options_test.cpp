@@ -5,12 +5,15 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include <heed/core/base/check.h>
 
+#include "../support/foreign_locale.h"
 #include "apps/common/text.h"
 
 namespace heed::apps {
@@ -163,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair(std::vector<std::string>{"\xc3"},
                   std::string("unexpected argument '\\xc3' (see 'probe train --help')")),
         std::pair(std::vector<std::string>{"--config", "no/such.toml"},
-                  std::string("cannot read the settings in no/such.toml: No such file or directory")),
+                  std::string("cannot read 'no/such.toml': No such file or directory")),
         std::pair(std::vector<std::string>{"--config", "/"},
                   std::string("/ is a directory: expected a TOML file of settings"))));
 
@@ -364,6 +367,48 @@ TEST(Options, TomlRoundTripIsExact) {
     EXPECT_EQ(g.table.dump_toml(), f.table.dump_toml());
     EXPECT_EQ(g.table.dump_json(), f.table.dump_json());
   }
+}
+
+void check_numbers_of_settings() {
+  Fixture f, g;
+  f.parse({"--lr", "0.25", "--seed", "1234567"}, {{"HEED_SCALE", "-1.5e-3"}, {"HEED_NO_SHUFFLE", "1"}});
+  EXPECT_EQ(f.lr, 0.25);
+  EXPECT_EQ(f.scale, -1.5e-3);
+  EXPECT_TRUE(f.no_shuffle);
+  const std::string text = f.table.dump_toml();
+  EXPECT_NE(text.find("seed = 1234567\nlr = 0.25\ndropout = 0.1\nscale = -0.0015\n"), std::string::npos)
+      << text;
+  g.table.read_toml(text, "config.toml");
+  EXPECT_EQ(g.table.dump_toml(), text);
+  EXPECT_NE(f.table.dump_json().find("\"seed\":1234567,\"lr\":0.25,"), std::string::npos)
+      << f.table.dump_json();
+  EXPECT_EQ(message([&] { f.parse({"--lr", "0,25"}); }).substr(0, 12), "--lr: '0,25'");
+}
+
+TEST(Options, NoLocaleChangesNumbers) {
+  {
+    const test::ForeignLocale locale;
+    check_numbers_of_settings();
+  }
+  const test::ForeignCLocale locale;
+  if (!locale.found()) GTEST_SKIP() << "no locale with a decimal comma is installed";
+  check_numbers_of_settings();
+}
+
+// Opening a pipe would wait for a writer, and the device never ends.
+TEST(Options, SettingsComeFromRegularFiles) {
+  const std::string pipe = testing::TempDir() + "settings_pipe_" + std::to_string(::getpid());
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& file : {pipe, std::string("/dev/zero")}) {
+    Fixture f;
+    EXPECT_EQ(message([&] {
+                f.parse({"--config", file});
+              }),
+              "cannot read '" + file + "': it is not a regular file");
+    EXPECT_EQ(message([&] { f.table.read_file(file); }),
+              "cannot read '" + file + "': it is not a regular file");
+  }
+  std::filesystem::remove(pipe);
 }
 
 TEST(Options, DumpsReadWell) {

@@ -1,9 +1,11 @@
 // A tiny program for program_test: its command says how it is to end.
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <limits>
 #include <new>
 #include <signal.h>
+#include <system_error>
 #include <thread>
 
 #include <heed/core/base/check.h>
@@ -12,6 +14,18 @@
 #include "apps/common/console.h"
 #include "apps/common/json_lines.h"
 #include "apps/common/program.h"
+
+namespace {
+bool refuse_memory = false;  // from operator new
+}
+
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  if (!refuse_memory)
+    if (void* memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace {
 
@@ -28,6 +42,24 @@ void end_with(const std::string& how) {
   if (how == "device") throw DeviceError("no device");
   if (how == "io") throw IoError("no disk");
   if (how == "filesystem") std::filesystem::create_directory("/proc/no/such/folder");
+  if (how == "long_path") std::filesystem::create_directory(std::string(4000, 'x'));
+  if (how == "thread")
+    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+  if (how == "bad_alloc_in_destructor") {
+    struct Closes {
+      ~Closes() { end_with("bad_alloc"); }
+    };
+    const Closes closes;
+  }
+  if (how == "no_memory_left") {
+    refuse_memory = true;
+    throw std::bad_alloc();
+  }
+  if (how == "no_memory_for_the_text") {
+    const DataError error(std::string(600, 'x') + "\x1b[31m");
+    refuse_memory = true;
+    throw error;
+  }
   if (how == "shape") throw ShapeError("a shape");
   if (how == "unknown") throw 1;
   if (how == "nested") {

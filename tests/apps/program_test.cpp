@@ -3,12 +3,14 @@
 #include <chrono>
 #include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <signal.h>
 #include <sstream>
 #include <string>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -76,9 +78,23 @@ class Probe {
 Ended run(const std::vector<std::string>& arguments) { return Probe(arguments).end(); }
 
 TEST(Program, EachKindOfErrorHasItsExitCode) {
-  const std::vector<std::pair<std::string, int>> codes{
-      {"ok", 0},     {"shape", 1},     {"unknown", 1}, {"config", 2}, {"data", 3}, {"checkpoint", 4},
-      {"memory", 5}, {"bad_alloc", 5}, {"numeric", 6}, {"device", 7}, {"io", 8},   {"filesystem", 8}};
+  const std::vector<std::pair<std::string, int>> codes{{"ok", 0},
+                                                       {"shape", 1},
+                                                       {"unknown", 1},
+                                                       {"config", 2},
+                                                       {"data", 3},
+                                                       {"checkpoint", 4},
+                                                       {"memory", 5},
+                                                       {"bad_alloc", 5},
+                                                       {"thread", 5},
+                                                       {"numeric", 6},
+                                                       {"device", 7},
+                                                       {"io", 8},
+                                                       {"filesystem", 8},
+                                                       {"long_path", 8},
+                                                       {"bad_alloc_in_destructor", 5},
+                                                       {"no_memory_left", 5},
+                                                       {"no_memory_for_the_text", 3}};
   for (const auto& [how, code] : codes) {
     const Ended ended = run({"end", "--how", how});
     EXPECT_EQ(ended.code, code) << how;
@@ -95,6 +111,21 @@ TEST(Program, EachKindOfErrorHasItsExitCode) {
 
 TEST(Program, MessagesCannotSteerTheTerminal) {
   EXPECT_EQ(run({"end", "--how", "data"}).err, "heed: error: data\\nover\\tlines \\x1b[31m\n");
+  EXPECT_EQ(run({"end", "--how", "no_memory_for_the_text"}).err,
+            "heed: error: " + std::string(600, 'x') + "?[31m\n");
+}
+
+TEST(Program, MissingMemoryIsToldWithoutMemory) {
+  for (const char* how : {"bad_alloc", "no_memory_left", "bad_alloc_in_destructor"})
+    EXPECT_EQ(run({"end", "--how", how}).err,
+              "heed: error: out of memory: the system refused an allocation\n");
+}
+
+TEST(Program, ErrorsOfTheFileSystemNameTheFileShortened) {
+  EXPECT_EQ(run({"end", "--how", "filesystem"}).err,
+            "heed: error: cannot use /proc/no/such/folder: No such file or directory\n");
+  EXPECT_EQ(run({"end", "--how", "long_path"}).err,
+            "heed: error: cannot use " + std::string(199, 'x') + "…: File name too long\n");
 }
 
 TEST(Program, DebugNamesTypesAndCauses) {
@@ -242,20 +273,62 @@ TEST(Program, OptionsComeFromTheRealEnvironment) {
 
 TEST(JsonLines, KeepsOrderAndWritesNullForNan) {
   const std::string file = testing::TempDir() + "lines.jsonl";
+  std::filesystem::remove(file);
   {
-    JsonLines lines(file, JsonLines::Mode::replace);
+    JsonLines lines{std::filesystem::path(file)};
     lines.write({{"z", 1},
                  {"a", std::numeric_limits<double>::quiet_NaN()},
                  {"b", -std::numeric_limits<double>::infinity()}});
     lines.write({{"text", "line\nü\xff"}});
-    EXPECT_NE(read_all(file), "") << "each line is flushed";
+    EXPECT_NE(read_all(file), "") << "each line is written at once";
   }
-  JsonLines(file, JsonLines::Mode::append).write({{"x", 0.1}});
+  JsonLines(std::filesystem::path(file)).write({{"x", 0.1}});
   EXPECT_EQ(read_all(file),
             "{\"z\":1,\"a\":null,\"b\":null}\n{\"text\":\"line\\nü\xef\xbf\xbd\"}\n{\"x\":0.1}\n");
-  JsonLines(file, JsonLines::Mode::replace).write({{"x", 1}});
-  EXPECT_EQ(read_all(file), "{\"x\":1}\n");
-  EXPECT_THROW(JsonLines("no/such/dir/x.jsonl", JsonLines::Mode::append), IoError);
+  EXPECT_THROW(JsonLines(std::filesystem::path("no/such/dir/x.jsonl")), IoError);
+}
+
+TEST(JsonLines, LinesOfAnyBytesAreObjectsOrNothing) {
+  EXPECT_EQ(parse_json_line(R"({"a":1,"b":"x","c":null,"d":[1],"e":{"f":2}})"),
+            Json({{"a", 1}, {"b", "x"}, {"c", nullptr}}));
+  EXPECT_EQ(parse_json_line("{}"), Json::object());
+  const std::string deep(58'000, '[');
+  for (const std::string& line : {std::string(), std::string(200, '\0'), std::string("{\"a\":1"),
+                                  std::string("{\"a\":1}x"), std::string("[1]"), std::string("1"),
+                                  std::string("{'a':1}"), std::string("\xff\xfe"), deep, "{\"a\":" + deep})
+    EXPECT_FALSE(parse_json_line(line)) << line.substr(0, 20);
+  const std::string nested = "{\"a\":" + deep + std::string(58'000, ']') + ",\"b\":2}";
+  EXPECT_EQ(parse_json_line(nested), Json({{"b", 2}}));
+}
+
+TEST(JsonLines, RepairKeepsGoodLinesWordForWord) {
+  const std::string file = testing::TempDir() + "repair.jsonl";
+  const auto repaired = [&](const std::string& text, int64_t most) {
+    std::ofstream(file, std::ios::binary) << text;
+    return repair_json_lines(file, [&](const Json& line) { return line.contains("n") && line["n"] <= most; });
+  };
+  const std::string good = "{\"n\":1}\n{ \"n\" : 2.0 }\n";
+  EXPECT_EQ(repaired(good, 9).size(), 2u);
+  EXPECT_EQ(read_all(file), good);
+  for (const std::string& damage :
+       {std::string("\n"), std::string(200, '\0') + "\n", std::string(58'000, '[') + "\n",
+        std::string("{\"n\":1\n"), std::string("{\"other\":1}\n")}) {
+    for (const std::string& text :
+         {damage + good, "{\"n\":1}\n" + damage + "{ \"n\" : 2.0 }\n", good + damage}) {
+      EXPECT_EQ(repaired(text, 9), (std::vector<Json>{{{"n", 1}}, {{"n", 2.0}}}));
+      EXPECT_EQ(read_all(file), good);
+    }
+  }
+  EXPECT_EQ(repaired(good + "{\"n\":3}", 9).size(), 2u) << "the last line was cut short";
+  EXPECT_EQ(read_all(file), good);
+  EXPECT_EQ(repaired(good, 1).size(), 1u);
+  EXPECT_EQ(read_all(file), "{\"n\":1}\n");
+  std::filesystem::remove(file);
+  EXPECT_TRUE(repair_json_lines(file, [](const Json&) { return true; }).empty());
+  ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+  EXPECT_THROW(repair_json_lines(file, [](const Json&) { return true; }), IoError);
+  EXPECT_THROW(JsonLines{std::filesystem::path(file)}, IoError);
+  std::filesystem::remove(file);
 }
 
 }  // namespace

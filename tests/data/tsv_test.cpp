@@ -124,5 +124,12 @@ TEST(Tsv, TheFingerprintIsThatOfTheContent) {
   EXPECT_NE(first, read_tsv(folder.put("a", "3\t5\n")).fingerprint());
 }
 
+TEST(Tsv, OnlyRegularFilesAreRead) {
+  const test::TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo(folder.file("pipe").c_str(), 0600), 0);
+  for (const std::string& path : {folder.file("pipe"), std::string("/dev/zero")})
+    expect_error<DataError>([&] { read_tsv(path); }, {path, "not a regular file"});
+}
+
 }  // namespace
 }  // namespace heed::data

@@ -1,8 +1,11 @@
+#include <algorithm>
 #include <csignal>
+#include <string>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -156,6 +159,17 @@ TEST(InputFile, PipesAndDevicesAreRefused) {
     expect_error<IoError>([&] { AppendFile file(path); }, {path, "not a regular file"});
   }
   expect_error<IoError>([&] { read_whole_file(folder.path(), 100); }, {"a directory"});
+}
+
+TEST(FolderEntries, AreNames) {
+  const TemporaryFolder folder;
+  EXPECT_TRUE(folder_entries(folder.path()).empty());
+  for (const char* name : {"a", ".b", "..c"}) folder.put(name, "");
+  std::vector<std::string> names = folder_entries(folder.path());
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"..c", ".b", "a"}));
+  EXPECT_TRUE(folder_entries(folder.file("none")).empty());
+  expect_error<IoError>([&] { folder_entries(folder.file("a")); }, {folder.file("a"), "Not a directory"});
 }
 
 TEST(AppendFile, AppendsCutsAndReplacesLinks) {
