@@ -4,6 +4,7 @@
 #include <limits>
 #include <mutex>
 #include <numeric>
+#include <system_error>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -284,7 +285,12 @@ PairLoader::PairLoader(std::shared_ptr<const PairDataset> dataset, const LoaderO
                        LoaderState start)
     : planner_(std::make_unique<Planner>(std::move(dataset), options)), state_(start) {
   planner_->check(start);
-  if (options.prefetch) worker_ = std::make_unique<Worker>(*planner_);
+  if (!options.prefetch) return;
+  try {
+    worker_ = std::make_unique<Worker>(*planner_);
+  } catch (
+      const std::system_error&) {  // the system gives no thread: batches are made when they are asked for
+  }
 }
 
 PairLoader::~PairLoader() = default;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -131,7 +132,6 @@ class Pool {
   void start_workers() {
     const int wanted = threads() - 1;
     if (static_cast<int>(workers_.size()) >= wanted) return;
-    workers_.reserve(static_cast<size_t>(wanted));
     most_workers_.store(wanted);
     // Signals are for the threads of the program, but profilers time ours too.
     sigset_t blocked, before;
@@ -139,11 +139,13 @@ class Pool {
     sigdelset(&blocked, SIGPROF);
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
     try {
+      workers_.reserve(static_cast<size_t>(wanted));
       while (static_cast<int>(workers_.size()) < wanted) {
         const int index = static_cast<int>(workers_.size()) + 1;
         workers_.emplace_back([this, index, seen = epoch_.load()] { serve(index, seen); });
       }
     } catch (const std::system_error&) {  // the system gives us no more: go on with those we have
+    } catch (const std::bad_alloc&) {
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
