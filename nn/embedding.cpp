@@ -1,13 +1,12 @@
 #include <heed/nn/embedding.h>
+#include <heed/nn/parameter.h>
 
 namespace heed::nn {
 
 Embedding::Embedding(int64_t vocabulary, int64_t d_model, Generator& generator) {
   HEED_CHECK(vocabulary > 0 && d_model > 0, ConfigError,
              "Embedding: sizes must be positive, got vocabulary = ", vocabulary, ", d_model = ", d_model);
-  weight = empty({vocabulary, d_model});
-  normal_(weight, 0, 1, generator);
-  weight.set_requires_grad();
+  weight = make_parameter({vocabulary, d_model}, [&](const Tensor& x) { normal_(x, 0, 1, generator); });
 }
 
 Tensor Embedding::operator()(const Tensor& ids, const EmbeddingOptions& options) const {

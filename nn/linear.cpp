@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include <heed/nn/linear.h>
+#include <heed/nn/parameter.h>
 
 namespace heed::nn {
 
@@ -8,13 +9,9 @@ Linear::Linear(int64_t in, int64_t out, bool with_bias, Generator& generator) {
   HEED_CHECK(in > 0 && out > 0, ConfigError, "Linear: sizes must be positive, got in = ", in,
              ", out = ", out);
   const double bound = 1 / std::sqrt(static_cast<double>(in));
-  weight = empty({out, in});
-  uniform_(weight, -bound, bound, generator);
-  weight.set_requires_grad();
-  if (!with_bias) return;
-  bias = empty({out});
-  uniform_(bias, -bound, bound, generator);
-  bias.set_requires_grad();
+  const auto draw = [&](const Tensor& x) { uniform_(x, -bound, bound, generator); };
+  weight = make_parameter({out, in}, draw);
+  if (with_bias) bias = make_parameter({out}, draw);
 }
 
 Tensor Linear::operator()(const Tensor& x, const LinearOptions& options) const {

@@ -1,6 +1,7 @@
 #include <heed/nn/dropout.h>
 #include <heed/nn/init.h>
 #include <heed/nn/multi_head_attention.h>
+#include <heed/nn/parameter.h>
 
 namespace heed::nn {
 
@@ -13,17 +14,15 @@ MultiHeadAttention::MultiHeadAttention(int64_t d_model, int64_t heads,
   HEED_CHECK(heads > 0 && d_model % heads == 0, ConfigError, "MultiHeadAttention: d_model = ", d_model,
              " is not divisible by heads = ", heads);
   check_dropout_rate(options.dropout, "MultiHeadAttention");
-  in_proj_weight = empty({3 * d_model, d_model});
-  initialize(in_proj_weight, Initializer::xavier_uniform, generator);
-  in_proj_weight.set_requires_grad();
-  if (options.qkv_bias) in_proj_bias = zeros({3 * d_model}).set_requires_grad();
-  if (out_proj.bias.defined()) {
-    NoGrad no_grad;
-    out_proj.bias.zero_();
-  }
+  const auto zero = [](const Tensor& x) { x.zero_(); };
+  in_proj_weight = make_parameter({3 * d_model, d_model}, [&](const Tensor& x) {
+    initialize(x, Initializer::xavier_uniform, generator);
+  });
+  if (options.qkv_bias) in_proj_bias = make_parameter({3 * d_model}, zero);
+  if (options.out_bias) out_proj.bias = make_parameter({d_model}, zero);
   if (options.position == PositionKind::relative)
-    relative_bias = zeros({heads, 2 * options.relative_limit + 1}).set_requires_grad();
-  if (options.position == PositionKind::alibi) alibi_slopes_ = alibi_slopes(heads);
+    relative_bias = make_parameter({heads, 2 * options.relative_limit + 1}, zero);
+  if (options.position == PositionKind::alibi && !ShapesOnly::active()) alibi_slopes_ = alibi_slopes(heads);
 }
 
 Tensor MultiHeadAttention::self(const Tensor& x, const Segments& segments, const AttentionCall& call) const {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <heed/core/creation.h>
+#include <heed/nn/parameter.h>
 #include <heed/nn/position.h>
 
 namespace heed::nn {
@@ -57,9 +58,7 @@ PositionTable::PositionTable(PositionKind kind, int64_t d_model, int64_t max_len
   if (kind != PositionKind::learned) return;
   HEED_CHECK(max_length > 0, ConfigError, "PositionTable: a learned table needs max_length > 0, got ",
              max_length);
-  weight = empty({max_length, d_model});
-  normal_(weight, 0, 0.02, generator);
-  weight.set_requires_grad();
+  weight = make_parameter({max_length, d_model}, [&](const Tensor& x) { normal_(x, 0, 0.02, generator); });
 }
 
 Tensor PositionTable::table(int64_t length, DType dtype, Device device) const {

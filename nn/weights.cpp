@@ -81,6 +81,10 @@ void save_weights(Module& module, const std::string& path, const SaveWeightsOpti
   save_tensors(path, tensors, options.metadata);
 }
 
+void check_weights(Module& module, const std::string& path) {
+  match_tensors(SafetensorsReader(path).header(), expected_tensors(module.named_parameters(), ""), path);
+}
+
 LoadReport load_weights(Module& module, const std::string& path, const LoadOptions& options) {
   const SafetensorsReader reader(path);
   const std::vector<Parameter> parameters = module.named_parameters();

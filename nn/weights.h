@@ -28,6 +28,11 @@ struct LoadReport {
   std::vector<std::string> unexpected;  // tensors that the model lacks
 };
 
+/// CheckpointError unless the header of a file has exactly the tensors of a model, in name, shape and kind,
+/// as load_weights would find out. Nothing is read but the header, and a model made under ShapesOnly will do:
+/// so sizes that a file of settings claims are checked before memory is asked for them.
+void check_weights(Module& module, const std::string& path);
+
 /// Reads the parameters of a model, or of a part of one, by name, converting between floating types. All or
 /// nothing: CheckpointError listing what is missing, unexpected (both only if strict) or of another shape, or
 /// a prefix that no tensor has, or a tied parameter whose copies differ, with nothing changed.

@@ -10,7 +10,9 @@
 #include <heed/nn/inspection.h>
 #include <heed/nn/layer_norm.h>
 #include <heed/nn/linear.h>
+#include <heed/nn/parameter.h>
 #include <heed/nn/summary.h>
+#include <heed/nn/transformer.h>
 #include <heed/nn/weights.h>
 #include <heed/optim/adam.h>
 
@@ -203,6 +205,59 @@ TEST(Late, APartThatTheOptimizerMissesIsAnError) {
   net.late = std::make_unique<Linear>(3, 2);
   optim::Adam another(net.late->parameters());
   EXPECT_EQ(net.parameters().size(), 8);
+}
+
+TransformerConfig config_of(PositionKind position, FeedForwardKind activation) {
+  TransformerConfig config;
+  config.source_vocabulary = config.target_vocabulary = 9;
+  config.d_model = 8, config.heads = 2, config.d_ff = 12, config.max_length = 5;
+  config.encoder_layers = 2, config.decoder_layers = 1;
+  config.position = position, config.activation = activation;
+  config.tie_generator = true;
+  return config;
+}
+
+TEST(ShapesOnly, AModelHasTheNamesAndShapesOfARealOne) {
+  for (const PositionKind position :
+       {PositionKind::sinusoidal, PositionKind::learned, PositionKind::relative, PositionKind::alibi}) {
+    const TransformerConfig config = config_of(position, FeedForwardKind::swiglu);
+    Transformer real(config);
+    const test::TemporaryFolder folder;
+    const std::string file = folder.file("w.safetensors");
+    save_weights(real, file);
+    const ShapesOnly shapes_only;
+    Transformer shapes(config);
+    EXPECT_EQ(parameter_table(shapes), parameter_table(real));
+    EXPECT_EQ(component_table(shapes), component_table(real));
+    EXPECT_EQ(module_tree(shapes), module_tree(real));
+    EXPECT_NO_THROW(check_weights(shapes, file));
+    TransformerConfig other = config;
+    other.d_ff = 16;
+    Transformer wider(other);
+    test::expect_error<CheckpointError>([&] { check_weights(wider, file); },
+                                        {"w.safetensors", "linear1.weight", "[16, 8]"});
+    other.encoder_layers = 3;
+    Transformer deeper(other);
+    test::expect_error<CheckpointError>([&] { check_weights(deeper, file); },
+                                        {"encoder.layers.2.norm1.weight"});
+  }
+}
+
+TEST(ShapesOnly, SizesCostNoMemory) {
+  TransformerConfig config = config_of(PositionKind::learned, FeedForwardKind::relu);
+  config.d_model = 1 << 20, config.d_ff = 1 << 20, config.max_length = 1 << 20;
+  config.source_vocabulary = config.target_vocabulary = 1 << 24;
+  const ShapesOnly shapes_only;
+  Transformer shapes(config);
+  int64_t parameters = 0;
+  for (const ComponentCount& count : count_parameters(shapes)) parameters += count.parameters;
+  EXPECT_GT(parameters, int64_t{1} << 44);
+}
+
+TEST(ShapesOnly, EndsWithItsScope) {
+  { const ShapesOnly shapes_only; }
+  Linear real(3, 2);
+  EXPECT_EQ(real.weight.strides(), (Shape{3, 1}));
 }
 
 }  // namespace
