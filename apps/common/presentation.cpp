@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "apps/common/console.h"
+#include "apps/common/program.h"
 #include "apps/common/terminal_heatmap.h"
 #include "apps/common/text.h"
 
@@ -45,8 +46,8 @@ std::string to_text(const Table& table) {
   std::vector<std::vector<std::string>> cells(1);
   std::vector<int> widths;
   for (const Table::Column& column : table.columns) {
-    cells[0].push_back(column.name);
-    widths.push_back(text_columns(column.name));
+    cells[0].push_back(printable(column.name));
+    widths.push_back(text_columns(cells[0].back()));
   }
   std::vector<bool> texts(columns, true);  // a column of texts stands to the left
   for (const auto& row : table.rows) {
@@ -75,11 +76,19 @@ std::string difference_text(double difference) {
 }
 
 void Presentation::heading(std::string_view text) {
-  if (!json_) write_out(fmt::format("\n{}\n", text));
+  throw_if_stopped();
+  if (!json_) write_out(fmt::format("\n{}\n", printable(text)));
 }
 
 void Presentation::line(std::string_view text) {
-  if (!json_) write_out(fmt::format("{}\n", text));
+  if (json_) return;
+  std::string out;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    out += printable(text.substr(at, end - at)) + "\n";
+    at = end + 1;
+  }
+  write_out(out);
 }
 
 void Presentation::value(const std::string& key, Json value) { values_[key] = std::move(value); }

@@ -10,6 +10,7 @@
 
 #include "apps/common/json_lines.h"
 #include "apps/common/plot.h"
+#include "apps/common/program.h"
 
 namespace heed::apps {
 
@@ -40,7 +41,8 @@ class Presentation {
   /// Without a folder no figures are drawn.
   Presentation(bool json, std::filesystem::path folder) : json_(json), folder_(std::move(folder)) {}
 
-  /// For people: a heading, a line.
+  /// For people: a heading, one or more lines. Control characters are shown as \xNN. What a command does
+  /// between headings and figures is what a signal may have to wait for: both throw Stopped after one.
   void heading(std::string_view text);
   void line(std::string_view text);
   /// For JSON.
@@ -57,6 +59,7 @@ class Presentation {
   /// Writes the figure as FOLDER/name.svg and .png.
   template <class Plot>
   void figure(const Plot& plot, const std::string& name) {
+    throw_if_stopped();
     if (!folder_.empty()) figures_.push_back(save_figure(plot, folder_ / name));
   }
 

@@ -169,7 +169,8 @@ void show_training(Presentation& p, const GradientsSettings& s) {
   for (int64_t i = 0; i < kBlocks; ++i) plot.lines.push_back({concat("block ", i + 1), {}, {}});
   Table table{{{"step", "{}"}, {"loss"}}, {}};
   for (int64_t i = 0; i < kBlocks; ++i) table.columns.push_back({concat("block ", i + 1)});
-  for (int64_t step = 1; step <= s.steps && !stop_requested(); ++step) {
+  for (int64_t step = 1; step <= s.steps; ++step) {
+    throw_if_stopped();
     const Tensor vectors = normal_numbers({kBatch, kLength, config.d_model}, generator);
     const Tensor y =
         stack((vectors + positions).reshape({kBatch * kLength, -1}), Segments::dense(kBatch, kLength));

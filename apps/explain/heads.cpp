@@ -68,7 +68,8 @@ double train(LanguageModel& model, int64_t vocabulary, int64_t length, int64_t s
   constexpr int64_t kBatch = 32;
   optim::Adam adam(model.parameters(), {.rate = 3e-3});
   double last = 0;
-  for (int64_t step = 0; step < steps && !stop_requested(); ++step) {
+  for (int64_t step = 0; step < steps; ++step) {
+    throw_if_stopped();
     const Repetition batch(randint(1, vocabulary, {kBatch, length}, kCpu, generator));
     const Tensor loss = cross_entropy(model.forward(nn::Tokens::dense(batch.ids)), batch.labels.flatten());
     loss.backward();

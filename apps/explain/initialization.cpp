@@ -67,7 +67,8 @@ void show_block(Presentation& p, const InitializationSettings& s, nn::EncoderLay
               {}};
   for (const Strategy& strategy : kStrategies) {
     Measured total{{0, 0, INFINITY, -INFINITY}};
-    for (int64_t i = 0; i < s.draws && !stop_requested(); ++i) {
+    for (int64_t i = 0; i < s.draws; ++i) {
+      throw_if_stopped();
       draw_again(block, strategy.initializer, generator);
       const Measured one = measure(block, normal_numbers({s.length, s.d_model}, generator));
       const double part = 1 / static_cast<double>(s.draws);
@@ -78,7 +79,6 @@ void show_block(Presentation& p, const InitializationSettings& s, nn::EncoderLay
       total.attention += part * one.attention;
       total.feed_forward += part * one.feed_forward;
     }
-    if (stop_requested()) return;
     table.rows.push_back({strategy.name, total.output.mean, total.output.deviation, total.output.minimum,
                           total.output.maximum, total.attention, total.feed_forward});
   }
@@ -104,7 +104,8 @@ void show_depth(Presentation& p, const InitializationSettings& s, Generator& gen
     Line line{strategy.name, {}, {}};
     Tensor x = normal_numbers({s.length, config.d_model}, generator);
     size_t row = 0;
-    for (int64_t depth = 1; depth <= s.deepest && !stop_requested(); ++depth) {
+    for (int64_t depth = 1; depth <= s.deepest; ++depth) {
+      throw_if_stopped();
       draw_again(block, strategy.initializer, generator);
       x = block(x, segments);
       const double deviation = nn::statistics(x).deviation;
@@ -116,7 +117,6 @@ void show_depth(Presentation& p, const InitializationSettings& s, Generator& gen
       table.rows[row++].push_back(deviation);
     }
     plot.lines.push_back(std::move(line));
-    if (stop_requested()) return;
   }
   p.heading(fmt::format("The deviation of the signal in a stack of 1 to {} blocks of width {}", s.deepest,
                         config.d_model));

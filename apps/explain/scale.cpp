@@ -5,6 +5,7 @@
 
 #include <heed/core/ops.h>
 
+#include "apps/common/program.h"
 #include "apps/explain/common.h"
 
 namespace heed::apps {
@@ -41,6 +42,7 @@ void explain_scale(const ScaleSettings& settings) {
               {}};
   Line entropy[2] = {{"Q Kᵀ", {}, {}}, {"Q Kᵀ / √d", {}, {}}}, gradient[2] = {entropy[0], entropy[1]};
   for (int64_t d = 1; d <= 1024; d *= 2) {
+    throw_if_stopped();
     const Tensor q = normal_numbers({settings.draws, d, 1}, generator);
     const Tensor k = normal_numbers({settings.draws, settings.keys, d}, generator);
     const Tensor raw = matmul(k, q).squeeze(2), scaled = raw / std::sqrt(static_cast<double>(d));

@@ -1,5 +1,6 @@
 // What explain computes: parameter counts, values of reference implementations, and the bands that random
 // initial values must stay in.
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -166,6 +167,17 @@ TEST(Explain, RefusesBadInput) {
   EXPECT_EQ(exit_code_of("attention --device cuda"), 7);
   EXPECT_EQ(exit_code_of("transformer --heads 7"), 2);
   EXPECT_EQ(exit_code_of("attentoin"), 2);
+}
+
+TEST(Explain, SignalsStopIt) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (const char* command :
+       {"heads --steps 100000", "gradients --steps 100000", "initialization --draws 1000"}) {
+    const std::string line = concat("'" HEED_EXPLAIN "' ", command,
+                                    " --no-figures >/dev/null 2>&1 & p=$!; sleep 1; kill -TERM $p; wait $p");
+    EXPECT_EQ(WEXITSTATUS(std::system(line.c_str())), 143) << command;
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
 // Filled by rule as golden.h says; the values are PyTorch's.

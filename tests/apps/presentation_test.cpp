@@ -70,6 +70,20 @@ TEST(Presentation, ForPeople) {
             "1   0.2\n");
 }
 
+TEST(Presentation, TextsCannotSteerTheTerminal) {
+  const std::string evil = "\x1b[31mred\r";
+  testing::internal::CaptureStdout();
+  Presentation p(false, "");
+  p.heading(evil + "\n");
+  p.line(evil + "\nsecond");
+  p.matrix("m", "m", tensor(std::vector<double>{1}, {1, 1}), {evil}, {evil});
+  p.table("t", {{{evil}}, {{evil}}});
+  p.finish();
+  const std::string out = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(out.find_first_of("\x1b\r"), std::string::npos) << out;
+  EXPECT_EQ(out.substr(0, out.find("m [1, 1]")), "\n\\x1b[31mred\\x0d\\n\n\\x1b[31mred\\x0d\nsecond\n");
+}
+
 TEST(Presentation, AsJson) {
   EXPECT_EQ(Json::parse(printed(true)), Json::parse(R"({
     "answer": 42, "weights": [[0.5, -1], [2, 0]], "rows": [{"d": 1, "norm": 0.25}], "files": []})"))
