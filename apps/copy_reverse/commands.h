@@ -19,6 +19,9 @@ struct ModelSettings : CommonSettings {
 
 struct EvalSettings : ModelSettings {
   int64_t max_decode_length = 0;  // 0: two more than the longest target
+  // Generated pairs other than those of the training's validation; unset: as there.
+  std::string task;
+  std::optional<int64_t> min_length, max_length, pairs;
 };
 
 struct DecodeSettings : ModelSettings {

@@ -14,6 +14,17 @@ void declare_model(OptionTable& table, ModelSettings& settings, bool with_data) 
   if (with_data) table.path("data", settings.data, "Pairs from a file: source<TAB>target").not_saved();
 }
 
+// Of eval without --data.
+void declare_pairs(OptionTable& table, EvalSettings& s) {
+  table.group("Generated pairs; by default those that validated the training");
+  table.text("task", s.task, "copy_reverse, copy, reverse, sort or add").checked([](const std::string& text) {
+    heed::data::parse_task(text);
+  });
+  table.integer("min-length", s.min_length, "Symbols of the shortest source", {1, 1 << 16});
+  table.integer("max-length", s.max_length, "Symbols of the longest source", {1, 1 << 16});
+  table.integer("pairs", s.pairs, "Pairs", {1, 1 << 20});
+}
+
 void run(const std::vector<std::string>& arguments) {
   CommandLine line("copy_reverse",
                    "Trains a Transformer to write a sequence and then its reverse, and shows how.");
@@ -30,6 +41,7 @@ void run(const std::vector<std::string>& arguments) {
   declare_model(eval_table, eval, true);
   eval_table.integer("max-decode-length", eval.max_decode_length,
                      "Longest output; 0: from the longest target", {0, 1 << 24});
+  declare_pairs(eval_table, eval);
 
   DecodeSettings decoding;
   OptionTable& decode_table = line.command("decode", "Outputs for given sources", [&] { decode(decoding); });

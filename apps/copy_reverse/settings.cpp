@@ -4,6 +4,7 @@
 
 #include <heed/data/tsv.h>
 #include <heed/nn/inspection.h>
+#include <heed/nn/parameter.h>
 #include <heed/nn/weights.h>
 #include <heed/optim/adam.h>
 #include <heed/optim/sgd.h>
@@ -310,8 +311,13 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Settings& s, nn::Module& 
 
 std::unique_ptr<nn::Transformer> load_model(const Settings& settings, const std::filesystem::path& directory,
                                             Device device) {
-  auto model = std::make_unique<nn::Transformer>(settings.model_config());
   const std::filesystem::path file = directory / "model.safetensors";
+  {  // the file of settings may claim any sizes
+    const nn::ShapesOnly shapes_only;
+    nn::Transformer shapes(settings.model_config());
+    nn::check_weights(shapes, file);
+  }
+  auto model = std::make_unique<nn::Transformer>(settings.model_config());
   nn::load_weights(*model, file);
   nn::check_finite(*model, file);
   model->to(device);

@@ -5,6 +5,7 @@
 #include <heed/core/serialize.h>
 #include <heed/data/tsv.h>
 #include <heed/nn/inspection.h>
+#include <heed/nn/parameter.h>
 #include <heed/nn/summary.h>
 
 #include "apps/common/json_lines.h"
@@ -89,8 +90,23 @@ Evaluation evaluate_with_progress(nn::Transformer& model, const data::PairDatase
   return evaluate(model, dataset, options);
 }
 
+namespace {
+
+void use_pairs(Settings& settings, const EvalSettings& s) {
+  const bool generated = !s.task.empty() || s.min_length || s.max_length || s.pairs;
+  if (!generated) return;
+  HEED_CHECK(s.data.empty(), ConfigError, "--data and options of generated pairs contradict each other");
+  if (!s.task.empty()) settings.task = data::parse_task(s.task);
+  settings.min_length = s.min_length.value_or(settings.min_length);
+  settings.max_length = s.max_length.value_or(settings.max_length);
+  settings.valid_pairs = s.pairs.value_or(std::max<int64_t>(settings.valid_pairs, 1));
+}
+
+}  // namespace
+
 void evaluate_model(const EvalSettings& s) {
-  const Trained trained = open_model(s);
+  Trained trained = open_model(s);
+  use_pairs(trained.settings, s);
   const auto pairs = pairs_of(s, trained);
   const Evaluation e = evaluate_with_progress(
       *trained.model, *pairs, {.marks = trained.marks(), .max_decode_length = s.max_decode_length});
@@ -203,14 +219,18 @@ void info(const InfoSettings& s, const Settings& fresh) {
   const bool trained = std::filesystem::exists(s.model / "config.toml", ignored);
   const Settings settings = trained ? load_settings(s.model) : fresh;
   apply(s);
+  const nn::ShapesOnly shapes_only;
   nn::Transformer model(settings.model_config());
+  Json components = Json::object();
+  int64_t parameters = 0;
+  for (const nn::ComponentCount& count : nn::count_parameters(model)) {
+    components[count.name] = count.parameters;
+    parameters += count.parameters;
+  }
   if (s.json) {
-    Json components = Json::object();
-    for (const nn::ComponentCount& count : nn::count_parameters(model))
-      components[count.name] = count.parameters;
-    JsonLines().write({{"parameters", model.parameters().numel()},
+    JsonLines().write({{"parameters", parameters},
                        {"components", components},
-                       {"bytes", model.parameters().numel() * 4},
+                       {"bytes", parameters * 4},
                        {"flops_per_token", nn::flops_per_token(settings.model_config())}});
     return;
   }
@@ -218,7 +238,7 @@ void info(const InfoSettings& s, const Settings& fresh) {
   std::printf("%s\n", nn::parameter_table(model).c_str());
   std::printf("%s\n", nn::component_table(model).c_str());
   std::printf("weights %s MB in f32; training keeps four times that\n",
-              fixed_text(4e-6 * static_cast<double>(model.parameters().numel()), 2).c_str());
+              fixed_text(4e-6 * static_cast<double>(parameters), 2).c_str());
   std::printf(
       "about %s million floating-point operations a token, forward\n",
       fixed_text(1e-6 * static_cast<double>(nn::flops_per_token(settings.model_config())), 2).c_str());

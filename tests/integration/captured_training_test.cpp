@@ -95,6 +95,17 @@ TEST(CapturedTraining, GivesTheBitsOfUncapturedTraining) {
   }
 }
 
+TEST(CapturedTraining, SeveralBatchesAStepAreCapturedToo) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  Training called(cuda_device(), {.steps = 12, .accumulate = 3, .capture = false}),
+      captured(cuda_device(), {.steps = 12, .accumulate = 3}), cpu(kCpu, {.steps = 12, .accumulate = 3});
+  for (Training* training : {&called, &captured, &cpu}) training->train();
+  EXPECT_EQ(captured.losses, called.losses);
+  EXPECT_EQ(captured.weights(), called.weights());
+  ASSERT_EQ(captured.losses.size(), 12u);
+  for (size_t i = 0; i < cpu.losses.size(); ++i) EXPECT_NEAR(captured.losses[i], cpu.losses[i], 1e-4) << i;
+}
+
 TEST(CapturedTraining, AgreesWithTheCpu) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
   Training cpu(kCpu, {.steps = 24}), cuda(cuda_device(), {.steps = 24});

@@ -223,6 +223,37 @@ TEST_F(Faults, SequencesLongerThanLearnedPositionsAreBadData) {
   EXPECT_EQ(run({"attention", "--model", path("m"), "--input", six}).code, 0);
 }
 
+TEST_F(Faults, SizesThatSettingsClaimAreComparedWithTheWeightsFirst) {
+  ASSERT_EQ(run(small("m", {"--steps", "0"})).code, 0);
+  const std::string settings = read_file(dir_ / "m" / "config.toml");
+  const auto claim = [&](const std::string& key, const std::string& value) {
+    const size_t at = settings.find("\n" + key + " = ") + 1;
+    const std::string rest = settings.substr(settings.find('\n', at));
+    std::ofstream(dir_ / "m" / "config.toml") << settings.substr(0, at) << key << " = " << value << rest;
+  };
+  constexpr long kLittle = 200'000;  // kilobytes
+  for (const auto& [key, value] : {std::pair("d-model", "32768"), std::pair("d-ff", "1048576"),
+                                   std::pair("layers", "1024"), std::pair("vocab", "16777216")}) {
+    claim(key, value);
+    for (const char* command : {"eval", "decode"}) {
+      const Result r = run({command, "--model", path("m")});
+      EXPECT_EQ(r.code, 4) << key << ": " << r.err;
+      EXPECT_NE(r.err.find("model.safetensors"), std::string::npos) << r.err;
+      EXPECT_LT(r.peak_kilobytes, kLittle) << key;
+    }
+    for (const char* how : {"--json", "--tree"}) {
+      const Result r = run({"info", how, "--model", path("m")});
+      EXPECT_EQ(r.code, 0) << key << ": " << r.err;
+      EXPECT_LT(r.peak_kilobytes, kLittle) << key;
+    }
+  }
+  claim("d-model", "1048576");
+  EXPECT_GT(run({"info", "--json", "--model", path("m")}).last().at("parameters").get<int64_t>(),
+            int64_t{1} << 42);
+  claim("valid-pairs", "1073741824");
+  EXPECT_EQ(run({"eval", "--model", path("m")}).code, 2);
+}
+
 // ---- signals and full disks
 
 TEST_F(Faults, SignalsStopWhatHasNothingToSave) {

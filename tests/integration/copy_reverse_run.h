@@ -7,6 +7,7 @@
 #include <functional>
 #include <sstream>
 #include <string>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
@@ -31,6 +32,7 @@ inline std::string read_file(const fs::path& file) {
 struct Result {
   int code = -1;
   std::string out, err;
+  long peak_kilobytes = 0;
   Json last() const {  // the last line of standard output
     std::string line, kept;
     for (std::istringstream in(out); std::getline(in, line);)
@@ -63,9 +65,10 @@ class CopyReverse : public ::testing::Test {
 
   Result finish(pid_t child) const {
     int status = 0;
-    waitpid(child, &status, 0);
+    rusage usage{};
+    wait4(child, &status, 0, &usage);
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_file(dir_ / "out"),
-            read_file(dir_ / "err")};
+            read_file(dir_ / "err"), usage.ru_maxrss};
   }
 
   Result run(

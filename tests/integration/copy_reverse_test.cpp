@@ -205,6 +205,23 @@ TEST_F(CopyReverse, WritesLogitsInFileOrder) {
   EXPECT_EQ(tensors[0].second.shape(), (Shape{3 + 4, 12}));
 }
 
+TEST_F(CopyReverse, EvaluatesOnOtherPairs) {
+  ASSERT_EQ(run(small("m", {"--steps", "0"})).code, 0);
+  const std::string model = (dir_ / "m").string();
+  const Json usual = run({"eval", "--model", model, "--json"}).last();
+  const Json same = run({"eval", "--model", model, "--json", "--task", "copy", "--max-length", "4"}).last();
+  EXPECT_EQ(same, usual);
+  const Json longer =
+      run({"eval", "--model", model, "--json", "--max-length", "9", "--min-length", "9", "--pairs", "70"})
+          .last();
+  EXPECT_EQ(longer.at("pairs").get<int>(), 70);
+  EXPECT_NE(longer.at("loss"), usual.at("loss"));
+  EXPECT_NE(run({"eval", "--model", model, "--json", "--task", "reverse"}).last().at("loss"),
+            usual.at("loss"));
+  EXPECT_EQ(run({"eval", "--model", model, "--task", "shift"}).code, 2);
+  EXPECT_EQ(run({"eval", "--model", model, "--min-length", "5"}).code, 2);
+}
+
 TEST_F(CopyReverse, InfoCountsParameters) {
   const Result r = run({"info", "--model", (dir_ / "none").string(), "--json"});
   ASSERT_EQ(r.code, 0) << r.err;
