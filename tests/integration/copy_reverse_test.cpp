@@ -1,7 +1,9 @@
 // The program as its users run it: what it writes, learns, refuses, and how it goes on after being killed.
 #include <chrono>
 #include <fstream>
+#include <map>
 #include <signal.h>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -220,6 +222,19 @@ TEST_F(CopyReverse, EvaluatesOnOtherPairs) {
             usual.at("loss"));
   EXPECT_EQ(run({"eval", "--model", model, "--task", "shift"}).code, 2);
   EXPECT_EQ(run({"eval", "--model", model, "--min-length", "5"}).code, 2);
+}
+
+TEST_F(CopyReverse, HelpNamesEachOptionOnce) {
+  for (const char* command : {"train", "eval", "decode", "logits", "attention", "info"}) {
+    const Result r = run({command, "--help"});
+    ASSERT_EQ(r.code, 0) << r.err;
+    std::map<std::string, int> seen;
+    std::istringstream lines(r.out);
+    for (std::string word; lines >> word;)
+      if (word.starts_with("--")) ++seen[word];
+    EXPECT_EQ(seen["--debug"], 1) << command;
+    EXPECT_EQ(seen["--accumulate"], std::string(command) == "train") << command;
+  }
 }
 
 TEST_F(CopyReverse, InfoCountsParameters) {
