@@ -5,7 +5,11 @@
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/device.h>
+#include <heed/core/base/float_mode.h>
 #include <heed/core/profile.h>
+#include <heed/kernels/elementwise.h>
+#include <heed/kernels/indexing.h>
+#include <heed/kernels/reduce.h>
 #include <heed/kernels/runtime.h>
 
 #ifndef HEED_CUDA_AVAILABLE  // 1 where kernels/cuda is compiled, for a GPU or emulated
@@ -25,6 +29,26 @@ inline constexpr bool kIsF64 = false;
 template <template <class...> class Struct, class... Types>
 inline constexpr bool kIsF64<Struct<Types...>> = (std::is_same_v<Types, double> || ...);
 
+/// Whether a subnormal operand is the number it is to a kernel, by its arguments. To other kernels it is 0.
+template <class Args>
+inline constexpr bool kReadsSubnormals = false;
+template <class To, class From>
+inline constexpr bool kReadsSubnormals<kernels::Copy<To, From>> = true;
+template <class T>
+inline constexpr bool kReadsSubnormals<kernels::Unary<T>> = true;
+template <class T>
+inline constexpr bool kReadsSubnormals<kernels::Binary<T>> = true;
+template <class T>
+inline constexpr bool kReadsSubnormals<kernels::Compare<T>> = true;
+template <class T>
+inline constexpr bool kReadsSubnormals<kernels::Clamp<T>> = true;
+template <class T>
+inline constexpr bool kReadsSubnormals<kernels::Reduce<T>> = true;
+template <class T>
+inline constexpr bool kReadsSubnormals<kernels::ArgReduce<T>> = true;
+template <class T>
+inline constexpr bool kReadsSubnormals<kernels::Sort<T>> = true;
+
 template <class OnCpu, class OnCuda, class Args>
 void dispatch(Device device, const char* kernel, OnCpu on_cpu, OnCuda on_cuda, const Args& args) {
   ProfileScope scope(kernel);
@@ -32,6 +56,7 @@ void dispatch(Device device, const char* kernel, OnCpu on_cpu, OnCuda on_cuda, c
     if constexpr (requires { args.work(); }) {
       if (scope.recorded()) scope.note(args.work());
     }
+    const NoSubnormals mode(!kReadsSubnormals<Args>);
     return on_cpu(args);
   }
   if constexpr (!kCudaBuilt)

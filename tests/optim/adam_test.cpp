@@ -72,6 +72,25 @@ TEST(Adam, DecayIsThatOfPyTorchUnlessGiven) {
   EXPECT_DOUBLE_EQ(after_a_step(false, {.rate = 0.5}), 2);
 }
 
+// They would shrink to some units of the least subnormal number and stay there, where each step is slow.
+TEST(Adam, MomentsWithoutGradientsAreNeverSubnormal) {
+  const Tensor w = ones({1000}).set_requires_grad();
+  Adam adam(Parameters({{"w", {}, w}}), {.rate = 1e-3, .beta2 = 0.9});
+  set_gradient(w, full({1000}, 1e-3));
+  adam.step();
+  for (int step = 0; step < 1100; ++step) {
+    set_gradient(w, zeros({1000}));
+    adam.step();
+  }
+  for (const auto& [name, state] : adam.state()) {
+    if (state.numel() != 1000) continue;
+    for (float value : state.to_vector<float>()) {
+      ASSERT_LT(value, 2e-37f) << name;
+      ASSERT_NE(std::fpclassify(value), FP_SUBNORMAL) << name;
+    }
+  }
+}
+
 TEST(Sgd, FollowsTheFormula) {
   const Tensor x = leaf({7}, 1);
   Sgd sgd(Parameters({{"x", {}, x}}), {.rate = 0.1, .momentum = 0.9, .nesterov = true});

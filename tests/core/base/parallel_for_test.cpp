@@ -311,7 +311,7 @@ TEST(ParallelFor, ComputesInTheModeOfTheCaller) {
         while (present < threads) std::this_thread::yield();
         volatile float small = 2e-38f, subnormal = 1e-40f, one = 1.0f, little = 1e-9f;
         const bool zero_result = small * 0.1f == 0, zero_operand = subnormal == 0, upwards = one + little > 1;
-        right += zero_result == (bits == detail::kZeroResults) &&
+        right += zero_result == (bits == detail::kZeroResults || bits == detail::kZeroOperands) &&
                  zero_operand == (bits == detail::kZeroOperands) && upwards == (bits == kUpwards);
       });
       EXPECT_EQ(detail::float_mode(), before | bits);
