@@ -173,8 +173,8 @@ class Reduction {
       } else {
         for (int64_t i = 0; i < run.n; ++i) {
           const int64_t at = run.at[0] + i * run.step[0];
-          const A result = reduce_row(args_.x + run.at[1] + i * run.step[1], centre(at), first, last);
-          put(at, chunk, output + i, result);
+          const T* const x = args_.x + run.at[1] + i * run.step[1];
+          put(at, chunk, output + i, sound(reduce_row(x, centre(at), first, last), x, first, last));
         }
       }
       output += run.n;
@@ -186,6 +186,21 @@ class Reduction {
       partial_[static_cast<size_t>(chunk * outputs_ + output)] = result;
     else
       args_.y[at] = Op::finish(result, args_.scale);
+  }
+
+  // Vectors add a few floats up before they are made doubles, and they may overflow where the sum does not.
+  A sound(A sum, const T* x, int64_t first, int64_t last) const {
+    if constexpr (kHasRows<T> && std::is_same_v<Op, SumOp<T>>)
+      if (!std::isfinite(sum)) return add_one_by_one(x, first, last);
+    return sum;
+  }
+  [[gnu::noinline]] A add_one_by_one(const T* x, int64_t first, int64_t last) const {
+    A sum = 0;
+    walk(args_.reduced, first, last, [&](const Run<1>& run) {
+      for (int64_t i = 0; i < run.n; ++i)
+        sum += static_cast<A>(static_cast<float>(x[run.at[0] + i * run.step[0]]));
+    });
+    return sum;
   }
 
   // Terms [first, last) of one result.
@@ -305,7 +320,9 @@ class Reduction {
     });
     pairs.push();
     const A* total = pairs.total();
-    for (int64_t j = 0; j < run.n; ++j) put(run.at[0] + j * run.step[0], chunk, output + j, total[j]);
+    for (int64_t j = 0; j < run.n; ++j)
+      put(run.at[0] + j * run.step[0], chunk, output + j,
+          sound(total[j], args_.x + run.at[1] + j * run.step[1], first, last));
   }
 
   void add_rows(A* sums, const T* x, int64_t rows, int64_t step, const Run<2>& run,

@@ -528,5 +528,36 @@ TEST(Reduce, AResultChangedBeforeTheBackwardIsAnError) {
   }
 }
 
+// A few floats are added up before they become doubles.
+TEST(Reduce, SumsOverflowWhereTheirResultDoes) {
+  for (Device device : devices())
+    for (DType dtype : {DType::f32, DType::bf16})
+      for (const Shape& shape : {Shape{4, 1}, Shape{3, 33}, Shape{40, 7}, Shape{300, 300}, Shape{2, 9000}}) {
+        const Tensor x = full(shape, 0x1.8p127, {.dtype = dtype, .device = device});
+        for (const int64_t axis : {0, 1}) {
+          const ReduceOptions along{.axes = {axis}};
+          const double of_mean = max_difference(mean(x, along), mean(x, along) * 0.0 + 0x1.8p127);
+          EXPECT_EQ(of_mean, 0) << shape << dtype << axis;
+          EXPECT_EQ(max_difference(variance(x, along, 0), variance(x, along, 0) * 0.0), 0) << shape << dtype;
+        }
+        EXPECT_EQ(mean(x).item<double>(), 0x1.8p127) << shape << dtype;
+        EXPECT_EQ(sum(cat({x, -x}, 0)).item<double>(), 0) << shape << dtype;
+        EXPECT_EQ(norm(x.slice(0, 0, 1).slice(1, 0, 1)).item<double>(), 0x1.8p127);
+      }
+}
+
+TEST(Reduce, TheGradientOfNormDoesNotOverflow) {
+  for (Device device : devices()) {
+    const Tensor x = tensor(std::vector<float>{3e-30f, 4e-30f}, {2}).to(device).set_requires_grad();
+    (norm(x) * 1e20).backward();
+    const auto g = x.grad().to_vector<float>();
+    EXPECT_FLOAT_EQ(g[0], 0.6e20f);
+    EXPECT_FLOAT_EQ(g[1], 0.8e20f);
+    const Tensor tiny = tensor(std::vector<float>{1e-40f, 0}, {2}).to(device).set_requires_grad();
+    norm(tiny).backward();
+    for (float value : tiny.grad().to_vector<float>()) EXPECT_TRUE(value == 0 || value == 1) << value;
+  }
+}
+
 }  // namespace
 }  // namespace heed::test
