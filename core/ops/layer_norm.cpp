@@ -9,7 +9,9 @@ namespace {
 /// `statistics`: [2, rows], means, then reciprocal deviations; undefined if they are not wanted.
 void forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y,
              const Tensor& statistics, double eps) {
-  const int64_t cols = x.size(-1), rows = x.numel() / cols;
+  const int64_t cols = x.size(-1);
+  if (cols == 0) return;
+  const int64_t rows = x.numel() / cols;
   visit_floating(x.dtype(), "layer_norm", [&]<class T>() {
     using A = accumulator_t<T>;
     HEED_DISPATCH(x.device(), layer_norm_forward,
@@ -39,9 +41,11 @@ struct LayerNormClosure {
 
   void operator()(const GradIn& gy, GradOut& gx) const {
     const Tensor g = gy[0].contiguous(), input = *x, scale = *weight;
-    const int64_t cols = input.size(-1), rows = input.numel() / cols;
+    const int64_t cols = input.size(-1);
     const GradSlot to_x = slot_if_wanted(gx, 0), to_weight = accumulator_if_wanted(gx, 1),
                    to_bias = accumulator_if_wanted(gx, 2);
+    if (cols == 0) return;
+    const int64_t rows = input.numel() / cols;
     visit_floating(g.dtype(), "layer_norm", [&]<class T>() {
       using A = accumulator_t<T>;
       HEED_DISPATCH(g.device(), layer_norm_backward,
@@ -66,7 +70,6 @@ struct LayerNormClosure {
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   const int64_t rows = rows_and_cols(x, "layer_norm").first, cols = x.size(-1);
-  HEED_CHECK(cols > 0, ShapeError, "layer_norm: the last axis of ", x.shape(), " is empty");
   HEED_CHECK(eps > 0, ConfigError, "layer_norm: eps is ", eps, "; it must be positive");
   check_parameter(weight, "weight", {cols}, x, "layer_norm");
   check_parameter(bias, "bias", {cols}, x, "layer_norm");

@@ -46,6 +46,7 @@ void backward(const ResidualLayerNormClosure& call, const GradIn& gy, GradOut& g
   const Tensor sum = *call.sum, weight = *call.weight;
   const GradSlot to_residual = slot_if_wanted(gx, 0), to_x = slot_if_wanted(gx, 1),
                  to_weight = accumulator_if_wanted(gx, 2), to_bias = accumulator_if_wanted(gx, 3);
+  if (call.cols == 0) return;
   HEED_DISPATCH(g.device(), residual_layer_norm_backward,
                 kernels::ResidualLayerNormBackward<T>{.gy = g.data<T>(),
                                                       .gsum = data_or_null<T>(gsum),
@@ -73,6 +74,7 @@ void ResidualLayerNormClosure::operator()(const GradIn& gy, GradOut& gx) const {
 
 Tensor ResidualLayerNormClosure::recompute() const {
   const Tensor x = *sum, scale = *weight, shift = *bias, normed = empty_like(x);
+  if (cols == 0) return normed;
   visit_floating(dtype, "residual_layer_norm", [&]<class T>() {
     HEED_DISPATCH(x.device(), residual_layer_norm_forward,
                   kernels::ResidualLayerNormForward<T>{.residual = nullptr,
@@ -99,7 +101,6 @@ ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const 
   const int64_t rows = rows_and_cols(x, name).first, cols = x.size(-1);
   HEED_CHECK(residual.shape() == x.shape(), ShapeError, name, ": residual is ", residual.shape(), ", x is ",
              x.shape(), "; they must be equal");
-  HEED_CHECK(cols > 0, ShapeError, name, ": the last axis of ", x.shape(), " is empty");
   HEED_CHECK(eps > 0, ConfigError, name, ": eps is ", eps, "; it must be positive");
   check_same_kind(residual, x, name);
   check_parameter(weight, "weight", {cols}, x, name);
@@ -116,6 +117,7 @@ ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const 
                           : Tensor();
   visit_floating(x.dtype(), name, [&]<class T>() {
     using A = accumulator_t<T>;
+    if (cols == 0) return;
     HEED_DISPATCH(x.device(), residual_layer_norm_forward,
                   kernels::ResidualLayerNormForward<T>{.residual = base->data<T>(),
                                                        .x = input->data<T>(),

@@ -63,6 +63,7 @@ TEST(LayerNorm, RanksAndEmptyBatches) {
   check({16}, true, true);
   check({2, 3, 4, 8}, true, true);
   check({0, 8}, true, true);
+  check({2, 0}, true, true);
   check({257, 16}, true, true);  // more rows than any block takes
 }
 
@@ -111,7 +112,6 @@ TEST(LayerNorm, LargeMeanLosesLittle) {
 TEST(LayerNorm, Errors) {
   const Tensor x = zeros({2, 4});
   EXPECT_THROW(layer_norm(zeros({})), ShapeError);
-  EXPECT_THROW(layer_norm(zeros({2, 0})), ShapeError);
   EXPECT_THROW(layer_norm(x, ones({3})), ShapeError);
   EXPECT_THROW(layer_norm(x, ones({4}, {.dtype = DType::f64})), DTypeError);
   EXPECT_THROW(layer_norm(x, {}, {}, 0), ConfigError);

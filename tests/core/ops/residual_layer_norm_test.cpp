@@ -141,7 +141,6 @@ TEST(ResidualLayerNorm, Errors) {
   expect_error<ShapeError>([&] { residual_layer_norm(zeros({4}), x, {}, {}); },
                            "residual_layer_norm: residual is [4], x is [2, 4]");
   expect_error<ShapeError>([&] { residual_layer_norm(x, x, ones({3}), {}); }, "weight is [3], expected [4]");
-  expect_error<ShapeError>([] { residual_layer_norm(zeros({2, 0}), zeros({2, 0}), {}, {}); }, "is empty");
   EXPECT_THROW(residual_layer_norm(zeros({}), zeros({}), {}, {}), ShapeError);
   for (double eps : {0.0, -1.0, static_cast<double>(NAN)})
     expect_error<ConfigError>([&] { residual_layer_norm(x, x, {}, {}, {}, eps); },
@@ -157,6 +156,20 @@ TEST(ResidualLayerNorm, ChangedTensorsAreNoticed) {
   const ResidualNorm result = residual_layer_norm(x, x, weight, {});
   expect_change_is_noticed(result.normed, result.sum);
   expect_change_is_noticed(residual_layer_norm(x, x, weight, {}).normed, weight);
+}
+
+TEST(ResidualLayerNorm, RowsWithoutColumns) {
+  for (Device device : devices()) {
+    const TensorOptions options{.device = device};
+    const Tensor x = zeros({2, 0}, options).set_requires_grad(),
+                 weight = ones({0}, options).set_requires_grad();
+    const auto [added, normed] = residual_layer_norm(zeros({2, 0}, options), x, weight, {}, {.p = 0.1});
+    EXPECT_EQ(added.shape(), (Shape{2, 0}));
+    EXPECT_EQ(normed.shape(), (Shape{2, 0}));
+    sum(normed * normed).backward();
+    EXPECT_EQ(x.grad().shape(), (Shape{2, 0}));
+    EXPECT_EQ(weight.grad().shape(), (Shape{0}));
+  }
 }
 
 }  // namespace
