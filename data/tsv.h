@@ -44,8 +44,8 @@ class TsvDataset final : public PairDataset {
 /// file.
 TsvDataset parse_tsv(std::string_view text, std::string_view file, const TsvOptions& options = {});
 
-/// Reads and parses a regular file. DataError if it is none or cannot be read; its fingerprint is the hash of its
-/// content.
+/// Reads and parses a regular file. DataError if it is none or cannot be read; its fingerprint is the hash of
+/// its content.
 TsvDataset read_tsv(const std::string& path, const TsvOptions& options = {});
 
 }  // namespace heed::data
