@@ -40,12 +40,10 @@ Key key_of(const StepInputs& inputs, uint64_t seed) {
 
 // Pinned memory of one step under way: what goes to the device, and what comes back.
 struct Slot {
-  std::unique_ptr<cuda::PinnedMemory> inputs, outputs;
-  cuda::PinnedMemory wrong_index;
+  std::unique_ptr<cuda::PinnedMemory> inputs, report;
   cuda::Event done;
 
-  explicit Slot(int device) : wrong_index(sizeof(kernels::WrongIndex)), done(device) {}
-  kernels::WrongIndex* wrong() const { return reinterpret_cast<kernels::WrongIndex*>(wrong_index.data()); }
+  explicit Slot(int device) : done(device) {}
   static std::byte* at_least(std::unique_ptr<cuda::PinnedMemory>& memory, int64_t bytes) {
     if (!memory || memory->bytes() < static_cast<size_t>(bytes)) {
       memory.reset();
@@ -55,9 +53,27 @@ struct Slot {
   }
 };
 
+// What a report holds: where each output lies, and how long it is.
+struct Report {
+  PooledVector<cuda::Piece> pieces;
+  int64_t bytes = aligned(cuda::kReportHeader);
+
+  explicit Report(const PooledVector<Tensor>& outputs) {
+    for (const Tensor& output : outputs) {
+      pieces.push_back(
+          {output.raw_data(), static_cast<size_t>(bytes_of(output)), static_cast<size_t>(bytes)});
+      bytes += aligned(bytes_of(output));
+    }
+  }
+};
+
 // The steps of one kind: the block of device memory that holds what they read, first of all the place of the
-// generator; and the graph, once there is one.
+// generator and where the report goes; and the graph, once there is one.
 struct Bucket {
+  struct Header {
+    uint64_t base;
+    std::byte* report;
+  };
   Tensor block;  // i64
   StepInputs inputs;
   bool prepared = false;         // a call has come to its end
@@ -66,7 +82,7 @@ struct Bucket {
   std::optional<cuda::Graph> graph;
 
   Bucket(const StepInputs& host, Device device);
-  uint64_t* base() const { return reinterpret_cast<uint64_t*>(block.data<int64_t>()); }
+  Header* header() const { return reinterpret_cast<Header*>(block.data<int64_t>()); }
 };
 
 Bucket::Bucket(const StepInputs& host, Device device) {
@@ -98,13 +114,15 @@ struct StepOutputs::State {
 PooledVector<Tensor> StepOutputs::get() const {
   if (!state_->slot) return state_->tensors;
   state_->slot->done.wait();
-  kernels::throw_if_wrong(*state_->slot->wrong());
+  const std::byte* const report = state_->slot->report->data();
+  kernels::WrongIndex wrong;
+  std::memcpy(&wrong, report, sizeof wrong);
+  kernels::throw_if_wrong(wrong);
   PooledVector<Tensor> result;
-  const std::byte* from = state_->slot->outputs->data();
-  for (const Tensor& like : state_->tensors) {
+  for (const cuda::Piece& piece : Report(state_->tensors).pieces) {
+    const Tensor& like = state_->tensors[result.size()];
     result.push_back(empty(like.shape(), {like.dtype(), kCpu}));
-    std::memcpy(result.back().raw_data(), from, static_cast<size_t>(bytes_of(like)));
-    from += aligned(bytes_of(like));
+    std::memcpy(result.back().raw_data(), report + piece.place, piece.bytes);
   }
   return result;
 }
@@ -121,10 +139,10 @@ struct CapturedStep::OnDevice {
 
  private:
   std::shared_ptr<Slot> free_slot();
-  void upload(Slot& slot, const Bucket& bucket, const StepInputs& host, uint64_t base) const;
-  void download(Slot& slot, const PooledVector<Tensor>& outputs) const;
+  void upload(Slot& slot, const Bucket& bucket, const StepInputs& host, const Bucket::Header& header) const;
   void capture(const Function& function, Bucket& bucket, Generator& generator) const;
-  PooledVector<Tensor> do_step(const Function& function, Bucket& bucket, Generator& generator) const;
+  PooledVector<Tensor> call_step(const Function& function, Bucket& bucket, Slot& slot) const;
+  void launch_step(Bucket& bucket, Generator& generator) const;
 
   Device device;
   CapturedStepOptions options;
@@ -143,10 +161,10 @@ std::shared_ptr<Slot> CapturedStep::OnDevice::free_slot() {
 }
 
 void CapturedStep::OnDevice::upload(Slot& slot, const Bucket& bucket, const StepInputs& host,
-                                    uint64_t base) const {
+                                    const Bucket::Header& header) const {
   const int64_t bytes = bytes_of(bucket.block);
   std::byte* const block = Slot::at_least(slot.inputs, bytes);
-  std::memcpy(block, &base, sizeof base);
+  std::memcpy(block, &header, sizeof header);
   std::byte* to = block + kAlignment;
   for (const Tensor& x : host.tensors) {
     const Tensor from = x.contiguous();
@@ -157,24 +175,15 @@ void CapturedStep::OnDevice::upload(Slot& slot, const Bucket& bucket, const Step
   slot.done.record();  // also where the step throws
 }
 
-void CapturedStep::OnDevice::download(Slot& slot, const PooledVector<Tensor>& outputs) const {
-  int64_t bytes = 0;
-  for (const Tensor& output : outputs) bytes += aligned(bytes_of(output));
-  std::byte* to = Slot::at_least(slot.outputs, bytes);
-  for (const Tensor& output : outputs) {
-    cuda::download(device.index, to, output.raw_data(), static_cast<size_t>(bytes_of(output)));
-    to += aligned(bytes_of(output));
-  }
-  cuda::download_wrong_index(device.index, slot.wrong());
-  slot.done.record();
-}
-
 // Nothing runs meanwhile, so what is drawn here is drawn by the first launch.
 void CapturedStep::OnDevice::capture(const Function& function, Bucket& bucket, Generator& generator) const {
   const uint64_t seed = generator.seed(), offset = generator.offset();
   try {
-    const RepeatedDraws draws(generator, bucket.base());
-    bucket.graph.emplace(device.index, arena, [&] { bucket.outputs = call(function, bucket.inputs); });
+    const RepeatedDraws draws(generator, &bucket.header()->base);
+    bucket.graph.emplace(device.index, arena, [&] {
+      bucket.outputs = call(function, bucket.inputs);
+      cuda::report(device.index, Report(bucket.outputs).pieces, {nullptr, &bucket.header()->report});
+    });
     bucket.draws = draws.used();
   } catch (...) {
     bucket.outputs.clear();
@@ -185,17 +194,18 @@ void CapturedStep::OnDevice::capture(const Function& function, Bucket& bucket, G
 }
 
 // The first call finds and makes whatever is made once: tables, plans of products, code to be loaded.
-PooledVector<Tensor> CapturedStep::OnDevice::do_step(const Function& function, Bucket& bucket,
-                                                     Generator& generator) const {
-  if (!bucket.prepared || !options.capture) {
-    PooledVector<Tensor> outputs = call(function, bucket.inputs);
-    bucket.prepared = true;
-    return outputs;
-  }
-  if (!bucket.graph) capture(function, bucket, generator);
+PooledVector<Tensor> CapturedStep::OnDevice::call_step(const Function& function, Bucket& bucket,
+                                                       Slot& slot) const {
+  PooledVector<Tensor> outputs = call(function, bucket.inputs);
+  bucket.prepared = true;
+  const Report report(outputs);
+  cuda::report(device.index, report.pieces, {Slot::at_least(slot.report, report.bytes), nullptr});
+  return outputs;
+}
+
+void CapturedStep::OnDevice::launch_step(Bucket& bucket, Generator& generator) const {
   bucket.graph->launch();
   generator.reset(generator.seed(), generator.offset() + bucket.draws);
-  return bucket.outputs;
 }
 
 std::shared_ptr<StepOutputs::State> CapturedStep::OnDevice::step(const Function& function,
@@ -211,10 +221,17 @@ std::shared_ptr<StepOutputs::State> CapturedStep::OnDevice::step(const Function&
     found = buckets.try_emplace(key, host, device).first;
   Bucket& bucket = found != buckets.end() ? found->second : unkept.emplace(host, device);
 
+  const bool captured = bucket.prepared && options.capture;
+  if (captured && !bucket.graph) capture(function, bucket, generator);
   const std::shared_ptr<Slot> slot = free_slot();
-  upload(*slot, bucket, host, generator.offset());
-  PooledVector<Tensor> outputs = do_step(function, bucket, generator);
-  download(*slot, outputs);
+  std::byte* const report = captured ? Slot::at_least(slot->report, Report(bucket.outputs).bytes) : nullptr;
+  upload(*slot, bucket, host, {generator.offset(), report});
+  PooledVector<Tensor> outputs = bucket.outputs;
+  if (captured)
+    launch_step(bucket, generator);
+  else
+    outputs = call_step(function, bucket, *slot);
+  slot->done.record();
   return std::allocate_shared<StepOutputs::State>(PoolAllocator<StepOutputs::State>(),
                                                   StepOutputs::State{std::move(outputs), slot});
 }

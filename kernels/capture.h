@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include <heed/core/base/allocator.h>
 #include <heed/kernels/wrong_index.h>
@@ -60,9 +61,24 @@ class PinnedMemory {
 void upload(int index, void* device, const void* pinned, size_t bytes);
 void download(int index, void* pinned, const void* device, size_t bytes);
 
-/// Enqueues a copy of the first index that a kernel found wrong since the host last asked, for
-/// kernels::throw_if_wrong; waits for no more than download does.
-void download_wrong_index(int index, kernels::WrongIndex* pinned);
+/// What report() writes, and where: bytes from the report's beginning, kReportHeader at least.
+struct Piece {
+  const void* device;
+  size_t bytes;
+  size_t place;
+};
+inline constexpr size_t kReportHeader = sizeof(kernels::WrongIndex);
+
+/// Where the report goes: pinned memory, or what `where`, in the device's memory, points to when it is made.
+struct ReportTarget {
+  std::byte* pinned;
+  std::byte* const* where;  // read if pinned is null
+};
+
+/// Enqueues one kernel (one for each 32 pieces) that writes to pinned memory: first of all the first index
+/// that a kernel found wrong since the host last asked, for kernels::throw_if_wrong, then the pieces. The
+/// memory is the device's until an Event that was recorded afterwards has come.
+void report(int index, std::span<const Piece> pieces, const ReportTarget& target);
 
 /// A place in the order of a device's work.
 class Event {

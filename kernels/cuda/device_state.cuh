@@ -10,6 +10,7 @@
 
 #include <heed/core/base/allocator.h>
 #include <heed/kernels/cuda/device.cuh>
+#include <heed/kernels/cuda/staging.cuh>
 #include <heed/kernels/wrong_index.h>
 
 namespace heed::cuda {
@@ -19,6 +20,7 @@ struct CaptureState {
   std::thread::id thread;
   std::shared_ptr<Allocator> arena;
   std::vector<void*> to_free;
+  bool checks_indices = false;  // before it; after it: whether its graph may keep one that it does not report
 };
 
 /// Never destroyed: the driver may be gone before static destructors run.
@@ -29,6 +31,7 @@ class DeviceState {
   const int index;
   const std::string name;
   Allocator allocator;
+  Staging staging;
 
   /// The stream in which all of the device's work is ordered. StateError while another thread captures it.
   cudaStream_t stream() const;
@@ -37,8 +40,9 @@ class DeviceState {
 
   /// Where kernels keep the first wrong index, from now on.
   kernels::WrongIndex* expect_wrong_index();
-  /// Enqueues a copy of it to the host and clears it; where no kernel can have kept one, `host` is none now.
-  void take_wrong_index(kernels::WrongIndex* host);
+  /// The same for a kernel that reports and clears it; null where no kernel can have kept one.
+  kernels::WrongIndex* reported_wrong_index();
+  bool checks_indices() const { return checks_indices_; }
 
   /// The capture that this thread makes; null if it makes none.
   CaptureState* own_capture() const;

@@ -1,9 +1,11 @@
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include <heed/core/base/check.h>
+#include <heed/kernels/capture.h>
 #include <heed/kernels/cuda/device_state.cuh>
 #include <heed/kernels/cuda/wrong_index.cuh>
 #include <heed/kernels/runtime.h>
@@ -55,11 +57,12 @@ DeviceError no_device(int index) {
   return DeviceError(concat("cuda:", index, ": ", reason, "; the cpu works without one"));
 }
 
-// Host memory is any memory here: the copy may have to wait for it.
-void copy_with_host(int index, void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
-                    const char* what) {
-  const cudaStream_t stream = device_state(index).stream_outside_capture(what);
-  if (bytes != 0) check(cudaMemcpyAsync(to, from, bytes, kind, stream), what);
+// Waits, and throws what was reported.
+void read_report(const std::byte* report, cudaStream_t stream, const char* what) {
+  check(cudaStreamSynchronize(stream), what);
+  kernels::WrongIndex wrong;
+  std::memcpy(&wrong, report, sizeof wrong);
+  kernels::throw_if_wrong(wrong);
 }
 
 }  // namespace
@@ -117,12 +120,9 @@ kernels::WrongIndex* DeviceState::expect_wrong_index() {
   return wrong_index_;
 }
 
-void DeviceState::take_wrong_index(kernels::WrongIndex* host) {
-  *host = {};
-  if (!checks_indices_.exchange(false)) return;
-  constexpr size_t kBytes = sizeof *host;
-  check(cudaMemcpyAsync(host, wrong_index_, kBytes, cudaMemcpyDeviceToHost, stream_), "take_wrong_index");
-  check(cudaMemsetAsync(wrong_index_, 0, kBytes, stream_), "take_wrong_index");
+kernels::WrongIndex* DeviceState::reported_wrong_index() {
+  const bool checked = checks_indices_.exchange(false);
+  return checked || own_capture() != nullptr ? wrong_index_ : nullptr;
 }
 
 IndexGuard::IndexGuard(kernels::IndexUse use, int64_t entries)
@@ -137,10 +137,12 @@ void DeviceState::begin_capture(CaptureState& capture) {
   CaptureState* none = nullptr;
   HEED_CHECK(capture_.compare_exchange_strong(none, &capture), StateError, name,
              ": a graph is being captured already; captures do not nest");
+  capture.checks_indices = checks_indices_.exchange(false);
 }
 
 void DeviceState::end_capture() {
   CaptureState* const capture = capture_.exchange(nullptr);
+  capture->checks_indices = checks_indices_.exchange(capture->checks_indices);
   for (void* pointer : capture->to_free) cudaFreeAsync(pointer, stream_);
 }
 
@@ -193,12 +195,29 @@ cudaStream_t current_stream() { return device_state(selected_device).stream(); }
 Allocator& allocator(int index) { return device_state(index).allocator; }
 
 void copy_to_device(int index, void* device, const void* host, size_t bytes) {
-  copy_with_host(index, device, host, bytes, cudaMemcpyHostToDevice, "copy_to_device");
+  constexpr const char* kWhat = "copy_to_device";
+  DeviceState& state = device_state(index);
+  const cudaStream_t stream = state.stream_outside_capture(kWhat);
+  if (bytes == 0) return;
+  if (bytes <= Staging::kMost)
+    state.staging.upload(stream, device, host, bytes, kWhat);
+  else
+    check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream), kWhat);
 }
 
 void copy_to_host(int index, void* host, const void* device, size_t bytes) {
-  copy_with_host(index, host, device, bytes, cudaMemcpyDeviceToHost, "copy_to_host");
-  synchronize(index);
+  constexpr const char* kWhat = "copy_to_host";
+  DeviceState& state = device_state(index);
+  const cudaStream_t stream = state.stream_outside_capture(kWhat);
+  if (bytes == 0 || bytes > Staging::kMost - kReportHeader) {
+    if (bytes != 0) check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream), kWhat);
+    return synchronize(index);
+  }
+  const Piece piece{device, bytes, kReportHeader};
+  const std::lock_guard lock(state.staging.answer_mutex);
+  report(index, {&piece, 1}, {state.staging.answer(), nullptr});
+  read_report(state.staging.answer(), stream, kWhat);
+  std::memcpy(host, state.staging.answer() + kReportHeader, bytes);
 }
 
 void copy_on_device(int index, void* to, const void* from, size_t bytes) {
@@ -214,10 +233,11 @@ void fill_bytes(int index, void* device, int value, size_t bytes) {
 void synchronize(int index) {
   DeviceState& device = device_state(index);
   const cudaStream_t stream = device.stream_outside_capture("synchronize");
-  kernels::WrongIndex wrong;
-  device.take_wrong_index(&wrong);
-  check(cudaStreamSynchronize(stream), "synchronize");
-  kernels::throw_if_wrong(wrong);
+  constexpr const char* kWhat = "synchronize";
+  if (!device.checks_indices()) return check(cudaStreamSynchronize(stream), kWhat);
+  const std::lock_guard lock(device.staging.answer_mutex);
+  report(index, {}, {device.staging.answer(), nullptr});
+  read_report(device.staging.answer(), stream, kWhat);
 }
 
 cudaStream_t device_stream(int index) { return device_state(index).stream(); }

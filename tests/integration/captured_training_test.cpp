@@ -191,6 +191,8 @@ TEST(CapturedTraining, ARepeatedStepNeitherAllocatesNorWaits) {
   const emulator::Stats after = emulator::stats();
   EXPECT_EQ(after.graph_launches, before.graph_launches + 3);
   EXPECT_GT(after.launches, before.launches + 100) << "the graph is a whole step";
+  EXPECT_EQ(after.copies, before.copies + 3) << "the inputs; a kernel of the graph reports the outputs";
+  EXPECT_EQ(after.pageable_copies, before.pageable_copies);
   EXPECT_EQ(after.allocations, before.allocations);
   EXPECT_EQ(after.synchronizations, before.synchronizations);
   EXPECT_EQ(allocator(cuda_device()).stats().requests, memory.requests);

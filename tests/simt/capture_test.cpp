@@ -66,6 +66,32 @@ TEST(Capture, PinnedMemoryTravelsWithTheGraphOrBesideIt) {
   }
 }
 
+TEST(Capture, AReportGoesWhereTheDevicesMemorySays) {
+  constexpr int kPieces = 70;  // more than a launch takes
+  DeviceBuffer<int64_t> step(std::vector<int64_t>{1}), values(kPieces), where(1);
+  PinnedMemory reports(2 * 1024);
+  std::vector<Piece> pieces{{step.data(), sizeof(int64_t), kReportHeader}};
+  for (size_t i = 1; i < kPieces; ++i)
+    pieces.push_back({values.data() + i, sizeof(int64_t), kReportHeader + i * sizeof(int64_t)});
+  std::vector<int64_t> numbers;
+  for (int64_t i = 0; i < kPieces; ++i) numbers.push_back(100 + i);
+  values.set(numbers);
+  const Graph graph(0, make_arena(0), [&] {
+    advance(step);
+    report(0, pieces, {nullptr, reinterpret_cast<std::byte* const*>(where.data())});
+  });
+  for (const size_t slot : {0, 1, 0}) {
+    std::byte* const to = reports.data() + slot * 1024;
+    where.set({static_cast<int64_t>(reinterpret_cast<uintptr_t>(to))});
+    graph.launch();
+    synchronize(0);
+    const auto* const got = reinterpret_cast<const int64_t*>(to + kReportHeader);
+    EXPECT_EQ(got[0], step.get()[0]);
+    for (int i = 1; i < kPieces; ++i) EXPECT_EQ(got[i], 100 + i);
+    EXPECT_EQ(reinterpret_cast<const kernels::WrongIndex*>(to)->use, kernels::IndexUse::none);
+  }
+}
+
 TEST(Capture, TakesMemoryFromTheArenaAtFixedAddresses) {
   const std::shared_ptr<Allocator> arena = make_arena(0);
   EXPECT_EQ(capture_memory(0), nullptr);

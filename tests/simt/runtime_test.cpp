@@ -77,6 +77,38 @@ TEST(CudaRuntime, CopiesAndFillsRoundTrip) {
   memory.deallocate(b, bytes);
 }
 
+// A small copy goes by way of pinned memory; reading is a kernel, which brings the wrong index too.
+TEST(CudaRuntime, SmallCopiesAreOneOperation) {
+  if (!emulated()) GTEST_SKIP() << "a real device does not count";
+  const DeviceBuffer<float> a(4);
+  const std::vector<float> values{1.0f, -2.0f, 3.5f, 4.0f};
+  std::vector<float> out(4);
+  const emulator::Stats start = emulator::stats();
+  for (int i = 0; i < 20; ++i) copy_to_device(0, a.data(), values.data(), 16);
+  const emulator::Stats sent = emulator::stats();
+  EXPECT_EQ(sent.copies, start.copies + 20);
+  EXPECT_EQ(sent.pageable_copies, start.pageable_copies);
+  copy_to_host(0, out.data(), a.data(), 16);
+  const emulator::Stats read = emulator::stats();
+  EXPECT_EQ(out, values);
+  EXPECT_EQ(read.launches, sent.launches + 1);
+  EXPECT_EQ(read.copies, sent.copies);
+  EXPECT_EQ(read.fills, sent.fills);
+  EXPECT_EQ(read.synchronizations, sent.synchronizations + 1);
+}
+
+TEST(CudaRuntime, CopiesOfEverySizeAndPlace) {
+  for (const size_t bytes : {1, 3, 4, 5, 1023, (64 << 10) - 32, (64 << 10) - 31, 64 << 10, (64 << 10) + 1})
+    for (const size_t offset : {0, 1, 4}) {
+      const DeviceBuffer<unsigned char> a(bytes, offset);
+      std::vector<unsigned char> values(bytes), out(bytes);
+      for (size_t i = 0; i < bytes; ++i) values[i] = static_cast<unsigned char>(i * 7 + 1);
+      copy_to_device(0, a.data(), values.data(), bytes);
+      copy_to_host(0, out.data(), a.data(), bytes);
+      EXPECT_EQ(out, values) << bytes << " bytes, " << offset << " past a boundary";
+    }
+}
+
 // What a program enqueues itself is in order with what heed does, and part of a step that is captured.
 TEST(CudaRuntime, WorkOfOnesOwnGoesIntoTheDevicesStream) {
   DeviceBuffer<float> a(2), b(2);
