@@ -55,7 +55,7 @@ struct ForwardSteps {
     sum[i] = columns.sum.lanes();
     other[i] = columns.squares.lanes();
   }
-  HWY_INLINE bool find(const Group& group) {
+  HWY_INLINE bool find(Group& group) {
     GroupStatistics<T>& out = statistics[group.slot];
     const bool sound = statistics_from<T>(sum, other, group.rows, order, args.cols, args.eps, pivot, out),
                found = sound || looked_again;
@@ -64,12 +64,19 @@ struct ForwardSteps {
       out.store(args.mean, args.rstd, group.row, group.rows);
     else
       out.pivot.set(pivot);
-    if (HWY_UNLIKELY(found && !sound)) take_alone(group);
+    if (HWY_UNLIKELY(found && !sound)) {
+      take_alone(group);
+      group.rows = 0;
+    }
     return found;
   }
-  HWY_NOINLINE void take_alone(const Group& group) const {
-    for (int64_t i = 0; i < group.rows; ++i)
-      if (statistics[group.slot].overflowed(i)) normalize_alone(args, group.row + i, x(group.row + i));
+  HWY_NOINLINE void take_alone(const Group group) const {
+    for (int64_t i = 0; i < group.rows; ++i) {
+      if (statistics[group.slot].overflowed(i))
+        normalize_alone(args, group.row + i, x(group.row + i));
+      else
+        last_pass(group, i).rest();
+    }
   }
   HWY_INLINE auto last_pass(const Group& group, int64_t i) const {
     const int64_t row = group.row + i;

@@ -158,8 +158,7 @@ struct GroupStatistics {
   PerRow<T> pivot, shift, rstd;
   Vec<Tag<T>> means, inverses;  // of the deviations
 
-  /// Whether the squares of a row's deviations overflowed: the row is normalised alone, and the last pass
-  /// leaves it out.
+  /// Whether the squares of a row's deviations overflowed: the row is normalised alone.
   HWY_INLINE bool overflowed(int64_t row) const { return !(rstd.value[row] > 0); }
 
   /// Writes those of rows first … first + rows - 1; `mean` is null where there is no backward.
@@ -222,7 +221,7 @@ template <bool kPrefetch, class Io, class T>
 HWY_INLINE auto normalize_row(const T* x, const T* ahead, const T* weight, const T* bias, T* y, int64_t cols,
                               const GroupStatistics<T>& s, int64_t i) {
   const Normalize<kPrefetch, T> columns{x, ahead, weight, bias, y, s.pivot[i], s.shift[i], s.rstd[i]};
-  return PipelinedPass<T, Io, Normalize<kPrefetch, T>>{columns, s.overflowed(i) ? 0 : cols};
+  return PipelinedPass<T, Io, Normalize<kPrefetch, T>>{columns, cols};
 }
 
 /// gy * weight.
@@ -355,7 +354,7 @@ struct BackwardSteps {
     gradient[i] = columns.gradient.lanes();
     product[i] = columns.product.lanes();
   }
-  HWY_INLINE bool find(const Group& group) {
+  HWY_INLINE bool find(Group& group) {
     const auto n = hn::Set(Tag<T>(), static_cast<A>(cols));
     const auto shift = hn::Div(totals<T>(deviation, group.rows, size), n);
     const auto sum = totals<T>(gradient, group.rows, size);
@@ -364,13 +363,19 @@ struct BackwardSteps {
     const auto aligned = hn::Sub(totals<T>(product, group.rows, size), hn::Mul(shift, sum));
     const auto slope = hn::Div(hn::Mul(aligned, out.statistics.inverses), n);
     out.slope.set(slope);
-    if (HWY_UNLIKELY(!out.sound(slope))) take_alone(group);
+    if (HWY_UNLIKELY(!out.sound(slope))) {
+      take_alone(group);
+      group.rows = 0;
+    }
     return true;
   }
-  HWY_NOINLINE void take_alone(const Group& group) const {
+  HWY_NOINLINE void take_alone(const Group group) const {
     Workspace<A> gx(cols);
     for (int64_t i = 0; i < group.rows; ++i) {
-      if (!out.overflowed(i)) continue;
+      if (!out.overflowed(i)) {
+        last_pass(group, i).rest();
+        continue;
+      }
       const int64_t row = group.row + i, at = row * cols;
       gradient_alone(gy + at, x + at, weight, rstd[row], cols, gweight, gbias, gx.data());
       const EmitColumns<T, decltype(emit_row(row))> columns{gx.data(), emit_row(row)};
@@ -391,7 +396,7 @@ struct BackwardSteps {
                                            out.offset[i],
                                            out.slope[i],
                                            emit_row(row)};
-    return PipelinedPass<T, Io, BackwardColumns<T, Emit>>{columns, out.overflowed(i) ? 0 : cols};
+    return PipelinedPass<T, Io, BackwardColumns<T, Emit>>{columns, cols};
   }
 };
 

@@ -62,7 +62,7 @@ struct NormalizeSteps {
   }
 
   HWY_INLINE void begin(const Group&) {}
-  HWY_INLINE bool find(const Group& group) {
+  HWY_INLINE bool find(Group& group) {
     GroupStatistics<T>& out = statistics[group.slot];
     auto pivot = pivots_from<T>(sum, other, group.rows, size, args.cols);
     out.pivot.set(pivot);
@@ -74,12 +74,19 @@ struct NormalizeSteps {
     }
     const bool sound = statistics_from<T>(sum, other, group.rows, size, args.cols, args.eps, pivot, out);
     out.store(args.mean, args.rstd, group.row, group.rows);
-    if (HWY_UNLIKELY(!sound)) take_alone(group);
+    if (HWY_UNLIKELY(!sound)) {
+      take_alone(group);
+      group.rows = 0;
+    }
     return true;
   }
-  HWY_NOINLINE void take_alone(const Group& group) const {
-    for (int64_t i = 0; i < group.rows; ++i)
-      if (statistics[group.slot].overflowed(i)) normalize_alone(args, group.row + i, x(group, i));
+  HWY_NOINLINE void take_alone(const Group group) const {
+    for (int64_t i = 0; i < group.rows; ++i) {
+      if (statistics[group.slot].overflowed(i))
+        normalize_alone(args, group.row + i, x(group, i));
+      else
+        last_pass(group, i).rest();
+    }
   }
   HWY_INLINE auto last_pass(const Group& group, int64_t i) const {
     const T* const from = x(group, i);

@@ -138,14 +138,16 @@ TEST(CopyAndReverse, WeightsAreThoseBeforeDropout) {
   EXPECT_EQ(share_of_zeros(ours), 0);
 }
 
-// A tensor that needs a gradient cannot become an array without being detached first.
-TEST(CopyAndReverse, MapsNeedNoGradient) {
+// In PyTorch a tensor that needs a gradient cannot become an array without being detached first.
+TEST(CopyAndReverse, MapsAreReadWithoutDetaching) {
   const Tensor x = randn({1, 5, 128});
   EXPECT_TRUE((plain::MultiHeadAttention{128, 8, 0}(x, x, x).second.requires_grad()));
   nn::Transformer model(tutorial_model());
   const AttentionRecord record;
   EXPECT_TRUE(model.forward(kSource, kTarget).requires_grad());
-  EXPECT_FALSE(record.weights(kDecoder, 0).requires_grad());
+  const Tensor map = record.weights(kDecoder, 0);
+  EXPECT_TRUE(map.requires_grad());  // for losses of the weights
+  EXPECT_EQ(static_cast<int64_t>(map.to_vector<float>().size()), map.numel());
 }
 
 // Generating with forward() alone runs the decoder over all that has been written, for each symbol again.

@@ -189,8 +189,9 @@ class Reduction {
   }
 
   // Vectors add a few floats up before they are made doubles, and they may overflow where the sum does not.
+  static constexpr bool kMayOverflow = kHasRows<T> && std::is_same_v<Op, SumOp<T>>;
   A sound(A sum, const T* x, int64_t first, int64_t last) const {
-    if constexpr (kHasRows<T> && std::is_same_v<Op, SumOp<T>>)
+    if constexpr (kMayOverflow)
       if (!std::isfinite(sum)) return add_one_by_one(x, first, last);
     return sum;
   }
@@ -320,9 +321,15 @@ class Reduction {
     });
     pairs.push();
     const A* total = pairs.total();
-    for (int64_t j = 0; j < run.n; ++j)
-      put(run.at[0] + j * run.step[0], chunk, output + j,
-          sound(total[j], args_.x + run.at[1] + j * run.step[1], first, last));
+    for (int64_t j = 0; j < run.n; ++j) put(run.at[0] + j * run.step[0], chunk, output + j, total[j]);
+    if constexpr (kMayOverflow) {
+      A probe = 0;  // NaN if a total is not finite
+      for (int64_t j = 0; j < run.n; ++j) probe += total[j] * 0;
+      if (probe == 0) return;
+      for (int64_t j = 0; j < run.n; ++j)
+        put(run.at[0] + j * run.step[0], chunk, output + j,
+            sound(total[j], args_.x + run.at[1] + j * run.step[1], first, last));
+    }
   }
 
   void add_rows(A* sums, const T* x, int64_t rows, int64_t step, const Run<2>& run,

@@ -47,12 +47,13 @@ struct Group {
   int64_t row, rows, slot;
 };
 
-/// for each group of `size` rows in [begin, end) { begin; first_pass of its rows; find; last_pass of its rows
-/// }
+/// for each group of `size` rows in [begin, end) { begin; first_pass of its rows; find; last_pass of its
+/// rows }
 ///
 ///   begin(group)                     what the first pass needs
 ///   first_pass(group, i, pipelined)  the sums of row group.row + i
-///   find(group)                      what the last pass needs; false: take the first pass again
+///   find(group)                      what the last pass needs; false: take the first pass again. It may
+///                                    take the last pass itself and leave the group no rows
 ///   last_pass(group, i)              a PipelinedPass
 ///
 /// kPipelined: the last pass over a group runs during the first pass over the next.
@@ -61,7 +62,7 @@ HWY_INLINE void for_groups(int64_t begin, int64_t end, int64_t size, Steps& step
   NoPipeline nothing;
   Group before{begin, 0, 1};
   for (int64_t row = begin; row < end; row += size) {
-    const Group group{row, std::min(size, end - row), 1 - before.slot};
+    Group group{row, std::min(size, end - row), 1 - before.slot};
     steps.begin(group);
     do {
       for (int64_t i = 0; i < before.rows; ++i) {
