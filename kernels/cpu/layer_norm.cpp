@@ -65,7 +65,11 @@ struct ForwardSteps {
     else
       out.pivot.set(pivot);
     if (HWY_UNLIKELY(found && !sound)) {
-      take_alone(group);
+      // With copies: what others know the address of does not stay in registers.
+      const kernels::LayerNormForward<T> forward = args;
+      ForwardSteps steps(forward);
+      steps.statistics[group.place] = out;
+      steps.take_alone(group);
       group.rows = 0;
     }
     return found;

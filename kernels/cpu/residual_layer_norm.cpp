@@ -75,7 +75,11 @@ struct NormalizeSteps {
     const bool sound = statistics_from<T>(sum, other, group.rows, size, args.cols, args.eps, pivot, out);
     out.store(args.mean, args.rstd, group.row, group.rows);
     if (HWY_UNLIKELY(!sound)) {
-      take_alone(group);
+      // With copies: what others know the address of does not stay in registers.
+      const kernels::ResidualLayerNormForward<T> forward = args;
+      NormalizeSteps steps(forward, kept_sums);
+      steps.statistics[group.place] = out;
+      steps.take_alone(group);
       group.rows = 0;
     }
     return true;
