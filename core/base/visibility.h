@@ -26,8 +26,6 @@ struct Visibility {
   int32_t dilation = 1;       // inside a window only every dilation-th key from the diagonal is visible
   int32_t global_tokens = 0;  // the first global_tokens keys are visible to all, and their queries see all
                               // keys that the causal rule allows
-  bool from_last = false;     // without a causal rule: the last query stands on the last key, as with
-                           // bottom_right, so that windows count keys that a cache holds before the queries'
 
   friend bool operator==(const Visibility&, const Visibility&) = default;
 
@@ -35,8 +33,7 @@ struct Visibility {
 
   /// The key position that query q stands on.
   HEED_HOST_DEVICE int64_t diagonal(int64_t q, int64_t queries, int64_t keys) const {
-    const bool last = causal == Causal::bottom_right || (causal == Causal::none && from_last);
-    return last ? q + keys - queries : q;
+    return causal == Causal::bottom_right ? q + keys - queries : q;
   }
 
   HEED_HOST_DEVICE bool visible(int64_t q, int64_t k, int64_t queries, int64_t keys) const {

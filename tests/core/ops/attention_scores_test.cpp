@@ -1,4 +1,4 @@
-// Values of another width, windows that count cached keys, and the scores themselves.
+// Values of another width, and the scores themselves.
 #include <gtest/gtest.h>
 
 #include "attention_reference.h"
@@ -105,21 +105,6 @@ TEST(AttentionScores, NumbersByHand) {
     EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{1.5f, -HUGE_VALF, -HUGE_VALF, 3, -1, -HUGE_VALF}));
     const Tensor capped = attention_scores(q, k, segments, {.scale = 0.5, .logit_cap = 2}, 0);
     EXPECT_NEAR(capped.to_vector<float>()[5], 2 * std::tanh(2.0), 1e-6);
-  }
-}
-
-// Two queries after three cached keys; the window reaches one key back.
-TEST(AttentionScores, AWindowCountsCachedKeys) {
-  const Visibility last{.window_left = 1, .window_right = 0, .from_last = true};
-  const bool seen[2][5] = {{false, false, true, true, false}, {false, false, false, true, true}};
-  for (int64_t i = 0; i < 2; ++i)
-    for (int64_t j = 0; j < 5; ++j) EXPECT_EQ(last.visible(i, j, 2, 5), seen[i][j]) << i << " " << j;
-  for (const Device device : devices()) {
-    SCOPED_TRACE(concat(device));
-    const Tensor q = zeros({2, 1}, {.device = device}), k = zeros({5, 1}, q.options());
-    const Tensor v = tensor(std::vector<float>{1, 2, 4, 8, 16}, {5, 1}, device);
-    const Tensor y = attention(q, k, v, Segments::packed(Lengths{2}, Lengths{5}), {.visibility = last});
-    EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{6, 12}));
   }
 }
 

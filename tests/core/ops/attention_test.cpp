@@ -136,8 +136,6 @@ TEST(Attention, Rules) {
       {.window_left = 1, .window_right = 1, .global_tokens = 2},
       {.causal = Causal::top_left, .window_left = 4, .dilation = 3, .global_tokens = 1},
       {.dilation = 3},
-      {.window_left = 2, .window_right = 1, .from_last = true},
-      {.window_left = 1, .window_right = 0, .global_tokens = 1, .from_last = true},
   };
   int number = 0;
   for (const Visibility& rule : rules) {
