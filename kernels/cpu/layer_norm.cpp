@@ -68,7 +68,7 @@ struct ForwardSteps {
       // With copies: what others know the address of does not stay in registers.
       const kernels::LayerNormForward<T> forward = args;
       ForwardSteps steps(forward);
-      steps.statistics[group.place] = out;
+      steps.statistics[group.slot] = out;
       steps.take_alone(group);
       group.rows = 0;
     }

@@ -78,7 +78,7 @@ struct NormalizeSteps {
       // With copies: what others know the address of does not stay in registers.
       const kernels::ResidualLayerNormForward<T> forward = args;
       NormalizeSteps steps(forward, kept_sums);
-      steps.statistics[group.place] = out;
+      steps.statistics[group.slot] = out;
       steps.take_alone(group);
       group.rows = 0;
     }
