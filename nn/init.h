@@ -38,8 +38,8 @@ struct InitRule {
 
 /// Applies, to each parameter, the first rule whose pattern fits one of its names; others stay as they are.
 /// Before anything changes: ConfigError for a pattern that fits no parameter and need do so or a deviation
-/// that cannot be, ShapeError for Xavier and Kaiming on other than matrices and where what is stacked does not
-/// divide the rows.
+/// that cannot be, ShapeError for Xavier and Kaiming on other than matrices and where what is stacked does
+/// not divide the rows.
 void initialize(Module& module, const std::vector<InitRule>& rules,
                 Generator& generator = default_generator());
 

@@ -53,13 +53,9 @@ struct Batch {
     return tensor(rows, {static_cast<int64_t>(rows.size())});
   }
   // Of the tokens, in this layout.
-  Tensor valid() const {
-    return layout == Layout::packed ? arange(0, valid_dense().numel()) : valid_dense();
-  }
+  Tensor valid() const { return layout == Layout::packed ? arange(0, valid_dense().numel()) : valid_dense(); }
   // Of what this layout shares with the padded batch.
-  Tensor shared() const {
-    return layout == Layout::padded_keys ? arange(0, count() * width) : valid();
-  }
+  Tensor shared() const { return layout == Layout::padded_keys ? arange(0, count() * width) : valid(); }
   Tensor shared_dense() const { return layout == Layout::padded_keys ? shared() : valid_dense(); }
   Tensor input(uint64_t key, DType dtype, Device device) const {
     const Tensor padded = golden_input(key, {count() * width, kWidth});

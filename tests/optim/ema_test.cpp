@@ -93,7 +93,8 @@ TEST_P(EmaOn, IsSavedLoadedAndReadAsWeights) {
     EXPECT_TRUE(equal_all(from.state()[i].second, to.state()[i].second)) << from.state()[i].first;
   nn::load_weights(b, folder.file("average"));
   const EmaScope averaged(from);
-  EXPECT_FALSE(equal_all(a.weight.detach(), b.weight.detach())) << "the file is from before the second update";
+  EXPECT_FALSE(equal_all(a.weight.detach(), b.weight.detach()))
+      << "the file is from before the second update";
   save_tensors(folder.file("average"), from.state());
   nn::load_weights(b, folder.file("average"));
   EXPECT_TRUE(equal_all(a.weight.detach(), b.weight.detach()));
