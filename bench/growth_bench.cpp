@@ -12,6 +12,7 @@
 #include <heed/core/base/allocator.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/core/creation.h>
+#include <heed/core/io/atomic_file.h>
 #include <heed/core/ops.h>
 #include <heed/optim/adam.h>
 
@@ -133,7 +134,7 @@ void run(const Settings& s) {
   result["attention length"] = grow("attention length", {1024, 2048, 4096, 8192, 16384}, [&](int64_t length) {
     return attention_step(length, s.threads, std::min<int64_t>(s.steps, 3));
   });
-  if (!s.out.empty()) apps::JsonLines(s.out, apps::JsonLines::Mode::replace).write(result);
+  if (!s.out.empty()) write_whole_file(s.out.string(), apps::json_line(result) + "\n");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include <heed/core/base/parallel_for.h>
+#include <heed/core/io/atomic_file.h>
 #include <heed/core/ops.h>
 #include <heed/nn/weights.h>
 #include <heed/version.h>
@@ -69,7 +70,7 @@ class Learning {
     apps::Json recipe = apps::Json::parse(table.dump_json());
     recipe["threads"] = thread_count();
     recipe["last-step"] = last_step();
-    apps::JsonLines(folder / "recipe.json", apps::JsonLines::Mode::replace).write(recipe);
+    write_whole_file((folder / "recipe.json").string(), apps::json_line(recipe) + "\n");
     bench::write_batches(pairs_, last_step(), folder / "training.jsonl");
     data::LoaderOptions sorted = s_.loader_options();
     sorted.batch_size = std::min(kHeldOutBatch, held_out_->size());

@@ -20,16 +20,18 @@ apps::Json rows(const data::Symbols& ids, const data::Sequences& sequences) {
 }  // namespace
 
 void write_batches(data::PairLoader& loader, int64_t count, const std::filesystem::path& file) {
-  apps::JsonLines out(file, apps::JsonLines::Mode::replace);
+  std::string lines;
   loader.seek({0, 0});
   for (int64_t written = 0; written < count;) {
     const std::optional<data::PairBatch> batch = loader.next();
     if (!batch) continue;  // an epoch has ended
-    out.write({{"source", rows(batch->source_ids, batch->source)},
-               {"target", rows(batch->target_ids, batch->target)},
-               {"labels", rows(batch->labels, batch->target)}});
+    lines += apps::json_line({{"source", rows(batch->source_ids, batch->source)},
+                              {"target", rows(batch->target_ids, batch->target)},
+                              {"labels", rows(batch->labels, batch->target)}});
+    lines += '\n';
     ++written;
   }
+  write_whole_file(file.string(), lines);
 }
 
 }  // namespace heed::bench
