@@ -1,7 +1,10 @@
 #include "bench/pair_batches.h"
 
 #include <optional>
+#include <string>
 #include <vector>
+
+#include <heed/core/io/atomic_file.h>
 
 #include "apps/common/json_lines.h"
 
