@@ -44,13 +44,16 @@ HEED_HOST_DEVICE inline double exp_below_zero(double x) {
   return sum * power;
 }
 
+inline constexpr double kNoLogit = -std::numeric_limits<double>::infinity();
+inline constexpr float kMaxWeight = std::numeric_limits<float>::max();
+
 /// Writes a row's weights; whether they are weights.
 template <class T>
 HEED_HOST_DEVICE bool make_weights(const Sample<T>& args, int64_t row) {
   using M = math_t<T>;
   const T* x = args.x + row * args.cols;
   float* weights = args.weights + row * args.cols;
-  double largest = -std::numeric_limits<double>::infinity();
+  double largest = kNoLogit;
   for (int64_t i = 0; args.logits && i < args.cols; ++i) {
     const double value = static_cast<double>(static_cast<M>(x[i]));
     if (value > largest) largest = value;
@@ -59,7 +62,7 @@ HEED_HOST_DEVICE bool make_weights(const Sample<T>& args, int64_t row) {
   for (int64_t i = 0; i < args.cols; ++i) {
     const double value = static_cast<double>(static_cast<M>(x[i]));
     weights[i] = static_cast<float>(args.logits ? exp_below_zero((value - largest) * args.factor) : value);
-    sound &= weights[i] >= 0 && weights[i] <= std::numeric_limits<float>::max();
+    sound &= weights[i] >= 0 && weights[i] <= kMaxWeight;
   }
   return sound;
 }
