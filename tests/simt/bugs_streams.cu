@@ -123,17 +123,24 @@ void waits_for_one_of_two_readers(float* out, const float* in) {
   run_copy(s.one, in, s.b);
 }
 
+struct Executable {
+  cudaGraphExec_t graph = nullptr;
+  ~Executable() {
+    if (graph != nullptr) cudaGraphExecDestroy(graph);
+  }
+};
+
 void graph_in_another_stream(float* out, const float*) {
   const Streams s;
+  Executable executable;
   cudaGraph_t graph;
-  cudaGraphExec_t executable;
   cudaStreamBeginCapture(s.a, cudaStreamCaptureModeThreadLocal);
   run_add(out, s.a);
   cudaStreamEndCapture(s.a, &graph);
-  cudaGraphInstantiate(&executable, graph, 0);
+  cudaGraphInstantiate(&executable.graph, graph, 0);
   cudaGraphDestroy(graph);
   run_add(out, s.a);
-  cudaGraphLaunch(executable, s.b);
+  cudaGraphLaunch(executable.graph, s.b);
 }
 
 void event_between(float* out, const float*) {
