@@ -206,7 +206,7 @@ TEST(SafetensorsHeader, OtherTypesAreReadAsWiderOnes) {
     EXPECT_EQ(header.tensors[0].dtype, dtype) << text;
     EXPECT_EQ(header.tensors[0].bytes(), 3u * static_cast<size_t>(size_of(dtype))) << text;
     EXPECT_STREQ(header.tensors[0].stored_name(), text);
-    expect_error<CheckpointError>([&] { header_of(text, 3, 3 * size + 1); },
+    expect_error<CheckpointError>([text = text, size = size] { header_of(text, 3, 3 * size + 1); },
                                   {"dtype " + std::string(text), concat("needs ", 3 * size, " bytes")});
   }
 }
@@ -220,8 +220,9 @@ TEST(SafetensorsHeader, TypesThatAreNotReadHaveTheirSize) {
     const SafetensorsHeader header = header_of(text, elements, bytes);
     EXPECT_FALSE(header.tensors[0].readable()) << text;
     EXPECT_EQ(header.tensors[0].bytes(), 0u);
-    expect_error<CheckpointError>([&] { header_of(text, elements, bytes + 1); },
-                                  {text, concat("needs ", bytes, " bytes")});
+    expect_error<CheckpointError>(
+        [text = text, elements = elements, bytes = bytes] { header_of(text, elements, bytes + 1); },
+        {text, concat("needs ", bytes, " bytes")});
   }
   expect_error<CheckpointError>([] { header_of("F4", 3, 2); }, {"F4", "ends within a byte"});
   expect_error<CheckpointError>([] { header_of("F6_E2M3", 1, 1); }, {"F6_E2M3", "ends within a byte"});
