@@ -3,7 +3,7 @@
 # heed_program(NAME SOURCES … LIBRARIES …): a program in build/…/bin.
 # heed_test(NAME SOURCES … LIBRARIES … [LABELS …] [THREADS n]): a GoogleTest program registered with ctest; one
 # labelled slow (`ctest -LE slow` leaves it out) may take half an hour instead of ten minutes. The variable
-# heed_precompiled names the program whose precompiled headers it uses.
+# heed_precompiled names the program whose precompiled headers it uses, heed_program_flags further flags.
 include(GNUInstallDirs)
 
 # The build tree shows headers as a consumer sees them: #include <heed/core/tensor.h>.
@@ -51,7 +51,7 @@ endfunction()
 function(heed_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE heed_build_flags ${ARG_LIBRARIES})
+  target_link_libraries(${name} PRIVATE heed_build_flags ${heed_program_flags} ${ARG_LIBRARIES})
 endfunction()
 
 function(heed_test name)
