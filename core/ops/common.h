@@ -79,4 +79,10 @@ inline GradSlot accumulator_if_wanted(GradOut& gx, int input) {
   return gx.wants(input) ? gx.into_accumulator(input) : GradSlot{};
 }
 
+/// The gradient of an operation that is constant almost everywhere.
+inline void give_zeros(GradOut& gx) {
+  const GradSlot slot = gx.into(0);
+  if (!slot.accumulate) slot.tensor.zero_();
+}
+
 }  // namespace heed
