@@ -1,6 +1,5 @@
 #include <cmath>
 
-#include <heed/core/dispatch.h>
 #include <heed/optim/adam.h>
 #include <heed/optim/slice.h>
 
@@ -31,15 +30,7 @@ Adam::Adam(Parameters list, const AdamOptions& options, bool decoupled)
 
 void Adam::step_slice(const Slice& slice) {
   visit_floating(parameters().dtype(), "Adam", [&]<class T>() {
-    const KernelSlice<T> kernel(slice, parameters());
-    HEED_DISPATCH(parameters().device(), adam_step,
-                  kernels::AdamStep<T>{.slice = kernel.args(),
-                                       .m = kernel.arena(0),
-                                       .v = kernel.arena(1),
-                                       .beta1 = options_.beta1,
-                                       .beta2 = options_.beta2,
-                                       .eps = options_.eps,
-                                       .decoupled = decoupled_});
+    step_by_adam<T>(slice, parameters(), {options_.beta1, options_.beta2, options_.eps, decoupled_});
   });
 }
 

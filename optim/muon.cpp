@@ -50,23 +50,11 @@ Muon::Muon(Parameters list, const MuonOptions& options)
 
 void Muon::step_slice(const Slice& slice) {
   visit_floating(parameters().dtype(), "Muon", [&]<class T>() {
-    if (slice.state->roles.size() == 2) return step_by_adam<T>(slice);
+    if (slice.state->roles.size() == 2)
+      return step_by_adam<T>(slice, parameters(), {options_.beta1, options_.beta2, options_.eps, true});
     for (const Slice::Entry& entry : slice.entries)
       if (parameters()[entry.index].tensor.numel() > 0) step_matrix<T>(slice, entry);
   });
-}
-
-template <class T>
-void Muon::step_by_adam(const Slice& slice) {
-  const KernelSlice<T> kernel(slice, parameters());
-  HEED_DISPATCH(parameters().device(), adam_step,
-                kernels::AdamStep<T>{.slice = kernel.args(),
-                                     .m = kernel.arena(0),
-                                     .v = kernel.arena(1),
-                                     .beta1 = options_.beta1,
-                                     .beta2 = options_.beta2,
-                                     .eps = options_.eps,
-                                     .decoupled = true});
 }
 
 // Two steps of SGD: one with momentum from 0 on gives what is to be made orthogonal, one with that as its

@@ -44,8 +44,6 @@ class Muon : public Optimizer {
  private:
   void step_slice(const Slice& slice) override;
   template <class T>
-  void step_by_adam(const Slice& slice);
-  template <class T>
   void step_matrix(const Slice& slice, const Slice::Entry& entry);
 
   MuonOptions options_;

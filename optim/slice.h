@@ -1,6 +1,7 @@
 // From parameters with one rate to what the step kernels take. Private to optim: not installed.
 #pragma once
 
+#include <heed/core/dispatch.h>
 #include <heed/kernels/optimizer.h>
 #include <heed/optim/optimizer.h>
 
@@ -43,5 +44,24 @@ class KernelSlice {
   const Optimizer::Slice& slice_;
   PooledVector<kernels::StepPart<T>> parts_;
 };
+
+struct AdamNumbers {
+  double beta1, beta2, eps;
+  bool decoupled;  // weight decay
+};
+
+/// Adam's step of parameters whose roles are m and v.
+template <class T>
+void step_by_adam(const Optimizer::Slice& slice, const Parameters& parameters, const AdamNumbers& numbers) {
+  const KernelSlice<T> kernel(slice, parameters);
+  HEED_DISPATCH(parameters.device(), adam_step,
+                kernels::AdamStep<T>{.slice = kernel.args(),
+                                     .m = kernel.arena(0),
+                                     .v = kernel.arena(1),
+                                     .beta1 = numbers.beta1,
+                                     .beta2 = numbers.beta2,
+                                     .eps = numbers.eps,
+                                     .decoupled = numbers.decoupled});
+}
 
 }  // namespace heed::optim
