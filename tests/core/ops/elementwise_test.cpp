@@ -1,4 +1,4 @@
-#include "reference.h"
+#include "unary_case.h"
 
 namespace heed::test {
 namespace {
@@ -79,13 +79,6 @@ TEST(Elementwise, OneTensorAsBothOperands) {
                   }});
 }
 
-struct UnaryCase {
-  const char* name;
-  std::function<Tensor(const Tensor&)> function;
-  std::function<double(double)> value;
-  bool positive = false;
-};
-
 TEST(Elementwise, OneOperand) {
   const std::vector<UnaryCase> cases = {
       {"negative", [](const Tensor& x) { return -x; }, [](double x) { return -x; }},
@@ -125,15 +118,7 @@ TEST(Elementwise, OneOperand) {
       {"2.5 * x", [](const Tensor& x) { return 2.5 * x; }, [](double x) { return x * 2.5; }},
       {"x / 2", [](const Tensor& x) { return x / 2.0; }, [](double x) { return x / 2; }},
       {"2 / x", [](const Tensor& x) { return 2.0 / x; }, [](double x) { return 2 / x; }, true}};
-  for (const UnaryCase& op : cases)
-    for (const Shape& shape : awkward_shapes())
-      check_op({.name = concat(op.name, " ", shape),
-                .inputs = {op.positive ? uniform(shape, 0.25, 3, 1) : normal(shape, 1)},
-                .function = [=](const Tensors& in) { return one(op.function(in[0])); },
-                .reference =
-                    [=](const Tensors& in) {
-                      return one(build(shape, [&](const Place& p) { return op.value(at(in[0], p)); }));
-                    }});
+  check_unary(cases);
 }
 
 // ---- gradients where a function has a corner

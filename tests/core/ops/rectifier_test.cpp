@@ -2,17 +2,10 @@
 #include <cmath>
 #include <limits>
 
-#include "reference.h"
+#include "unary_case.h"
 
 namespace heed::test {
 namespace {
-
-struct UnaryCase {
-  const char* name;
-  std::function<Tensor(const Tensor&)> function;
-  std::function<double(double)> value;
-  bool positive = false;
-};
 
 TEST(Rectifier, OneOperand) {
   const std::vector<UnaryCase> cases = {
@@ -34,17 +27,7 @@ TEST(Rectifier, OneOperand) {
        [](double x) { return x - 0.75 * std::floor(x / 0.75); }},
       {"floor_divide 0.75", [](const Tensor& x) { return floor_divide(x, 0.75); },
        [](double x) { return std::floor(x / 0.75); }}};
-  for (const UnaryCase& op : cases)
-    for (const Shape& shape : awkward_shapes())
-      check_op({.name = concat(op.name, " ", shape),
-                .inputs = {op.positive ? uniform(shape, 0.25, 3, 1) : normal(shape, 1)},
-                .function = [=](const Tensors& in) { return one(op.function(in[0])); },
-                .reference =
-                    [=](const Tensors& in) {
-                      return one(build(shape, [&](const Place& p) { return op.value(at(in[0], p)); }));
-                    },
-                .ulps = 4,
-                .gradient_ulps = 4});
+  check_unary(cases, 4);
 }
 
 TEST(Rectifier, RemainderOfTwoTensors) {
