@@ -219,11 +219,11 @@ void cut(int64_t count, const F& f) {
 
 // What changes from step to step, for `count` gradients.
 struct StepState {
-  explicit StepState(int64_t count)
+  explicit StepState(int64_t count, const std::vector<int64_t>& numbers_of_steps = {1, 2, 7})
       : gradient(numbers<float>(count, 2)),
         norm(std::vector<double>{3}),
         rate(std::vector<double>{0.01}),
-        steps(std::vector<int64_t>{1, 2, 7}) {}
+        steps(numbers_of_steps) {}
   const Buffer<float> gradient;
   const Buffer<double> norm, rate;
   const Buffer<int64_t> steps;  // which the parameters have in turn
@@ -259,13 +259,19 @@ TYPED_TEST(RowSchedules, OptimizerSteps) {
             kernels::AdamStep<T>{slice(value, master, state), m.data(), v.data(), 0.9, 0.98, 1e-9, !plain});
         return bytes(value, master, m, v);
       });
-      check_schedules("sgd_step", [&] {
+      const auto sgd_step = [&](const Buffer<float>& buffer, const std::vector<int64_t>& steps) {
         const Buffer<T> value(numbers<T>(count, 1));
-        const Buffer<float> master(numbers<float>(count, 1)), buffer(count);
-        const StepState state(count);
+        const Buffer<float> master(numbers<float>(count, 1));
+        const StepState state(count, steps);
         cuda::sgd_step(kernels::SgdStep<T>{slice(value, master, state), plain ? nullptr : buffer.data(),
                                            plain ? 0 : 0.9, 0.0, !plain});
         return plain ? bytes(value, master) : bytes(value, master, buffer);
+      };
+      check_schedules("sgd_step", [&] {
+        return sgd_step(Buffer<float>(numbers<float>(count, 3)), {1, 2, 7});
+      });
+      check_schedules("first sgd_step, which writes what it has not read", [&] {
+        return sgd_step(Buffer<float>(count), {1, 1, 1});
       });
       check_schedules("lion_step", [&] {
         const Buffer<T> value(numbers<T>(count, 1));
@@ -289,7 +295,7 @@ TEST(StepSchedules, NormRateAndStep) {
     });
   check_schedules("set_rate and advance_steps", [&] {
     const Buffer<double> rate(1), norm(std::vector<double>{3});
-    const Buffer<int64_t> step(std::vector<int64_t>{2}), steps(1000);
+    const Buffer<int64_t> step(std::vector<int64_t>{2}), steps(std::vector<int64_t>(1000, 3));
     std::vector<int64_t> stepped;  // more than a launch has
     for (int64_t i = 0; i < 700; ++i) stepped.push_back(999 - i);
     cuda::set_rate(kernels::SetRate{rate.data(), 0.01});
