@@ -29,9 +29,10 @@ class LeafNode final : public Node {
   /// Makes it that of a parameter, moved or converted, whose gradient may be of a wider dtype.
   void bind(DType dtype, Device device, DType gradient_dtype);
   bool bound() const { return bound_; }
-  /// Makes it one that an optimizer steps.
-  void hold() { held_ = true; }
-  bool held() const { return held_; }
+  /// One more optimizer steps it, or one less.
+  void hold() { ++holders_; }
+  void release() { --holders_; }
+  bool held() const { return holders_ > 0; }
 
  private:
   void apply(const GradIn&, GradOut&) override {}
@@ -42,7 +43,8 @@ class LeafNode final : public Node {
 
   Tensor grad_;
   DType gradient_dtype_;
-  bool bound_ = false, held_ = false;
+  bool bound_ = false;
+  int holders_ = 0;
 };
 
 /// The node of a leaf that requires grad, or did so before it was frozen; null for any other tensor.

@@ -140,6 +140,7 @@ Parameters::Parameters(std::vector<Parameter> list) : state_(std::make_shared<St
 
 int64_t Parameters::size() const { return state_ ? static_cast<int64_t>(state_->parameters.size()) : 0; }
 const Parameter& Parameters::operator[](int64_t i) const {
+  HEED_CHECK(i >= 0 && i < size(), IndexError, "Parameters: there is no parameter ", i, " among ", size());
   return state_->parameters[static_cast<size_t>(i)];
 }
 const Parameter* Parameters::begin() const { return state_ ? state_->parameters.data() : nullptr; }
@@ -236,6 +237,13 @@ void Parameters::to(DType dtype) const {
 
 void Parameters::hold() const {
   for (const Parameter& parameter : *this) leaf_node(parameter.tensor)->hold();
+}
+
+void Parameters::release() const {
+  for (const Parameter& parameter : *this)
+    HEED_CHECK(leaf_node(parameter.tensor)->held(), StateError, "Parameters: '", parameter.name,
+               "' is released, but nothing holds it");
+  for (const Parameter& parameter : *this) leaf_node(parameter.tensor)->release();
 }
 
 bool Parameters::is_held(int64_t i) const { return leaf_node((*this)[i].tensor)->held(); }

@@ -47,6 +47,7 @@ class Parameters {
   explicit Parameters(std::vector<Parameter> parameters);
 
   int64_t size() const;
+  /// IndexError if i is not in [0, size()).
   const Parameter& operator[](int64_t i) const;
   const Parameter* begin() const;
   const Parameter* end() const;
@@ -78,8 +79,9 @@ class Parameters {
   /// optimizer holds one that would change: it has moments of the old kind.
   void to(Device device) const;
   void to(DType dtype) const;
-  /// What an optimizer calls.
+  /// What an optimizer calls when it is made and when it ends. release() without hold(): StateError.
   void hold() const;
+  void release() const;
   bool is_held(int64_t i) const;
 
  private:

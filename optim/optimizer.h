@@ -40,8 +40,8 @@ struct StepResult {
 };
 
 /// Steps parameters. One that got no gradient since the last step is left alone, and so is a frozen one; each
-/// counts its own steps, as in PyTorch. step() forgets all gradients. It holds the parameters: they cannot
-/// move to another device any more.
+/// counts its own steps, as in PyTorch. step() forgets all gradients. While it lives it holds the
+/// parameters: they cannot change their device or dtype.
 ///
 /// Moments, and f32 copies of bf16 parameters, have memory for the parameters that are not frozen when the
 /// optimizer is made, and for one that is thawed later from its first step. They stay when a parameter is
@@ -73,7 +73,7 @@ class Optimizer {
 
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
-  virtual ~Optimizer() = default;
+  virtual ~Optimizer() { parameters_.release(); }
 
   /// One step. NumericError (and nothing changed) if the norm is not finite and that is not to be skipped;
   /// ConfigError for a clip that is negative or NaN; StateError if a parameter was thawed and meets its first

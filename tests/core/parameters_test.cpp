@@ -214,6 +214,33 @@ TEST_P(ParametersOn, WhatAnOptimizerHoldsStaysWhoeverLists) {
   whole.to(DType::f32);  // b is
 }
 
+TEST_P(ParametersOn, WhatTwoHoldIsFreeWhenBothHaveReleasedIt) {
+  const Tensor a = leaf({4}, 1), b = leaf({70}, 2);
+  const Parameters whole({{"a", {}, a}, {"b", {}, b}}), part({{"b", {}, b}});
+  whole.hold();
+  part.hold();
+  whole.release();
+  EXPECT_FALSE(whole.is_held(0));
+  EXPECT_TRUE(whole.is_held(1));
+  expect_error<StateError>([&] { whole.to(DType::bf16); }, {"'b' cannot become bf16"});
+  expect_error<StateError>([&] { whole.release(); }, {"'a' is released, but nothing holds it"});
+  EXPECT_TRUE(whole.is_held(1)) << "nothing has changed";
+  part.release();
+  whole.to(DType::bf16);
+  EXPECT_EQ(b.dtype(), DType::bf16);
+}
+
+TEST_P(ParametersOn, AnIndexOutsideIsAnError) {
+  const Parameters parameters({{"a", {}, leaf({4}, 1)}, {"b", {}, leaf({70}, 2)}});
+  EXPECT_EQ(parameters[1].name, "b");
+  for (const int64_t i : {int64_t{-1}, int64_t{2}, int64_t{1} << 62}) {
+    expect_error<IndexError>([&] { parameters[i]; }, {"no parameter ", std::to_string(i), "among 2"});
+    EXPECT_THROW(parameters.gradient(i), IndexError);
+    EXPECT_THROW(parameters.is_held(i), IndexError);
+  }
+  EXPECT_THROW(Parameters()[0], IndexError);
+}
+
 // ---- freezing
 
 TEST_P(ParametersOn, AFrozenOneHasNoGradientAndNoMemoryForOne) {

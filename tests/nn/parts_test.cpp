@@ -15,6 +15,7 @@
 #include <heed/nn/transformer.h>
 #include <heed/nn/weights.h>
 #include <heed/optim/adam.h>
+#include <heed/optim/sgd.h>
 
 #include "each_device.h"
 #include "expect_error.h"
@@ -205,6 +206,29 @@ TEST(Late, APartThatTheOptimizerMissesIsAnError) {
   net.late = std::make_unique<Linear>(3, 2);
   optim::Adam another(net.late->parameters());
   EXPECT_EQ(net.parameters().size(), 8);
+}
+
+TEST(Late, AnOptimizerHoldsThemAsLongAsItLives) {
+  Net net;
+  {
+    const optim::Adam adam(net.parameters());
+    EXPECT_THROW(net.to(DType::bf16), StateError);
+    {
+      const optim::Sgd part(net.head->parameters(), {.rate = 0.1});
+      EXPECT_THROW(net.head->to(DType::bf16), StateError);
+    }
+    EXPECT_THROW(net.head->to(DType::bf16), StateError) << "Adam holds it still";
+    EXPECT_THROW(optim::Adam(net.parameters(), {.groups = {{.patterns = {"none*"}}}}), ConfigError);
+    EXPECT_THROW(optim::Adam(net.parameters(), {.beta1 = 2}), ConfigError);
+    EXPECT_THROW(net.to(DType::bf16), StateError) << "optimizers that could not be made release nothing";
+  }
+  net.to(DType::bf16);
+  EXPECT_EQ(net.head->weight.dtype(), DType::bf16);
+  net.late = std::make_unique<Linear>(3, 2);
+  net.late->to(DType::bf16);
+  EXPECT_EQ(net.parameters().size(), 8) << "a part may come when no optimizer would miss it";
+  optim::Adam adam(net.parameters());
+  EXPECT_THROW(net.to(DType::f32), StateError);
 }
 
 TransformerConfig config_of(PositionKind position, FeedForwardKind activation) {
