@@ -77,8 +77,10 @@ __global__ void cp_async_case(const uint32_t* in, uint32_t* out) {
 }
 
 __global__ void exp2_case(const uint32_t*, uint32_t* out) {
-  const int exponent = static_cast<int>(threadIdx.x) * 8 - 126;  // 2^-126 is the smallest normal number
-  out[threadIdx.x] = __float_as_uint(simt::exp2_approx(static_cast<float>(exponent)));
+  const int lane = threadIdx.x;  // 2^-126 is the smallest normal number
+  out[lane] = __float_as_uint(simt::exp2_approx(static_cast<float>(lane * 8 - 126)));
+  out[32 + lane] = __float_as_uint(simt::exp2_approx(static_cast<float>(-127 - lane)));
+  out[64 + lane] = __float_as_uint(simt::exp2_approx(static_cast<float>(128 + lane)));
 }
 
 struct Handover {
@@ -133,7 +135,7 @@ __global__ void vectors_case(const uint32_t* in, uint32_t* out) {
   simt::store_as(out + 128 + 2 * t, uint2{two.y, two.x});
 }
 
-// Pieces of an arena lie where SharedLayout says, each aligned as asked.
+// Pieces of an arena are aligned as asked and apart. How far apart is the emulator's own affair.
 __global__ void arena_case(const uint32_t* in, uint32_t* out) {
   simt::Arena<1024> arena;
   auto* bytes = arena.take<unsigned char>(33);
@@ -147,10 +149,12 @@ __global__ void arena_case(const uint32_t* in, uint32_t* out) {
   const uint32_t start = simt::shared_address(simt::dynamic_shared<1024>());
   out[t] = bytes[31 - t] + words[31 - t] + far[16 * 1024 - 1 - t];
   if (t == 0) {
+    const uint32_t first = simt::shared_address(bytes), second = simt::shared_address(words);
+    const uint32_t third = simt::shared_address(far);
     out[32] = start % 1024;
-    out[33] = simt::shared_address(bytes) - start;
-    out[34] = simt::shared_address(words) - start;
-    out[35] = simt::shared_address(far) - start;
+    out[33] = second % alignof(uint32_t);
+    out[34] = third % 1024;
+    out[35] = first + 33 <= second && second + 32 * sizeof(uint32_t) <= third;
   }
 }
 
@@ -171,6 +175,8 @@ class LaneWords {
     *to_ = word;
     to_ += 32;
   }
+  // Any word: no result is the one that becomes ones.
+  __device__ void add_bits(uint32_t word) { add(word ^ 0x5a5a5a5au); }
   template <class T>
   __device__ void add_signed(T word) {
     add(static_cast<uint32_t>(word) & 0x7fffffffu);  // a word of ones stands for what was not written
@@ -274,6 +280,100 @@ __global__ void integer_case(const uint32_t* in, uint32_t* out) {
   words.add_signed(__float2int_rz(half));
 }
 
+// Where operands leave the usual range.
+__global__ void integer_edges_case(const uint32_t* in, uint32_t* out) {
+  const int lane = threadIdx.x;
+  const uint32_t a = in[lane], b = in[lane + 32];
+  const auto far = static_cast<unsigned>(lane * 16);  // shifts from 0 to 496
+  const int none = lane < 0;
+  LaneWords words(out);
+  words.add_bits(__byte_perm(a, b, in[lane + 64]));
+  words.add_bits(__funnelshift_l(a, b, far));
+  words.add_bits(__funnelshift_r(a, b, far));
+  words.add_bits(__brev(0x80000000u >> lane));
+  words.add_bits(__umulhi(0xffffffffu, 0xffffffffu - static_cast<unsigned>(lane)));
+  words.add(static_cast<uint32_t>(__clz(none) + 100 * __ffs(none) + 10000 * __popc(0u - (lane == 1))));
+  words.add(static_cast<uint32_t>(__clzll(static_cast<long long>(none)) +
+                                  100 * __ffsll(static_cast<long long>(none))));
+  words.add(static_cast<uint32_t>(__clzll(1ll << lane) + 100 * __ffsll(1ll << (2 * lane)) +
+                                  10000 * __popcll(~0ull >> lane)));
+  for (int width = 32; width >= 1; width /= 4) {
+    words.add(__shfl_sync(kAll, a, -1 - lane, width));
+    words.add(__shfl_up_sync(kAll, a, 33, width));
+    words.add(__shfl_down_sync(kAll, a, 31, width));
+    words.add(__shfl_xor_sync(kAll, a, 42, width));
+  }
+  const unsigned half = lane < 16 ? 0xffffu : 0xffff0000u;
+  words.add_bits(__ballot_sync(half, lane % 3 == 0));
+  words.add_bits(__match_any_sync(half, lane % 5));
+  words.add_bits(__reduce_add_sync(half, a));
+}
+
+__global__ void atomic_edges_case(const uint32_t*, uint32_t* out) {
+  auto& c = simt::shared<Counters>();
+  const int lane = threadIdx.x;
+  if (lane < 3) c.i[lane] = lane == 1 ? -0x7fffffff - 1 : 0x7fffffff;
+  if (lane < 8) c.u[lane] = lane < 4 ? 1000u : 0xffffffffu;
+  __syncwarp();
+  if (lane == 0) {
+    atomicAdd(&c.i[0], 2);
+    atomicSub(&c.i[1], 1);
+    atomicSub(&c.i[2], -1);
+    atomicInc(&c.u[0], 999u);
+    atomicInc(&c.u[1], 1000u);
+    atomicInc(&c.u[2], 1001u);
+    atomicDec(&c.u[3], 999u);
+    atomicDec(&c.u[4], 0xffffffffu);
+    atomicAdd(&c.u[5], 2u);
+    atomicMax(&c.u[6], 1u);
+    atomicMin(&c.u[7], 1u);
+  }
+  __syncwarp();
+  LaneWords words(out);
+  for (const unsigned value : c.u) words.add_bits(value);
+  for (const int value : c.i) words.add_bits(static_cast<uint32_t>(value));
+}
+
+// Zeros, subnormals, halves, the ends of int, of bf16 and of half, infinities, NaN.
+__device__ float edge(int i) {
+  const uint32_t bits[16] = {0x00000000u, 0x00000001u, 0x007fffffu, 0x33000000u, 0x3f000000u, 0x3fc00000u,
+                             0x3f808000u, 0x3f818000u, 0x477fefffu, 0x477ff000u, 0x4effffffu, 0x4f000000u,
+                             0x7f7f7fffu, 0x7f7fffffu, 0x7f800000u, 0x7fc00000u};
+  return __uint_as_float(bits[i % 16] | (i % 32 < 16 ? 0u : 0x80000000u));
+}
+
+__device__ uint32_t number_bits(float x) { return x == x ? __float_as_uint(x) : 0x7fffffffu; }
+
+__global__ void float_edges_case(const uint32_t*, uint32_t* out) {
+  const int lane = threadIdx.x;
+  const float x = edge(lane), whole = static_cast<float>(lane + 2);
+  const float lower = -0x1p18f, none = 0.0f * whole;
+  LaneWords words(out);
+  words.add_bits(static_cast<uint32_t>(__float2int_rn(x)));
+  words.add_bits(static_cast<uint32_t>(__float2int_rd(x)));
+  words.add_bits(static_cast<uint32_t>(__float2int_rz(x)));
+  words.add_bits(number_bits(__saturatef(x)));
+  for (int shift = 1; shift < 32; shift += 5) {
+    words.add_bits(number_bits(max(x, edge(lane + shift))));
+    words.add_bits(number_bits(min(x, edge(lane + shift))));
+  }
+  words.add_bits(number_bits(__fdividef(whole, lane % 2 ? 0x1.8p126f : -0x1p127f)) & 0x7fffffffu);
+  words.add_bits(number_bits(__fdividef(edge(14), whole * 0x1p123f)));
+  words.add_bits(number_bits(__powf(-whole, 2.0f)));
+  words.add_bits(number_bits(__powf(none, none)));
+  words.add_bits(number_bits(__frsqrt_rn(whole)));
+  words.add_bits(number_bits(__fsqrt_rn(whole)));
+  words.add_bits(number_bits(__frcp_rn(whole)));
+  words.add_bits(pair(__bfloat16_as_ushort(__float2bfloat16_rn(x)), __half_as_ushort(__float2half_rn(x))));
+  // 279 and 2115 are halfway between two numbers of bf16 and of half: less than a float's bit decides.
+  const float tiny = lane % 2 ? 0.25f / lower : -0.25f / lower;
+  const __nv_bfloat162 b =
+      __hfma2(__floats2bfloat162_rn(9, x), __floats2bfloat162_rn(31, 2), __floats2bfloat162_rn(tiny, 1));
+  const __half2 h = __hfma2(__floats2half2_rn(45, x), __floats2half2_rn(47, 2), __floats2half2_rn(tiny, 1));
+  words.add_bits(pair(__bfloat16_as_ushort(b.x), __bfloat16_as_ushort(b.y)));
+  words.add_bits(pair(__half_as_ushort(h.x), __half_as_ushort(h.y)));
+}
+
 using Kernel = void (*)(const uint32_t*, uint32_t*);
 
 template <Kernel kKernel, int kThreads, size_t kSharedBytes = 0>
@@ -299,7 +399,7 @@ const std::vector<GoldenCase>& golden_cases() {
       {"cp_async_4", "cp_async cp_async_commit cp_async_wait", 64, launch_case<cp_async_case<4>, 32>},
       {"cp_async_8", "cp_async", 128, launch_case<cp_async_case<8>, 32>},
       {"cp_async_16", "cp_async", 256, launch_case<cp_async_case<16>, 32>},
-      {"exp2_approx", "exp2_approx", 32, launch_case<exp2_case, 32>},
+      {"exp2_approx", "exp2_approx", 96, launch_case<exp2_case, 32>},
       {"barriers", "barrier_sync barrier_arrive", 32, launch_case<barrier_case, kGroupThreads>},
       {"spin", "spin_pause", 32, launch_case<spin_case, kGroupThreads>},
       {"vectors", "load_as store_as", 192, launch_case<vectors_case, 32>},
@@ -309,6 +409,9 @@ const std::vector<GoldenCase>& golden_cases() {
       {"votes", "", 15 * 32, launch_case<vote_case, 32>},
       {"atomics", "", 14 * 32, launch_case<atomic_case, 32>},
       {"integers", "", 9 * 32, launch_case<integer_case, 32>},
+      {"integer_edges", "", 23 * 32, launch_case<integer_edges_case, 32>},
+      {"atomic_edges", "", 11 * 32, launch_case<atomic_edges_case, 32>},
+      {"float_edges", "", 28 * 32, launch_case<float_edges_case, 32>},
   };
   return cases;
 }

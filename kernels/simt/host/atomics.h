@@ -12,6 +12,13 @@ namespace heed::emulator {
 void check_atomic(void* address, size_t bytes, const char* what, Location at);
 }  // namespace heed::emulator
 
+namespace heed::emulator {
+/// What sums are formed in: integers wrap.
+template <class T>
+using Wrapping =
+    typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+}  // namespace heed::emulator
+
 #define HEED_SIMT_ATOMIC(name, expression)                                                           \
   template <class T>                                                                                 \
   __attribute__((no_sanitize("thread"), noinline)) T name(T* address, std::type_identity_t<T> value, \
@@ -24,8 +31,8 @@ void check_atomic(void* address, size_t bytes, const char* what, Location at);
       heed::emulator::progress();                                                                    \
     return old;                                                                                      \
   }
-HEED_SIMT_ATOMIC(atomicAdd, old + value)
-HEED_SIMT_ATOMIC(atomicSub, old - value)
+HEED_SIMT_ATOMIC(atomicAdd, heed::emulator::Wrapping<T>(old) + heed::emulator::Wrapping<T>(value))
+HEED_SIMT_ATOMIC(atomicSub, heed::emulator::Wrapping<T>(old) - heed::emulator::Wrapping<T>(value))
 HEED_SIMT_ATOMIC(atomicExch, value)
 HEED_SIMT_ATOMIC(atomicMax, old < value ? value : old)
 HEED_SIMT_ATOMIC(atomicMin, value < old ? value : old)

@@ -16,7 +16,10 @@ void multiply_m16n8k16(float* d, const uint32_t* a, uint32_t b0, uint32_t b1, bo
 
 namespace heed::simt {
 
-inline float exp2_approx(float x) { return exp2f(x); }
+inline float exp2_approx(float x) {
+  const float y = exp2f(x);
+  return y < 0x1p-126f ? 0.0f : y;
+}
 
 template <int kBytes>
 void cp_async(void* shared, const void* global, bool valid = true, HEED_SIMT_AT) {

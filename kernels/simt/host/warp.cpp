@@ -78,19 +78,20 @@ void shuffle_lanes(void* const* operands, uint32_t mask, Location at) {
     const int lane = static_cast<int>(lowest(rest));
     ShuffleOperand& mine = *static_cast<ShuffleOperand*>(operands[lane]);
     const int first = lane & ~(mine.width - 1), end = first + mine.width;
+    const int distance = mine.argument & 31;  // the hardware takes five bits
     int source = lane;
     switch (mine.kind) {
       case Shuffle::index:
-        source = first | (mine.argument & (mine.width - 1));
+        source = first | (distance & (mine.width - 1));
         break;
       case Shuffle::up:
-        source = lane - mine.argument < first ? lane : lane - mine.argument;
+        source = lane - distance < first ? lane : lane - distance;
         break;
       case Shuffle::down:
-        source = lane + mine.argument >= end ? lane : lane + mine.argument;
+        source = lane + distance >= end ? lane : lane + distance;
         break;
       case Shuffle::exclusive_or:
-        source = (lane ^ mine.argument) >= end ? lane : lane ^ mine.argument;
+        source = (lane ^ distance) >= end ? lane : lane ^ distance;
         break;
     }
     if (((mask >> source) & 1) == 0)
