@@ -177,6 +177,17 @@ class Runs(Pretended):
         for word in runs.RUNS:
             self.assertIn(word, text)
 
+    def test_a_file_as_folder_of_the_results_is_refused_and_stays(self):
+        command = self.copy_of_the_check()[:-1]
+        file = self.folder / "file"
+        file.write_text("mine")
+        for out in (file, file / "below"):
+            done = subprocess.run([*command, out], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"--out: {out} cannot be a folder", done.stderr)
+            self.assertNotIn("Traceback", done.stderr)
+        self.assertEqual(file.read_text(), "mine")
+
     def test_parts_fit_into_their_runs(self):
         for word, limit in dict(first=180, measure=240, inspect=280).items():
             parts, seconds = runs.parts_of(word)

@@ -62,6 +62,10 @@ def main():
                         help="folder of the results (default: $OUT, else gpu-check)")
     parser.add_argument("--stretch", type=float, default=1.0, help="what all limits are multiplied by")
     options = parser.parse_args()
+    try:
+        pathlib.Path(options.out).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--out: {options.out} cannot be a folder: {error.strerror}")
     sys.exit(check(Pack(HERE), pathlib.Path(options.out), options.run, options.stretch))
 
 
