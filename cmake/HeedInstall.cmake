@@ -5,12 +5,16 @@ set(heed_package ${CMAKE_INSTALL_LIBDIR}/cmake/heed)
 # Static libraries pass their private dependencies on to whoever links them.
 set(HEED_PRIVATE_DEPENDENCIES "")
 if(NOT BUILD_SHARED_LIBS)
-  string(APPEND HEED_PRIVATE_DEPENDENCIES "find_dependency(hwy CONFIG)\n")
+  string(APPEND HEED_PRIVATE_DEPENDENCIES "list(APPEND CMAKE_MODULE_PATH \${CMAKE_CURRENT_LIST_DIR})\n"
+         "find_dependency(hwy CONFIG)\n")
+  if(TARGET heed_metrics)
+    string(APPEND HEED_PRIVATE_DEPENDENCIES "find_dependency(Utf8proc)\n")
+  endif()
   if(HEED_CUDA_MODE STREQUAL "ON")
     string(APPEND HEED_PRIVATE_DEPENDENCIES "find_dependency(CUDAToolkit)\n")
   endif()
   if(HEED_HAVE_ONEDNN)
-    string(APPEND HEED_PRIVATE_DEPENDENCIES "list(APPEND CMAKE_MODULE_PATH \${CMAKE_CURRENT_LIST_DIR})\nfind_dependency(OneDNN)\n")
+    string(APPEND HEED_PRIVATE_DEPENDENCIES "find_dependency(OneDNN)\n")
   endif()
 endif()
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/HeedConfig.cmake.in ${PROJECT_BINARY_DIR}/heedConfig.cmake
@@ -40,4 +44,7 @@ install(TARGETS ${HEED_LIBRARIES} EXPORT heedTargets
 install(EXPORT heedTargets NAMESPACE heed:: DESTINATION ${heed_package} COMPONENT Development)
 install(FILES ${PROJECT_BINARY_DIR}/include/heed/version.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed
         COMPONENT Development)
-heed_install_package(Development ${PROJECT_SOURCE_DIR}/cmake/FindOneDNN.cmake)
+foreach(found OneDNN Utf8proc)
+  list(APPEND heed_find_modules ${PROJECT_SOURCE_DIR}/cmake/Find${found}.cmake)
+endforeach()
+heed_install_package(Development ${heed_find_modules})
