@@ -14,15 +14,15 @@ namespace {
 
 constexpr int64_t kMostMovedWords = 10, kMostDistance = 50, kMostCandidates = 1000;
 constexpr double kBeamWidth = 25;
-constexpr int64_t kUnreachable = int64_t{1} << 60;
+constexpr int32_t kUnreachable = 1 << 30;
 
 enum class Edit : uint8_t { none, keep, replace, insert, remove };
 
 struct Cell {
-  int64_t cost = kUnreachable;
+  int32_t cost = kUnreachable;
   Edit last = Edit::none;
 
-  void offer(int64_t other, Edit edit) {
+  void offer(int32_t other, Edit edit) {
     if (other < cost) *this = {other, edit};
   }
 };
@@ -57,7 +57,7 @@ class EditTable {
             static_cast<int64_t>(kBeamWidth < ratio_ / 2 ? std::ceil(ratio_ / 2 + kBeamWidth) : kBeamWidth)),
         rows_(length + 1) {
     for (size_t j = 0; j <= reference.size(); ++j)
-      rows_[0].cells.push_back({static_cast<int64_t>(j), Edit::insert});
+      rows_[0].cells.push_back({static_cast<int32_t>(j), Edit::insert});
   }
 
   void fill(std::u32string_view hypothesis) {
