@@ -31,7 +31,7 @@ std::vector<double> sampled(const Tensor& x) {
   return values;
 }
 
-// ---- What the machine can do --------------------------------------------------------------------
+// ---- What the machine can do
 
 constexpr int64_t kCacheBytes = int64_t{32} << 20;  // more than that is written around the caches
 
@@ -64,7 +64,7 @@ void copy(const Tensor& from, const Tensor& to) {
   });
 }
 
-// ---- The list -----------------------------------------------------------------------------------
+// ---- The list
 
 std::string shape_text(const Sizes& sizes) {
   std::string text;

@@ -10,7 +10,7 @@
 namespace heed::bench {
 namespace {
 
-// ---- Inputs -------------------------------------------------------------------------------------
+// ---- Inputs
 
 constexpr int64_t kPeriod = 2003;
 
@@ -100,7 +100,7 @@ Tensor input(Kind kind, const Sizes& s, int64_t seed, DType dtype) {
   }
 }
 
-// ---- Operations on rows x cols ------------------------------------------------------------------
+// ---- Operations on rows x cols
 
 struct Arguments {
   std::vector<Tensor> inputs;
@@ -290,7 +290,7 @@ Operation row_wise(const RowWise& r, const Sizes& s, DType dtype) {
   return {learned, call, std::string_view(r.name).substr(0, 4) == "rand"};
 }
 
-// ---- Others -------------------------------------------------------------------------------------
+// ---- Others
 
 Operation attention_of(const Sizes& s, DType dtype, Causal causal) {
   const Shape shape{s[0] * s[1], s[2] * s[3]};

@@ -57,7 +57,6 @@ void rebuild(const AttentionRecord::Call& recorded, int64_t sequence, int64_t he
 }
 
 // ---- the gradient of weights
-// ----------------------------------------------------------------------------------------
 
 // What the weights of heads [first, first + count) of one sequence were made from.
 struct WeightsSaved {

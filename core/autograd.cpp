@@ -35,7 +35,6 @@ void not_differentiable(const char* name, TensorList inputs) {
 }
 
 // ---- saved tensors
-// ------------------------------------------------------------------------------------------
 
 // In bytes. The memory of smaller tensors costs less than the pass that computes them again.
 constexpr int64_t kWorthRecomputing = 3 * int64_t{1} << 18;
@@ -63,7 +62,6 @@ Tensor Saved::get() const {
 }
 
 // ---- gradients in and out of a node
-// --------------------------------------------------------------------------
 
 namespace {
 
@@ -155,7 +153,6 @@ Tensor with_edge(const Tensor& x, const Node::Edge& edge) {
 }
 
 // ---- nodes
-// ----------------------------------------------------------------------------------------------------
 
 void Node::run(bool last) {
   NoGrad no_grad;
@@ -274,7 +271,6 @@ void attach(Ref<Node> node, TensorList inputs, TensorList outputs) {
 }  // namespace detail
 
 // ---- backward
-// -------------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -97,7 +97,6 @@ inline Tensor& operator/=(Tensor& a, double b) { return detail::assign("/=", a, 
 [[nodiscard]] Tensor sign(const Tensor& x);
 
 // ---- comparison and choice: results are bool, and no gradient goes through them
-// ---------------------------------------------
 
 [[nodiscard]] Tensor equal(const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor not_equal(const Tensor& a, const Tensor& b);
@@ -183,7 +182,6 @@ struct ReduceOptions {
 [[nodiscard]] Tensor sum_to(const Tensor& x, const Shape& shape);
 
 // ---- joining, choosing, rearranging
-// -------------------------------------------------------------------------------
 
 [[nodiscard]] Tensor cat(TensorList tensors, int64_t axis);
 [[nodiscard]] Tensor stack(TensorList tensors, int64_t axis);
@@ -229,7 +227,6 @@ struct ReduceOptions {
 [[nodiscard]] Tensor triu(const Tensor& x, int64_t diagonal = 0);
 
 // ---- matrix products
-// ------------------------------------------------------------------------------------------------
 
 /// [.., m, k] x [.., k, n] → [.., m, n] with broadcast leading axes; a vector counts as a row on the left and
 /// a column on the right, and its axis goes from the result.
@@ -260,7 +257,6 @@ struct LinearOptions {
                             const LinearOptions& options = {});
 
 // ---- neural network operations
-// ----------------------------------------------------------------------------------------
 
 [[nodiscard]] Tensor activation(const Tensor& x, Activation which);
 [[nodiscard]] Tensor relu(const Tensor& x);

@@ -72,7 +72,6 @@ void pack_by_kind(const std::vector<std::pair<Tensor, TensorOptions>>& all) {
 }  // namespace
 
 // ---- names
-// -------------------------------------------------------------------------------------------------------
 
 bool Parameter::fits(std::string_view pattern) const {
   if (matches(pattern, name)) return true;
@@ -112,7 +111,6 @@ void check_pattern(std::string_view who, const std::string& pattern, std::span<c
 }
 
 // ---- the list
-// ----------------------------------------------------------------------------------------------------
 
 struct Parameters::State {
   std::vector<Parameter> parameters;
@@ -210,7 +208,6 @@ Tensor Parameters::measure_gradient_norm() const {
 }
 
 // ---- moving
-// ------------------------------------------------------------------------------------------------------
 
 void Parameters::convert(const std::function<TensorOptions(const Tensor&)>& target) const {
   std::vector<std::pair<Tensor, TensorOptions>> changed;

@@ -9,7 +9,6 @@ namespace heed {
 void run_backward(const Tensor& root, const Tensor& seed, BackwardOptions options);
 
 // ---- handles
-// ----------------------------------------------------------------------------------------------------
 
 TensorImpl& Tensor::impl() const {
   if (!impl_) fail_undefined();
@@ -60,7 +59,6 @@ template std::vector<int32_t> Tensor::to_vector() const;
 template std::vector<bool> Tensor::to_vector() const;
 
 // ---- making handles
-// -----------------------------------------------------------------------------------------------
 
 Tensor make_tensor(Ref<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset,
                    DType dtype) {
@@ -84,7 +82,6 @@ Tensor make_view(const Tensor& source, const Shape& shape, const Shape& strides,
 }
 
 // ---- autograd
-// -------------------------------------------------------------------------------------------------------
 
 bool Tensor::requires_grad() const {
   const Node* node = impl().node.get();

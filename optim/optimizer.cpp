@@ -71,7 +71,6 @@ Optimizer::Optimizer(Parameters parameters, double rate, double weight_decay, st
 }
 
 // ---- state
-// -------------------------------------------------------------------------------------------------------
 
 void Optimizer::make_state(const PooledVector<int64_t>& which) {
   const NoGrad no_grad;
@@ -218,7 +217,6 @@ void Optimizer::load_state(const std::vector<std::pair<std::string, Tensor>>& sa
 }
 
 // ---- steps
-// -------------------------------------------------------------------------------------------------------
 
 void Optimizer::set_rate(double rate) {
   check_rate(rate);

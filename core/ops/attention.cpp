@@ -27,7 +27,6 @@ const Tensor kNone;
 constexpr int kBiasInput = 3, kRelativeInput = 4;
 
 // ---- checks
-// ---------------------------------------------------------------------------------------------------
 
 int64_t checked_key_heads(const AttentionOptions& options, const char* name) {
   const int64_t heads = options.heads, key_heads = options.key_heads == 0 ? heads : options.key_heads;
@@ -117,7 +116,6 @@ std::array<int64_t, 4> broadcast_strides(const Tensor& x, const Segments& segmen
 }
 
 // ---- forward and backward
-// -------------------------------------------------------------------------------------
 
 AttentionCall make_call(const Operands& operands, const Segments& segments, const AttentionOptions& options,
                         const char* name) {

@@ -37,7 +37,6 @@ void check_scalar(double value, DType dtype, const char* operation) {
 }
 
 // ---- copies
-// -------------------------------------------------------------------------------------------------
 
 Tensor Tensor::clone() const {
   const Tensor copy = empty_like(*this);
@@ -69,7 +68,6 @@ Tensor Tensor::to(Device device) const {
 }
 
 // ---- in place
-// -----------------------------------------------------------------------------------------------
 
 void check_in_place(const Tensor& target, const char* operation) {
   for (int axis = 0; axis < target.rank(); ++axis)

@@ -63,7 +63,6 @@ Tensor constant(double value, const Tensor& like) { return scalar(value, like.op
 }  // namespace
 
 // ---- two operands
-// -------------------------------------------------------------------------------------------
 
 Tensor add(const Tensor& a, const Tensor& b) {
   return record("add", {a, b}, binary(BinaryOp::add, "add", a, b),
@@ -145,7 +144,6 @@ Tensor minimum(const Tensor& a, const Tensor& b) {
 }
 
 // ---- a tensor and a number
-// ----------------------------------------------------------------------------------
 
 Tensor operator+(const Tensor& a, double b) {
   return record("add", a, binary(BinaryOp::add, "add", a, b),
@@ -243,7 +241,7 @@ Tensor clamp(const Tensor& x, double low, double high) {
   });
 }
 
-// ---- rectifiers ---------------------------------------------------------------------------------
+// ---- rectifiers
 
 namespace {
 
@@ -267,7 +265,6 @@ Tensor elu(const Tensor& x, double alpha) {
 }
 
 // ---- division with remainder
-// --------------------------------------------------------------------------------
 
 namespace {
 

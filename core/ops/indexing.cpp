@@ -190,7 +190,6 @@ Tensor one_hot(const Tensor& ids, int64_t classes, DType dtype) {
 }
 
 // ---- order
-// --------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -235,7 +234,6 @@ std::pair<Tensor, Tensor> sort(const Tensor& x, int64_t axis, bool descending) {
 }
 
 // ---- triangles
-// ----------------------------------------------------------------------------------------------
 
 namespace {
 

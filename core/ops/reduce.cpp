@@ -193,7 +193,6 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 }
 
 // ---- along one axis
-// -----------------------------------------------------------------------------------------
 
 namespace {
 

@@ -138,7 +138,6 @@ Tensor scatter_add(const Tensor& x, int64_t axis, const Tensor& index, const Ten
 }
 
 // ---- whole elements of the leading axes
-// ---------------------------------------------------------------------
 
 namespace {
 
@@ -202,7 +201,6 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& indices, const Tens
 }
 
 // ---- where elements are not zero
-// ----------------------------------------------------------------------------
 
 namespace {
 

@@ -74,7 +74,6 @@ void give_part(GradOut& gx, const Tensor& g, Part part) {
 }  // namespace
 
 // ---- shapes
-// -------------------------------------------------------------------------------------------------
 
 Tensor Tensor::view(const Shape& wanted) const {
   const Shape target = infer_size(*this, wanted, "view");
@@ -144,7 +143,6 @@ Tensor Tensor::expand(const Shape& wanted) const {
 }
 
 // ---- order of axes
-// ------------------------------------------------------------------------------------------
 
 Tensor Tensor::permute(const Shape& axes) const {
   HEED_CHECK(axes.rank() == rank(), IndexError, "permute: ", axes, " does not name each axis of ", shape(),
@@ -173,7 +171,6 @@ Tensor Tensor::transpose(int64_t axis0, int64_t axis1) const {
 }
 
 // ---- parts
-// --------------------------------------------------------------------------------------------------
 
 Tensor Tensor::select(int64_t axis, int64_t index) const {
   const int place = normalize_axis(axis, rank(), "select");

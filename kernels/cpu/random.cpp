@@ -19,7 +19,6 @@ void fill_rows(T* y, int64_t count, const PhiloxState& rng, const Fill& fill) {
 }
 
 // ---- Doubles, which serve exact gradient checks, a group at a time
-// ------------------------------------------------------------------------------------------------
 
 /// Calls make(words, values) for each group; words are 64 bits for each of the four elements.
 template <class Make>

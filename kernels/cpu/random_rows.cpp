@@ -50,7 +50,6 @@ HWY_INLINE void fill_row(const RandomRow<T>& row, const Block& block) {
 }
 
 // ---- Uniform
-// -----------------------------------------------------------------------------------------------
 
 template <class T>
 struct UniformBlock {
@@ -109,7 +108,6 @@ struct UniformBlock {
 };
 
 // ---- Normal
-// ------------------------------------------------------------------------------------------------
 
 template <class T>
 struct NormalBlock {
@@ -145,7 +143,6 @@ struct NormalBlock {
 };
 
 // ---- Integers
-// ----------------------------------------------------------------------------------------------
 
 struct IntegerBlock {
   using Value = int64_t;

@@ -67,7 +67,6 @@ TEST(AttentionRecord, RowsSumToOneInTrainingToo) {
 }
 
 // ---- gradients: inputs are q, k, bias and relative
-// ---------------------------------------------------------------------------------------------
 
 Tensors all_weights(const AttentionCase& c, const Tensors& in) {
   const Tensor v = ones({c.key_rows(), c.kv_heads() * c.width}, in[0].options());

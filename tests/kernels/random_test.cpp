@@ -55,7 +55,6 @@ TEST(FillUniform, IsTheDocumentedWordOfTheCounter) {
 }
 
 // ---- The definitions of kernels/random.h, an element at a time from the first of `group` on
-// ------------------------------------------------------------------------------------------------
 
 template <class T>
 std::vector<T> plain_uniform(int64_t count, double low, double high, PhiloxState rng, int64_t group = 0) {

@@ -22,7 +22,6 @@ namespace {
 double norm_of(const Tensor& x) { return norm(x).item<double>(); }
 
 // ---- one encoder layer, post-norm
-// ----------------------------------------------------------------------------------
 
 struct EncoderLayer512 {
   nn::EncoderLayer layer{plain_layer(512, 8, 2048)};
@@ -87,7 +86,6 @@ TEST(Golden, AttentionWeightsAndOutput) {
 }
 
 // ---- one pre-norm block with bias-free projections and exact GELU
-// ------------------------------------------------
 
 struct PreNormBlock {
   nn::EncoderLayer layer;
@@ -180,7 +178,6 @@ TEST(Golden, GradientNormsOfThePreNormBlock) {
 }
 
 // ---- the sequence-to-sequence model of the copy-and-reverse tutorial
-// ------------------------------------------------
 
 using Sequences = std::vector<std::vector<int64_t>>;
 

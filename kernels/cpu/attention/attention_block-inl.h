@@ -24,7 +24,7 @@ namespace heed::cpu::HWY_NAMESPACE {
 template <class D>
 using Lane = hn::TFromD<D>;
 
-// ---- Rows ---------------------------------------------------------------------------------------
+// ---- Rows
 
 /// `width` elements of a row, times scale, and zeros up to `padded`.
 template <class D, class T>
@@ -238,7 +238,7 @@ HWY_INLINE void weigh(D d, const Lane<D>* weights, Rows<Lane<D>> rows, const Att
   }
 }
 
-// ---- Scores -------------------------------------------------------------------------------------
+// ---- Scores
 
 /// A weight below e^kMinWeight of the largest counts as 0 in f32: no sum would show it, but products with
 /// it may be subnormal, here and where the gradients go, and each takes a processor of Intel over a hundred

@@ -11,7 +11,6 @@
 namespace heed::cpu {
 
 // ---- one operand
-// --------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -152,7 +151,6 @@ void predicate(const kernels::Predicate<T>& args) {
 }
 
 // ---- two operands and three
-// ---------------------------------------------------------------------------------
 
 namespace {
 

@@ -34,7 +34,7 @@ constexpr auto& pairs_of() {
     return kWhole;
 }
 
-// ---- Plain --------------------------------------------------------------------------------------
+// ---- Plain
 
 using Sums = std::array<std::array<float, kAmxLines>, kAmxLines>;
 
@@ -83,7 +83,7 @@ void plain_block(const AmxBlock& x) {
   }
 }
 
-// ---- AMX ----------------------------------------------------------------------------------------
+// ---- AMX
 
 #ifdef HEED_AMX
 

@@ -33,7 +33,6 @@ template <class T>
 constexpr int64_t kColumnChunk = kHasRows<T> ? 128 : 512;  // rows of a task
 
 // ---- what is reduced: lift() an element, join() two results, finish()
-// -----------------------------------------
 
 template <class T>
 struct SumOp {
@@ -81,7 +80,6 @@ struct ExtremumOp {
 };
 
 // ---- how: blocks, joined in pairs
-// -----------------------------------------------------------------------------
 
 // Joins `width` results side by side, block after block, in a balanced tree: log2(blocks) roundings.
 template <class Op>

@@ -55,7 +55,6 @@ template <class D>
 using Vec = hn::VFromD<D>;
 
 // ---- Loads and stores: T in memory, accumulator_t<T> in the vector
-// -----------------------------------------
 
 template <class D>
 HWY_INLINE Vec<D> load(D d, const hn::TFromD<D>* p) {
@@ -152,7 +151,6 @@ struct Partial {
 };
 
 // ---- Across the lanes
-// --------------------------------------------------------------------------------------
 
 /// The sum of the lanes, in an order fixed for the target.
 template <class D>

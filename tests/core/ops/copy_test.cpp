@@ -180,7 +180,6 @@ TEST(Copy, ConversionToIntegersOfRows) {
 }
 
 // ---- in place
-// ------------------------------------------------------------------------------------------------
 
 TEST(Copy, FillOfEveryLengthAndType) {
   for (const Device device : devices())

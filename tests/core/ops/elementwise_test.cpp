@@ -122,7 +122,6 @@ TEST(Elementwise, OneOperand) {
 }
 
 // ---- gradients where a function has a corner
-// -----------------------------------------------------------------
 
 std::vector<double> gradient(const Tensor& x, const std::function<Tensor(const Tensor&)>& f) {
   x.set_requires_grad();
@@ -238,7 +237,6 @@ TEST(Elementwise, AParameterStaysOneWhenItIsAssignedTo) {
 }
 
 // ---- special values, integers, kinds of numbers
-// --------------------------------------------------------------
 
 TEST(Elementwise, NanComesThrough) {
   const double nan = std::nan("");

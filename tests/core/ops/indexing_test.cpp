@@ -121,7 +121,6 @@ TEST(Indexing, OneHot) {
 }
 
 // ---- order
-// ---------------------------------------------------------------------------------------------------
 
 // {values, indices} of the first k in order, by a stable sort of each line.
 Tensors ordered(const Tensor& x, int64_t axis, int64_t k, bool descending) {
@@ -194,7 +193,6 @@ TEST(Indexing, EqualElementsKeepTheirOrderAndNanComesLast) {
 }
 
 // ---- triangles, joining, flipping
-// ----------------------------------------------------------------------------
 
 TEST(Indexing, Triangles) {
   for (const Shape& shape :

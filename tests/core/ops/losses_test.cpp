@@ -140,7 +140,6 @@ TEST(Losses, WeightsOfBinaryCrossEntropy) {
 }
 
 // ---- class ids
-// ----------------------------------------------------------------------------------------------
 
 constexpr int64_t kIgnore = 9;
 constexpr double kTerms = 2;  // log probabilities, which cancel in the gradients of weights

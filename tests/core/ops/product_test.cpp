@@ -84,7 +84,6 @@ TEST(Product, NoAxesReduceNothing) {
 }
 
 // ---- einsum
-// -------------------------------------------------------------------------------------------------
 
 // Σ over all letters, by counting through them.
 Tensor einsum_reference(const std::vector<std::string>& inputs, const std::string& output,
@@ -176,7 +175,6 @@ TEST(Product, EinsumErrors) {
 }
 
 // ---- means of segments
-// --------------------------------------------------------------------------------------
 
 TEST(Product, SegmentMean) {
   const std::vector<int32_t> lengths = {2, 0, 3, 1};

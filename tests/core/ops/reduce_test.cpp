@@ -294,7 +294,6 @@ TEST(Reduce, EqualMaximaShareTheGradient) {
 }
 
 // ---- accuracy and determinism
-// --------------------------------------------------------------------------------
 
 // Positive terms, so that the sum of magnitudes is the sum.
 TEST(Reduce, ErrorsGrowWithTheLogarithm) {
