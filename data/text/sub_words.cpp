@@ -1,0 +1,155 @@
+// Sub-words by sentencepiece, where the build has it.
+#include <algorithm>
+
+#include <heed/core/base/check.h>
+
+#include "detail/vocabulary_tokenizer.h"
+
+#ifdef HEED_HAVE_SENTENCEPIECE
+
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+namespace heed::data::detail {
+namespace {
+
+namespace sp = sentencepiece;
+
+class SubWordTokenizer final : public Tokenizer {
+ public:
+  SubWordTokenizer(const TokenizerOptions& options, std::string model, std::string_view file)
+      : options_(options), model_(std::move(model)) {
+    const sp::util::Status status = processor_.LoadFromSerializedProto(model_);
+    HEED_CHECK(status.ok(), CheckpointError, file,
+               ": the sub-words are no model of sentencepiece: ", status.ToString());
+    HEED_CHECK(processor_.pad_id() == kPad && processor_.bos_id() == kStart && processor_.eos_id() == kEnd,
+               CheckpointError, file, ": the sub-words have their marks at ", processor_.pad_id(), ", ",
+               processor_.bos_id(), " and ", processor_.eos_id(), "; expected 0 pad, 1 start and 2 end");
+  }
+
+  Symbols encode(std::string_view text) const override {
+    std::vector<int> ids;
+    const std::string ready = normalize(text, options_.normalization, options_.lowercase);
+    const sp::util::Status status = processor_.Encode(ready, &ids);
+    HEED_CHECK(status.ok(), DataError, "cannot cut the text into sub-words: ", status.ToString());
+    Symbols symbols;
+    for (const int id : ids) symbols.push_back(std::max<int64_t>(id, 0));
+    return symbols;
+  }
+
+  std::string decode(std::span<const int64_t> ids) const override {
+    std::vector<int> kept;
+    for (const int64_t id : ids) {
+      HEED_CHECK(id >= 0 && id < vocab(), IndexError, "decode: id ", id, " is not in 0 to ", vocab() - 1);
+      if (id >= kFirstSymbol) kept.push_back(static_cast<int>(id));
+    }
+    std::string text;
+    const sp::util::Status status = processor_.Decode(kept, &text);
+    HEED_CHECK(status.ok(), DataError, "cannot join the sub-words: ", status.ToString());
+    return well_formed(text);
+  }
+
+  std::string piece(int64_t id) const override {
+    HEED_CHECK(id >= 0 && id < vocab(), IndexError, "id ", id, " is not in 0 to ", vocab() - 1);
+    return well_formed(processor_.IdToPiece(static_cast<int>(id)));
+  }
+
+  int64_t vocab() const override { return processor_.GetPieceSize(); }
+  const TokenizerOptions& options() const override { return options_; }
+  std::string serialize() const override { return write_header(options_) + model_; }
+
+ private:
+  TokenizerOptions options_;
+  std::string model_;
+  sp::SentencePieceProcessor processor_;
+};
+
+/// All texts, one after another, in the form that sentencepiece asks for.
+class Sentences final : public sp::SentenceIterator {
+ public:
+  Sentences(const TokenizerOptions& options, const std::vector<std::span<const std::string>>& corpora)
+      : options_(options), corpora_(corpora) {
+    settle();
+  }
+  bool done() const override { return corpus_ == corpora_.size(); }
+  void Next() override {
+    ++text_;
+    settle();
+  }
+  const std::string& value() const override { return value_; }
+  sp::util::Status status() const override { return {}; }
+
+ private:
+  void settle() {
+    while (corpus_ < corpora_.size() && text_ == corpora_[corpus_].size()) {
+      ++corpus_;
+      text_ = 0;
+    }
+    if (!done()) value_ = normalize(corpora_[corpus_][text_], options_.normalization, options_.lowercase);
+  }
+
+  const TokenizerOptions& options_;
+  const std::vector<std::span<const std::string>>& corpora_;
+  size_t corpus_ = 0, text_ = 0;
+  std::string value_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> train_sub_words(const TokenizerOptions& options,
+                                                 const std::vector<std::span<const std::string>>& corpora) {
+  Sentences sentences(options, corpora);
+  HEED_CHECK(!sentences.done(), DataError, "there are no texts to learn sub-words from");
+  std::string model;
+  const sp::util::Status status = sp::SentencePieceTrainer::Train(
+      {{"model_type", name(options.kind)},
+       {"vocab_size", std::to_string(options.max_vocab)},
+       {"hard_vocab_limit", options.kind == TokenizerKind::unigram ? "false" : "true"},
+       {"pad_id", "0"},
+       {"bos_id", "1"},
+       {"eos_id", "2"},
+       {"unk_id", "3"},
+       {"byte_fallback", "true"},
+       {"character_coverage", "0.9999"},
+       {"normalization_rule_name", "identity"},
+       {"num_threads", "1"},  // its threads change the result
+       {"minloglevel", "2"}},
+      &sentences, &model);
+  HEED_CHECK(status.ok(), DataError, "cannot learn ", options.max_vocab,
+             " sub-words from these texts: ", status.ToString());
+  return std::make_shared<SubWordTokenizer>(options, std::move(model), "the trained tokenizer");
+}
+
+std::shared_ptr<const Tokenizer> load_sub_words(const TokenizerOptions& options, std::string_view model,
+                                                std::string_view file) {
+  return std::make_shared<SubWordTokenizer>(options, std::string(model), file);
+}
+
+}  // namespace heed::data::detail
+
+#else
+
+namespace heed::data::detail {
+namespace {
+
+[[noreturn]] void fail(const TokenizerOptions& options) {
+  throw ConfigError(concat("tokenizers of ", name(options.kind),
+                           " need sentencepiece, which this heed was built ",
+                           "without; install libsentencepiece-dev and build it again"));
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> train_sub_words(const TokenizerOptions& options,
+                                                 const std::vector<std::span<const std::string>>&) {
+  fail(options);
+}
+
+std::shared_ptr<const Tokenizer> load_sub_words(const TokenizerOptions& options, std::string_view,
+                                                std::string_view) {
+  fail(options);
+}
+
+}  // namespace heed::data::detail
+
+#endif

@@ -1,0 +1,167 @@
+#include <charconv>
+#include <unordered_set>
+#include <utility>
+
+#include <heed/core/base/check.h>
+#include <heed/core/io/atomic_file.h>
+#include <heed/core/io/file.h>
+
+#include "detail/vocabulary_tokenizer.h"
+
+namespace heed::data {
+namespace {
+
+constexpr std::pair<const char*, TokenizerKind> kKinds[] = {
+    {"characters", TokenizerKind::characters}, {"words", TokenizerKind::words},
+    {"symbols", TokenizerKind::symbols},       {"bytes", TokenizerKind::bytes},
+    {"unigram", TokenizerKind::unigram},       {"bpe", TokenizerKind::bpe}};
+
+constexpr std::string_view kFormat = "heed-tokenizer 1";
+constexpr uint64_t kMaxFileBytes = uint64_t{1} << 28;
+constexpr size_t kMaxPieceBytes = 4096;
+constexpr int64_t kMostIds = int64_t{1} << 24;
+
+bool of_sub_words(TokenizerKind kind) { return kind == TokenizerKind::unigram || kind == TokenizerKind::bpe; }
+
+/// The text up to the next newline, taken off; nothing where there is none.
+std::optional<std::string_view> take_line(std::string_view& text) {
+  const size_t newline = text.find('\n');
+  if (newline == std::string_view::npos) return std::nullopt;
+  const std::string_view line = text.substr(0, newline);
+  text.remove_prefix(newline + 1);
+  return line;
+}
+
+std::string_view take_value(std::string_view& content, std::string_view key, std::string_view file) {
+  const std::optional<std::string_view> line = take_line(content);
+  HEED_CHECK(line && line->starts_with(key) && line->substr(key.size()).starts_with(' '), CheckpointError,
+             file, ": this is no tokenizer: the line '", key, " …' is missing");
+  return line->substr(key.size() + 1);
+}
+
+int64_t to_count(std::string_view text, std::string_view key, std::string_view file) {
+  int64_t value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  HEED_CHECK(
+      parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && value >= 1 && value <= kMostIds,
+      CheckpointError, file, ": ", key, " is no number from 1 to ", kMostIds);
+  return value;
+}
+
+}  // namespace
+
+const char* name(TokenizerKind kind) {
+  for (const auto& entry : kKinds)
+    if (entry.second == kind) return entry.first;
+  return "?";
+}
+
+TokenizerKind parse_tokenizer_kind(std::string_view text) {
+  for (const auto& entry : kKinds)
+    if (text == entry.first) return entry.second;
+  throw ConfigError(
+      concat("unknown tokenizer '", text, "'; expected characters, words, symbols, bytes, unigram or bpe"));
+}
+
+namespace detail {
+
+std::string write_header(const TokenizerOptions& o) {
+  return concat(kFormat, "\nkind ", name(o.kind), "\nnormalization ", name(o.normalization), "\nlowercase ",
+                o.lowercase ? "true" : "false", "\nmax_vocab ", o.max_vocab, "\nmin_count ", o.min_count,
+                "\n\n");
+}
+
+TokenizerOptions read_header(std::string_view& content, std::string_view file) {
+  const std::optional<std::string_view> first = take_line(content);
+  HEED_CHECK(first == kFormat, CheckpointError, file, ": this is no tokenizer: it does not begin with '",
+             kFormat, "'");
+  TokenizerOptions o;
+  try {
+    o.kind = parse_tokenizer_kind(take_value(content, "kind", file));
+    o.normalization = parse_normalization(take_value(content, "normalization", file));
+  } catch (const ConfigError&) {
+    throw CheckpointError(concat(file, ": the kind or the normal form of the tokenizer is unknown"));
+  }
+  const std::string_view lowercase = take_value(content, "lowercase", file);
+  HEED_CHECK(lowercase == "true" || lowercase == "false", CheckpointError, file,
+             ": lowercase is neither true nor false");
+  o.lowercase = lowercase == "true";
+  o.max_vocab = to_count(take_value(content, "max_vocab", file), "max_vocab", file);
+  o.min_count = to_count(take_value(content, "min_count", file), "min_count", file);
+  HEED_CHECK(take_line(content) == "", CheckpointError, file,
+             ": an empty line is missing before the vocabulary");
+  return o;
+}
+
+// A piece a line; a newline in it is \n, a backslash \\.
+std::string write_pieces(const std::vector<std::string>& pieces) {
+  std::string text;
+  for (const std::string& piece : pieces) {
+    for (const char c : piece) {
+      if (c == '\n')
+        text += "\\n";
+      else if (c == '\\')
+        text += "\\\\";
+      else
+        text += c;
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+std::vector<std::string> read_pieces(std::string_view text, std::string_view file) {
+  std::vector<std::string> pieces;
+  std::unordered_set<std::string> seen;
+  while (!text.empty()) {
+    const std::optional<std::string_view> line = take_line(text);
+    const auto check = [&](bool holds, const char* what) {
+      HEED_CHECK(holds, CheckpointError, file, ": piece ", pieces.size() + 1, " of the vocabulary ", what);
+    };
+    check(line.has_value(), "is cut short");
+    check(!line->empty() && line->size() <= kMaxPieceBytes, "is empty or too long");
+    check(!invalid_utf8(*line), "is not UTF-8");
+    std::string piece;
+    for (size_t i = 0; i < line->size(); ++i) {
+      char c = (*line)[i];
+      if (c == '\\') {
+        c = ++i < line->size() ? (*line)[i] : ' ';
+        check(c == 'n' || c == '\\', "has an unknown escape");
+        if (c == 'n') c = '\n';
+      }
+      piece += c;
+    }
+    check(seen.insert(piece).second, "stands there twice");
+    check(std::ssize(pieces) < kMostIds, "is one too many");
+    pieces.push_back(std::move(piece));
+  }
+  return pieces;
+}
+
+}  // namespace detail
+
+std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,
+                                                 const std::vector<std::span<const std::string>>& corpora) {
+  HEED_CHECK(options.max_vocab <= kMostIds && options.min_count <= kMostIds, ConfigError,
+             "max_vocab and min_count are at most ", kMostIds);
+  if (of_sub_words(options.kind)) return detail::train_sub_words(options, corpora);
+  return std::make_shared<detail::VocabularyTokenizer>(options, detail::frequent_pieces(options, corpora));
+}
+
+std::shared_ptr<const Tokenizer> parse_tokenizer(std::string_view content, std::string_view file) {
+  const TokenizerOptions options = detail::read_header(content, file);
+  if (of_sub_words(options.kind)) return detail::load_sub_words(options, content, file);
+  HEED_CHECK(options.kind != TokenizerKind::bytes || content.empty(), CheckpointError, file,
+             ": a tokenizer of bytes has no vocabulary");
+  return std::make_shared<detail::VocabularyTokenizer>(options, detail::read_pieces(content, file));
+}
+
+void save_tokenizer(const Tokenizer& tokenizer, const std::string& path) {
+  write_whole_file(path, tokenizer.serialize());
+}
+
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
+  return parse_tokenizer(read_whole_file(path, kMaxFileBytes), path);
+}
+
+}  // namespace heed::data

@@ -1,0 +1,71 @@
+// Text as the ids of a vocabulary, and back.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <heed/data/pair_batch.h>
+#include <heed/data/text/unicode.h>
+
+namespace heed::data {
+
+/// What a token is:
+/// characters: a code point; words: a run of letters and digits, or another character, with the space before
+/// it; symbols: what white space separates, as phonemes are written; bytes: a byte of UTF-8; unigram and bpe:
+/// a sub-word of sentencepiece (Kudo, arXiv 1804.10959; Sennrich et al., arXiv 1508.07909). Characters, words
+/// and sub-words that the vocabulary lacks become their bytes, so that any text has tokens and is read back.
+/// Symbols are a closed set: others become one token, <unk>, and white space becomes one space.
+enum class TokenizerKind { characters, words, symbols, bytes, unigram, bpe };
+
+const char* name(TokenizerKind kind);
+/// The inverse of name(); ConfigError listing the kinds otherwise.
+TokenizerKind parse_tokenizer_kind(std::string_view text);
+
+struct TokenizerOptions {
+  TokenizerKind kind = TokenizerKind::characters;
+  Normalization normalization = Normalization::nfc;
+  bool lowercase = false;
+  int64_t max_vocab = 32'000;  // ids at most, marks and bytes included: the most frequent tokens stay
+  int64_t min_count = 1;       // of a token's occurrences; not for sub-words
+};
+
+/// Ids 0, 1 and 2 are kPad, kStart and kEnd, which no text has. All functions may be called by several
+/// threads.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  /// The ids of a text, without marks. DataError with the byte's position where it is not UTF-8.
+  virtual Symbols encode(std::string_view text) const = 0;
+  /// The text of ids; marks are passed over, and bytes that make no UTF-8 are U+FFFD. IndexError for an id
+  /// outside the vocabulary.
+  virtual std::string decode(std::span<const int64_t> ids) const = 0;
+  /// One id for people: "a", "<0x41>", "<end>".
+  virtual std::string piece(int64_t id) const = 0;
+  /// Ids are 0 to vocab() - 1.
+  virtual int64_t vocab() const = 0;
+
+  virtual const TokenizerOptions& options() const = 0;
+  /// The content of its file.
+  virtual std::string serialize() const = 0;
+};
+
+/// A tokenizer for the texts of `corpora`, which follows from them alone. ConfigError where an option is
+/// impossible, or for unigram and bpe in a build without sentencepiece; DataError where a text is not UTF-8
+/// or there are too few for the sub-words asked for.
+std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,
+                                                 const std::vector<std::span<const std::string>>& corpora);
+
+/// From what serialize() gave; `file` stands in messages. CheckpointError for anything else.
+std::shared_ptr<const Tokenizer> parse_tokenizer(std::string_view content, std::string_view file);
+
+/// One file, written whole or not at all. IoError.
+void save_tokenizer(const Tokenizer& tokenizer, const std::string& path);
+/// IoError, CheckpointError.
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path);
+
+}  // namespace heed::data
