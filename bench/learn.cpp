@@ -37,7 +37,7 @@ class Learning {
   explicit Learning(const Settings& s)
       : s_(s),
         device_(apps::apply(s)),
-        model_(apps::make_model(s)),
+        model_(apps::make_model(s, s.model_config(), s.seed)),
         pairs_(s.training_data(), s.loader_options()),
         held_out_(s.validation_data()) {
     HEED_CHECK(held_out_, ConfigError, "learn evaluates on held-out pairs: set --valid-pairs or --valid");

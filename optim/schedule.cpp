@@ -30,8 +30,8 @@ void Schedule::check() const {
              "schedule: step_size must be positive, got ", step_size);
   HEED_CHECK(kind != ScheduleKind::step || (gamma >= 0 && std::isfinite(gamma)), ConfigError,
              "schedule: gamma must be finite and not negative, got ", gamma);
-  HEED_CHECK(kind != ScheduleKind::noam || (warmup > 0 && d_model > 0), ConfigError,
-             "schedule: noam needs warmup > 0 and d_model > 0, got ", warmup, " and ", d_model);
+  HEED_CHECK(kind != ScheduleKind::noam || warmup > 0, ConfigError, "schedule: noam needs warmup > 0, got ",
+             warmup);
   const bool falls = kind == ScheduleKind::cosine || kind == ScheduleKind::linear;
   HEED_CHECK(!falls || total > warmup, ConfigError, "schedule: total = ", total,
              " steps must exceed warmup = ", warmup);
@@ -42,12 +42,8 @@ double Schedule::at(int64_t step) const {
   check();
   HEED_CHECK(step >= 0, ConfigError, "schedule: steps are counted from 0, got ", step);
   const auto now = static_cast<double>(step), rise = static_cast<double>(warmup);
-  if (kind == ScheduleKind::noam) {
-    const double count = now + 1;
-    return rate * std::pow(static_cast<double>(d_model), -0.5) *
-           std::min(std::pow(count, -0.5), count * std::pow(rise, -1.5));
-  }
   if (step < warmup) return rate * (now + 1) / rise;
+  if (kind == ScheduleKind::noam) return rate * std::sqrt(rise / (now + 1));
   if (kind == ScheduleKind::constant) return rate;
   if (kind == ScheduleKind::step)
     return rate * std::pow(gamma, std::floor(now / static_cast<double>(step_size)));
@@ -55,6 +51,12 @@ double Schedule::at(int64_t step) const {
   const double height =
       kind == ScheduleKind::cosine ? (1 + std::cos(3.14159265358979323846 * progress)) / 2 : 1 - progress;
   return rate * (floor + (1 - floor) * height);
+}
+
+double noam_rate(int64_t d_model, int64_t warmup) {
+  HEED_CHECK(d_model > 0 && warmup > 0, ConfigError, "noam_rate: d_model ", d_model, " and warmup ", warmup,
+             " must be positive");
+  return 1 / std::sqrt(static_cast<double>(d_model) * static_cast<double>(warmup));
 }
 
 }  // namespace heed::optim

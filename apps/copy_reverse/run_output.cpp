@@ -15,56 +15,6 @@
 #include "apps/copy_reverse/report.h"
 
 namespace heed::apps {
-namespace {
-
-Json to_json(const EpochReport& r) {
-  return {{"epoch", r.epoch},
-          {"step", r.step},
-          {"loss", r.loss},
-          {"lr", r.lr},
-          {"grad_norm", r.grad_norm},
-          {"samples_per_second", r.samples_per_second},
-          {"tokens_per_second", r.tokens_per_second}};
-}
-
-// Those of the first `count` epochs that the file has, in order; the rest is dropped.
-std::vector<Json> epochs_of(const std::filesystem::path& file, int64_t count) {
-  const Json form = to_json(EpochReport());
-  int64_t last = 0;
-  return repair_json_lines(file, [&](const Json& line) {
-    for (const auto& [key, value] : form.items())
-      if (!line.contains(key) || !line[key].is_number()) return false;
-    if (!line["epoch"].is_number_integer() || !line["step"].is_number_integer()) return false;
-    const auto epoch = line["epoch"].get<int64_t>();
-    if (epoch <= last || epoch > count) return false;
-    last = epoch;
-    return true;
-  });
-}
-
-}  // namespace
-
-Metrics::Metrics(const std::filesystem::path& folder, int64_t epochs_done)
-    : epochs_(epochs_of(folder / "metrics.jsonl", epochs_done)),
-      lines_(folder / "metrics.jsonl"),
-      events_(folder, epochs_done) {}
-
-void Metrics::write(const EpochReport& r) {
-  epochs_.push_back(to_json(r));
-  lines_.write(epochs_.back());
-  events_.write(r.step, {{"train/loss", r.loss},
-                         {"train/lr", r.lr},
-                         {"train/grad_norm", r.grad_norm},
-                         {"train/samples_per_second", r.samples_per_second}});
-}
-
-void Metrics::write(int64_t step, const Evaluation& result, const Json& line) {
-  lines_.write(line);
-  events_.write(step, {{"test/loss", result.loss},
-                       {"test/token_accuracy", result.token_accuracy},
-                       {"test/sequence_accuracy", result.sequence_accuracy}});
-}
-
 RunOutput::RunOutput(const Settings& settings, const OptionTable& table, nn::Transformer& model,
                      const data::PairDataset& pairs, const data::PairDataset& test, int64_t epochs_done)
     : settings_(settings),
@@ -132,7 +82,11 @@ void RunOutput::end(int64_t step) {
       evaluate_with_progress(model_, test_, {.marks = settings_.marks(), .keep_failures = 20});
   Json last = to_json(result);
   last["final"] = true;
-  metrics_.write(step, result, last);
+  metrics_.write_end(step,
+                     {{"test/loss", result.loss},
+                      {"test/token_accuracy", result.token_accuracy},
+                      {"test/sequence_accuracy", result.sequence_accuracy}},
+                     last);
   if (settings_.json)
     out_.write(last);
   else

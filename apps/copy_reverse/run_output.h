@@ -7,34 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/event_file.h"
 #include "apps/common/json_lines.h"
 #include "apps/common/progress.h"
+#include "apps/common/run_metrics.h"
 #include "apps/common/seq2seq.h"
 #include "apps/common/seq2seq_trainer.h"
 #include "apps/copy_reverse/settings.h"
 
 namespace heed::apps {
-
-/// The run's lines of metrics.jsonl, and the same for TensorBoard; resuming drops those of epochs that will
-/// be trained again, and lines that are damaged.
-class Metrics {
- public:
-  /// IoError where the files cannot be written.
-  Metrics(const std::filesystem::path& folder, int64_t epochs_done);
-
-  void write(const EpochReport& report);
-  /// The test at the end of a run.
-  void write(int64_t step, const Evaluation& result, const Json& line);
-
-  /// All that have been trained, also before a resume, but for those whose lines were lost.
-  const std::vector<Json>& epochs() const { return epochs_; }
-
- private:
-  std::vector<Json> epochs_;
-  JsonLines lines_;
-  EventFile events_;
-};
 
 /// Speaks to people on standard output, or with --json to programs there and to people on standard error.
 /// Writes metrics, the report while the run goes on, since it may be killed, and the figures at the end.

@@ -1,52 +1,15 @@
 #include <heed/core/base/divide.h>
 #include <heed/core/io/atomic_file.h>
-#include <heed/core/io/directory_lock.h>
 #include <heed/nn/inspection.h>
 #include <heed/nn/weights.h>
 
-#include "apps/common/event_file.h"
+#include "apps/common/run_folder.h"
 #include "apps/common/seq2seq_trainer.h"
 #include "apps/copy_reverse/commands.h"
 #include "apps/copy_reverse/run_output.h"
 
 namespace heed::apps {
 namespace {
-
-namespace fs = std::filesystem;
-
-bool is_there(const fs::path& file) {
-  std::error_code ignored;
-  return fs::exists(fs::symlink_status(file, ignored));
-}
-
-// The lock of a folder that holds nothing which would be lost by accident. Before it is ours, nothing
-// changes.
-DirectoryLock lock_directory(const Settings& s) {
-  std::error_code error;
-  fs::create_directories(s.out, error);
-  HEED_CHECK(!error, IoError, "cannot make the folder ", s.out.string(), ": ", error.message());
-  const bool may_replace = s.resume || s.force;
-  if (!may_replace && !is_there(s.out / kDirectoryLockFile))
-    for (const char* name : {"config.toml", "metrics.jsonl", "report.html"})
-      HEED_CHECK(!is_there(s.out / name), ConfigError, "--out ", s.out.string(), " holds a ", name,
-                 " that is of no run here; add --force to replace it");
-  DirectoryLock lock(s.out);
-  const bool used = is_there(s.out / "model.safetensors") || has_checkpoint(s.out);
-  HEED_CHECK(!used || may_replace, ConfigError, "--out ", s.out.string(),
-             " holds a model already; add --force to replace it or --resume to go on");
-  return lock;
-}
-
-// Removes what an earlier run left, but for its model, which stays until there is a new one. A run that goes
-// on appends to its metrics, but through no link.
-void prepare_directory(const Settings& s) {
-  const fs::path metrics = s.out / "metrics.jsonl";
-  if (!s.resume || fs::is_symlink(metrics)) fs::remove(metrics);
-  if (s.resume) return;
-  remove_checkpoints(s.out);
-  remove_event_files(s.out);
-  fs::remove(s.out / "report.html");
-}
 
 void save_model(const Settings& s, const OptionTable& table, nn::Transformer& model) {
   nn::save_weights(model, s.out / "model.safetensors");
@@ -65,10 +28,10 @@ void train(Settings& s, OptionTable& table) {
   const auto valid = s.validation_data();
   s.check_lengths(*pairs);
   if (valid) s.check_lengths(*valid);
-  const DirectoryLock lock = lock_directory(s);
-  prepare_directory(s);
+  const DirectoryLock lock = lock_run_folder(s.out, s.resume, s.force);
+  prepare_run_folder(s.out, s.resume);
 
-  const std::unique_ptr<nn::Transformer> model = make_model(s);
+  const std::unique_ptr<nn::Transformer> model = make_model(s, s.model_config(), s.seed);
   if (!s.init.empty()) {
     nn::load_weights(*model, s.init);
     nn::check_finite(*model, s.init);

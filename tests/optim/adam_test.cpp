@@ -382,8 +382,17 @@ TEST(Schedule, KnownPoints) {
   EXPECT_DOUBLE_EQ(step.at(14), 0.25);
   const Schedule linear{.kind = ScheduleKind::linear, .rate = 1, .total = 10, .floor = 0.5};
   EXPECT_DOUBLE_EQ(linear.at(5), 0.75);
-  const Schedule noam{.kind = ScheduleKind::noam, .rate = 1, .warmup = 4000, .d_model = 512};
-  EXPECT_NEAR(noam.at(3999), std::pow(512, -0.5) * std::pow(4000, -0.5), 1e-15);
+  const Schedule noam{.kind = ScheduleKind::noam, .rate = 1e-3, .warmup = 4000};
+  EXPECT_DOUBLE_EQ(noam.at(3999), 1e-3);
+  EXPECT_DOUBLE_EQ(noam.at(999), 2.5e-4);
+  EXPECT_DOUBLE_EQ(noam.at(15999), 5e-4);
+  // The paper's formula: d_model^-0.5 * min(step^-0.5, step * warmup^-1.5).
+  const Schedule paper{.kind = ScheduleKind::noam, .rate = noam_rate(512, 4000), .warmup = 4000};
+  for (const double step : {1.0, 100.0, 4000.0, 4001.0, 100000.0})
+    EXPECT_NEAR(paper.at(static_cast<int64_t>(step) - 1),
+                std::pow(512, -0.5) * std::min(std::pow(step, -0.5), step * std::pow(4000, -1.5)), 1e-15);
+  EXPECT_THROW(noam_rate(0, 1), ConfigError);
+  EXPECT_THROW(noam_rate(1, 0), ConfigError);
   EXPECT_GT(noam.at(3999), noam.at(3998));
   EXPECT_GT(noam.at(3999), noam.at(4000));
   EXPECT_THROW((Schedule{.kind = ScheduleKind::cosine, .total = 0}.check()), ConfigError);

@@ -1,0 +1,62 @@
+#include "apps/common/run_metrics.h"
+
+#include <algorithm>
+
+namespace heed::apps {
+namespace {
+
+Json to_json(const EpochReport& r) {
+  return {{"epoch", r.epoch},
+          {"step", r.step},
+          {"loss", r.loss},
+          {"lr", r.lr},
+          {"grad_norm", r.grad_norm},
+          {"samples_per_second", r.samples_per_second},
+          {"tokens_per_second", r.tokens_per_second}};
+}
+
+// Those of the first `count` epochs that the file has, in order; the rest is dropped.
+std::vector<Json> epochs_of(const std::filesystem::path& file, int64_t count) {
+  const Json form = to_json(EpochReport());
+  int64_t last = 0;
+  return repair_json_lines(file, [&](const Json& line) {
+    for (const auto& [key, value] : form.items())
+      if (!line.contains(key) || !line[key].is_number()) return false;
+    if (!line["epoch"].is_number_integer() || !line["step"].is_number_integer()) return false;
+    const auto epoch = line["epoch"].get<int64_t>();
+    if (epoch <= last || epoch > count) return false;
+    last = epoch;
+    return true;
+  });
+}
+
+}  // namespace
+
+Metrics::Metrics(const std::filesystem::path& folder, int64_t epochs_done)
+    : epochs_(epochs_of(folder / "metrics.jsonl", epochs_done)),
+      lines_(folder / "metrics.jsonl"),
+      events_(folder, epochs_done) {}
+
+void Metrics::write(const EpochReport& r, const Scalars& measured) {
+  Json line = to_json(r);
+  Scalars scalars{{"train/loss", r.loss},
+                  {"train/lr", r.lr},
+                  {"train/grad_norm", r.grad_norm},
+                  {"train/samples_per_second", r.samples_per_second}};
+  for (const auto& [name, value] : measured) {
+    std::string key = name;
+    std::replace(key.begin(), key.end(), '/', '_');
+    line[key] = value;
+    scalars.emplace_back(name, value);
+  }
+  epochs_.push_back(std::move(line));
+  lines_.write(epochs_.back());
+  events_.write(r.step, scalars);
+}
+
+void Metrics::write_end(int64_t step, const Scalars& measured, const Json& line) {
+  lines_.write(line);
+  events_.write(step, measured);
+}
+
+}  // namespace heed::apps

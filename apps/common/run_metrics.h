@@ -1,0 +1,39 @@
+// The numbers of a training run, epoch by epoch, in its folder.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/common/event_file.h"
+#include "apps/common/json_lines.h"
+#include "apps/common/seq2seq_trainer.h"
+
+namespace heed::apps {
+
+/// The run's lines of metrics.jsonl, and the same for TensorBoard; resuming drops those of epochs that will
+/// be trained again, and lines that are damaged.
+class Metrics {
+ public:
+  /// Numbers under the names that TensorBoard groups: "valid/loss", which is valid_loss in a line.
+  using Scalars = std::vector<std::pair<std::string, double>>;
+
+  /// IoError where the files cannot be written.
+  Metrics(const std::filesystem::path& folder, int64_t epochs_done);
+
+  /// An epoch's numbers, and what was measured after it.
+  void write(const EpochReport& report, const Scalars& measured = {});
+  /// The test at the end of a run.
+  void write_end(int64_t step, const Scalars& measured, const Json& line);
+
+  /// All that have been trained, also before a resume, but for those whose lines were lost.
+  const std::vector<Json>& epochs() const { return epochs_; }
+
+ private:
+  std::vector<Json> epochs_;
+  JsonLines lines_;
+  EventFile events_;
+};
+
+}  // namespace heed::apps
