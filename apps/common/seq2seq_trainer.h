@@ -60,6 +60,9 @@ class Seq2SeqTrainer {
   /// loss or the gradient is not finite; no checkpoint follows.
   bool run(const std::function<void(const EpochReport&)>& on_epoch, OnBatch on_batch = {});
 
+  /// Makes run() end after the step or epoch it is at, as if that were the last one.
+  void finish() { finished_ = true; }
+
   const TrainingState& state() const { return state_; }
   /// Kinds of steps that have a graph.
   int64_t graphs() const { return step_.graphs(); }
@@ -81,7 +84,7 @@ class Seq2SeqTrainer {
   EpochReport report() const;
   void begin_epoch();
   void save();
-  bool done() const { return state_.step >= options_.steps || state_.epoch >= options_.epochs; }
+  bool done() const { return finished_ || state_.step >= options_.steps || state_.epoch >= options_.epochs; }
 
   nn::Transformer& model_;
   optim::Optimizer& optimizer_;
@@ -92,6 +95,7 @@ class Seq2SeqTrainer {
   CapturedStep step_;
   std::optional<Enqueued> enqueued_;
   bool epoch_ended_ = false;  // in the middle of a step's batches
+  bool finished_ = false;
   OnBatch on_batch_;
   double epoch_seconds_ = 0;
   int64_t epoch_pairs_ = 0, epoch_tokens_ = 0;  // since the start or the last resume, for the rates

@@ -1,0 +1,32 @@
+#include "apps/translate/lines.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include <heed/core/base/check.h>
+
+#include "apps/common/program.h"
+
+namespace heed::apps {
+
+bool LineReader::next(std::string& line) {
+  constexpr size_t kMostBytes = 1 << 20;
+  line.clear();
+  ++number_;
+  int c = EOF;
+  while ((c = std::getc(stream_)) != EOF && c != '\n') {
+    line += static_cast<char>(c);
+    HEED_CHECK(line.size() <= kMostBytes, DataError, name_, ":", number_, ": a line of more than ",
+               kMostBytes, " bytes");
+  }
+  if (c == EOF && std::ferror(stream_)) {
+    throw_if_stopped();  // a signal ends a read too
+    throw IoError(concat("cannot read ", name_, ": ", std::strerror(errno)));
+  }
+  if (c == EOF && line.empty()) return false;
+  if (line.ends_with('\r')) line.pop_back();
+  if (number_ == 1 && line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);
+  return true;
+}
+
+}  // namespace heed::apps

@@ -1,0 +1,161 @@
+#include "apps/translate/train_output.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+
+#include <heed/core/base/parallel_for.h>
+#include <heed/nn/summary.h>
+#include <heed/version.h>
+
+#include "apps/common/plot.h"
+#include "apps/common/program.h"
+#include "apps/common/seq2seq.h"
+#include "apps/common/text.h"
+#include "apps/translate/commands.h"
+
+namespace heed::apps {
+
+Json to_json(const TextScores& s) {
+  return {{"word_error", s.word_error()}, {"text_error", s.text_error()}, {"texts", s.texts}};
+}
+
+std::string describe(const TextScores& s) {
+  return concat("error of words ", fixed_text(100 * s.word_error(), 2), " %, of whole texts ",
+                fixed_text(100 * s.text_error(), 2), " % of ", grouped(s.texts));
+}
+
+TrainOutput::TrainOutput(const Settings& settings, const Corpus& corpus, const nn::TextModel& model,
+                         const data::TextDataset& train, const data::TextDataset& valid, int64_t epochs_done)
+    : settings_(settings),
+      corpus_(corpus),
+      model_(model),
+      train_(train),
+      valid_(valid),
+      judged_(group_by_source(corpus.splits.valid)),
+      metrics_(settings.out, epochs_done),
+      best_(settings.patience) {
+  if (std::ssize(judged_) > settings.valid_texts) judged_.resize(static_cast<size_t>(settings.valid_texts));
+  for (const Json& epoch : metrics_.epochs()) best_.update(epoch.at("epoch").get<int64_t>(), selected(epoch));
+}
+
+template <class... Parts>
+void TrainOutput::line(const Parts&... parts) const {
+  std::FILE* const file = settings_.json ? stderr : stdout;
+  std::fprintf(file, "%s\n", concat(parts...).c_str());
+  std::fflush(file);
+}
+
+void TrainOutput::begin(Device device) const {
+  line("heed ", HEED_VERSION, ": ", device, ", ", thread_count(),
+       thread_count() == 1 ? " thread" : " threads", ", seed ", settings_.seed);
+  line(describe(corpus_));
+  if (train_.too_long() > 0)
+    line(grouped(train_.too_long()), " pairs of more than ", settings_.max_tokens, " tokens are left out");
+  line("vocabulary: ", model_.source().vocab(), " ", data::name(model_.source().options().kind), ", ",
+       model_.target().vocab(), " ", data::name(model_.target().options().kind));
+  for (size_t i = 0; i < std::min<size_t>(3, corpus_.splits.train.sources.size()); ++i)
+    line("  ", shorten(corpus_.splits.train.sources[i], 50), "  ->  ",
+         shorten(corpus_.splits.train.targets[i], 50));
+  line(nn::component_table(model_.model()));
+}
+
+void TrainOutput::batch(int64_t epochs_done, int64_t pairs, double loss) {
+  if (!progress_)
+    progress_ = std::make_unique<Progress>(concat("epoch ", epochs_done + 1), train_.size(), "pairs");
+  progress_->note(concat("loss ", fixed_text(loss, 4)));
+  progress_->advance(pairs);
+}
+
+Metrics::Scalars TrainOutput::judge() const {
+  Metrics::Scalars measured;
+  if (valid_.size() == 0) return measured;
+  const Evaluation loss = evaluate(model_.model(), valid_, {.decode = false});
+  measured.emplace_back("valid/loss", loss.loss);
+  measured.emplace_back("valid/token_accuracy", loss.token_accuracy);
+  if (judged_.empty()) return measured;
+  const TextScores scores = evaluate_texts(model_, judged_, {.on_step = throw_if_stopped}).scores;
+  measured.emplace_back("valid/word_error", scores.word_error());
+  measured.emplace_back("valid/text_error", scores.text_error());
+  return measured;
+}
+
+// What the best epoch has the least of; without validation texts the last is the best.
+double TrainOutput::selected(const Json& epoch) const {
+  const char* const key = settings_.select == Selection::loss ? "valid_loss" : "valid_word_error";
+  const auto found = epoch.find(key);
+  if (found != epoch.end() && found->is_number()) return found->get<double>();
+  return valid_.size() == 0 ? -epoch.at("epoch").get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+bool TrainOutput::epoch(const EpochReport& r) {
+  progress_.reset();
+  const Metrics::Scalars measured = judge();
+  metrics_.write(r, measured);
+  const Json& numbers = metrics_.epochs().back();
+  const bool best = best_.update(r.epoch, selected(numbers));
+  if (best) model_.save(settings_.out.string());
+  if (settings_.json) {
+    out_.write(numbers);
+  } else {
+    std::string text;
+    for (const auto& [name, value] : measured) {
+      if (name == "valid/loss") text += concat("  valid loss ", fixed_text(value, 4));
+      if (name == "valid/word_error") text += concat("  words ", fixed_text(100 * value, 2), " %");
+      if (name == "valid/text_error") text += concat("  texts ", fixed_text(100 * value, 2), " % wrong");
+    }
+    line("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed_text(r.loss, 4), "  lr ", fixed_text(r.lr, 6),
+         text, "  ", format_count(r.samples_per_second), " pairs/s", best ? "  best" : "");
+  }
+  return !best_.exhausted();
+}
+
+void TrainOutput::stopped(int64_t step) {
+  progress_.reset();
+  line("stopped at step ", step, "; go on with --resume");
+}
+
+void TrainOutput::save_losses() const {
+  Line training{"training", {}, {}}, validation{"validation", {}, {}};
+  for (const Json& epoch : metrics_.epochs()) {
+    training.x.push_back(epoch.at("epoch").get<double>());
+    training.y.push_back(epoch.at("loss").get<double>());
+    if (const auto valid = epoch.find("valid_loss"); valid != epoch.end() && valid->is_number()) {
+      validation.x.push_back(training.x.back());
+      validation.y.push_back(valid->get<double>());
+    }
+  }
+  if (training.x.empty()) return;
+  LinePlot plot{"Loss", "Epoch", "Cross-entropy", {std::move(training)}};
+  if (!validation.x.empty()) plot.lines.push_back(std::move(validation));
+  const Figure figure = save_figure(plot, settings_.out / "loss");
+  if (!figure.drawn) line(figure.message);
+}
+
+void TrainOutput::end(int64_t step) {
+  if (best_.epoch() == 0) model_.save(settings_.out.string());  // nothing was trained or measured
+  if (best_.exhausted()) line("no better epoch in ", settings_.patience, ": the best was ", best_.epoch());
+  const std::vector<Example> examples = group_by_source(corpus_.splits.test);
+  if (examples.empty()) return line("there are no test texts");
+  const nn::TextModel best =
+      nn::load_text_model(settings_.out.string(), model_.model().parameters().device());
+  const TextEvaluation result = evaluate_with_progress(
+      best, examples, {.beam = settings_.beam, .length_penalty = settings_.length_penalty}, 5);
+  save_losses();
+  Json last = to_json(result.scores);
+  last["best_epoch"] = best_.epoch();
+  last["final"] = true;
+  metrics_.write_end(
+      step,
+      {{"test/word_error", result.scores.word_error()}, {"test/text_error", result.scores.text_error()}},
+      last);
+  if (settings_.json)
+    out_.write(last);
+  else
+    line("test, epoch ", best_.epoch(), ", beam ", settings_.beam, ": ", describe(result.scores));
+  for (const Judged& f : result.failures)
+    line("  ", shorten(f.example.source, 40), "  ->  ", shorten(f.output, 60), "   should be  ",
+         shorten(f.example.references.front(), 60));
+}
+
+}  // namespace heed::apps

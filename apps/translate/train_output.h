@@ -1,0 +1,59 @@
+// What a training prints and leaves in its folder, and which of its epochs is kept.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <heed/nn/text/text_model.h>
+
+#include "apps/common/progress.h"
+#include "apps/common/run_metrics.h"
+#include "apps/translate/best_epoch.h"
+#include "apps/translate/corpus.h"
+#include "apps/translate/scores.h"
+
+namespace heed::apps {
+
+/// Speaks to people on standard output, or with --json to programs there and to people on standard error.
+/// Judges each epoch on the validation texts and keeps the best one's weights in the folder.
+class TrainOutput {
+ public:
+  /// All that is given must outlive it. `epochs_done` by the run that is resumed.
+  TrainOutput(const Settings& settings, const Corpus& corpus, const nn::TextModel& model,
+              const data::TextDataset& train, const data::TextDataset& valid, int64_t epochs_done);
+
+  void begin(Device device) const;
+  void batch(int64_t epochs_done, int64_t pairs, double loss);
+  /// False where no better epoch is to be waited for.
+  bool epoch(const EpochReport& report);
+  /// Whether that is so before an epoch: of a resumed run that had ended.
+  bool exhausted() const { return best_.exhausted(); }
+  void stopped(int64_t step);
+  /// Tests the best epoch.
+  void end(int64_t step);
+
+ private:
+  template <class... Parts>
+  void line(const Parts&... parts) const;
+  Metrics::Scalars judge() const;
+  double selected(const Json& epoch) const;
+  void save_losses() const;
+
+  const Settings& settings_;
+  const Corpus& corpus_;
+  const nn::TextModel& model_;
+  const data::TextDataset &train_, &valid_;
+  std::vector<Example> judged_;  // of validation
+  JsonLines out_;
+  Metrics metrics_;
+  BestEpoch best_;
+  std::unique_ptr<Progress> progress_;
+};
+
+/// {word_error, text_error, texts} of a test.
+Json to_json(const TextScores& scores);
+/// "error of words 7.13 %, of whole texts 31.00 % of 12,000"
+std::string describe(const TextScores& scores);
+
+}  // namespace heed::apps

@@ -1,0 +1,168 @@
+// The commands that use a trained model: eval, run, info.
+#include <cstdio>
+#include <unistd.h>
+
+#include <heed/core/io/atomic_file.h>
+#include <heed/nn/summary.h>
+
+#include "apps/common/json_lines.h"
+#include "apps/common/program.h"
+#include "apps/common/progress.h"
+#include "apps/common/text.h"
+#include "apps/translate/commands.h"
+#include "apps/translate/corpus.h"
+#include "apps/translate/lines.h"
+#include "apps/translate/train_output.h"
+
+namespace heed::apps {
+namespace {
+
+void print(const std::string& text) {
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+data::TextPairs pairs_of(const EvalSettings& s) {
+  Settings trained = load_settings(s.model);
+  trained.data = s.data;
+  if (s.part == Part::all) trained.valid_share = trained.test_share = 0;
+  data::TextPairs pairs;
+  data::TextSplits splits;
+  if (s.part == Part::all) {
+    pairs = read_pairs(s.data, trained);
+    data::filter(pairs, {.duplicates = false});
+  } else {
+    splits = read_corpus(trained).splits;
+    pairs = s.part == Part::train ? splits.train : s.part == Part::valid ? splits.valid : splits.test;
+  }
+  HEED_CHECK(pairs.size() > 0, DataError, s.data.string(), " has no pair in that part");
+  return pairs;
+}
+
+Json to_json(const std::string& source, const std::vector<nn::TextOutput>& outputs) {
+  Json list = Json::array();
+  for (const nn::TextOutput& o : outputs)
+    list.push_back({{"text", o.text}, {"score", o.score}, {"finished", o.finished}});
+  return {{"source", source}, {"outputs", list}};
+}
+
+/// Prints what becomes of texts; `named` says which text an output is of.
+class Runner {
+ public:
+  Runner(const RunSettings& settings, bool named)
+      : settings_(settings),
+        named_(named),
+        model_(nn::load_text_model(settings.model.string(), apply(settings))) {}
+
+  void operator()(const std::vector<std::string>& texts) const {
+    const auto outputs = model_.run(texts, settings_.options(settings_.best));
+    for (size_t i = 0; i < texts.size(); ++i) show(texts[i], outputs[i]);
+    std::fflush(stdout);
+  }
+
+ private:
+  void show(const std::string& source, const std::vector<nn::TextOutput>& outputs) const {
+    if (settings_.json) return JsonLines().write(to_json(source, outputs));
+    for (const nn::TextOutput& o : outputs) {
+      std::string line = named_ ? concat(printable(source), "  ->  ") : std::string();
+      if (settings_.best > 1) line += concat(fixed_text(o.score, 3), "  ");
+      line += printable(o.text);
+      std::printf("%s%s\n", line.c_str(), o.finished ? "" : " …");
+    }
+  }
+
+  const RunSettings& settings_;
+  bool named_;
+  nn::TextModel model_;
+};
+
+/// Lines are run as they come where a person types them, else many together.
+void run_lines(const RunSettings& s, std::FILE* stream, const std::string& name) {
+  const bool typed = isatty(fileno(stream));
+  const Runner runner(s, typed);
+  const size_t together = typed ? 1 : 2048;
+  LineReader reader(stream, name);
+  std::vector<std::string> texts;
+  std::string line;
+  const auto prompt = [&] {
+    if (typed) std::fputs("> ", stderr);
+  };
+  for (prompt(); reader.next(line); prompt()) {
+    texts.push_back(line);
+    if (texts.size() < together) continue;
+    runner(texts);
+    texts.clear();
+  }
+  if (!texts.empty()) runner(texts);
+  if (typed) std::fputs("\n", stderr);
+}
+
+}  // namespace
+
+nn::TextOptions SearchSettings::options(int64_t best) const {
+  return {.beam = std::max(beam, best),
+          .best = best,
+          .length_penalty = length_penalty,
+          .max_length = max_length,
+          .batch_tokens = batch_tokens,
+          .on_step = throw_if_stopped};
+}
+
+TextEvaluation evaluate_with_progress(const nn::TextModel& model, const std::vector<Example>& examples,
+                                      nn::TextOptions options, size_t keep_failures) {
+  Progress progress("evaluating", std::ssize(examples), "texts");
+  options.on_step = throw_if_stopped;
+  options.on_batch = [&](int64_t texts) { progress.advance(texts); };
+  return evaluate_texts(model, examples, options, keep_failures);
+}
+
+void evaluate_model(const EvalSettings& s) {
+  HEED_CHECK(!s.data.empty(), ConfigError,
+             "eval needs pairs: give the file of the training, or another, with --data");
+  const Device device = apply(s);
+  const nn::TextModel model = nn::load_text_model(s.model.string(), device);
+  const TextEvaluation result = evaluate_with_progress(model, group_by_source(pairs_of(s)), s.options(),
+                                                       static_cast<size_t>(s.failures));
+  if (s.json) return JsonLines().write(to_json(result.scores));
+  print(describe(result.scores));
+  for (const Judged& f : result.failures)
+    print(concat("  ", shorten(f.example.source, 40), "  ->  ", shorten(f.output, 60), "   should be  ",
+                 shorten(f.example.references.front(), 60)));
+}
+
+void run_model(const RunSettings& s) {
+  HEED_CHECK(s.texts.empty() || s.input.empty(), ConfigError,
+             "texts come from the arguments or from --input, not both");
+  if (!s.texts.empty()) return Runner(s, true)(s.texts);
+  if (s.input.empty()) return run_lines(s, stdin, "standard input");
+  std::FILE* const file = std::fopen(s.input.c_str(), "rb");
+  HEED_CHECK(file, DataError, "cannot open ", s.input.string());
+  const std::unique_ptr<std::FILE, decltype(&std::fclose)> owner(file, &std::fclose);
+  run_lines(s, file, s.input.string());
+}
+
+void info(const InfoSettings& s) {
+  const nn::TextModel model = nn::load_text_model(s.model.string(), apply(s));
+  const auto side = [](const data::Tokenizer& t) {
+    const data::TokenizerOptions& o = t.options();
+    return Json{{"tokenizer", data::name(o.kind)},
+                {"vocab", t.vocab()},
+                {"normalization", data::name(o.normalization)},
+                {"lowercase", o.lowercase}};
+  };
+  const int64_t parameters = model.model().parameters().numel();
+  if (s.json)
+    return JsonLines().write({{"parameters", parameters},
+                              {"source", side(model.source())},
+                              {"target", side(model.target())},
+                              {"max_output", model.max_output()},
+                              {"flops_per_token", nn::flops_per_token(model.model().config())}});
+  if (s.tree) print(nn::module_tree(model.model()));
+  print(nn::component_table(model.model()));
+  for (const auto& [name, t] : {std::pair("source", &model.source()), std::pair("target", &model.target())})
+    print(concat(name, ": ", t->vocab(), " ids, ", data::name(t->options().kind), ", ",
+                 data::name(t->options().normalization), t->options().lowercase ? ", small letters" : ""));
+  print(concat("outputs of at most ", model.max_output(), " tokens"));
+}
+
+}  // namespace heed::apps

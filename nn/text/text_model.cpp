@@ -1,0 +1,101 @@
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <heed/nn/decode.h>
+#include <heed/nn/text/text_model.h>
+
+namespace heed::nn {
+namespace {
+
+/// As training feeds it (data/pair_batch.h): framed by marks.
+std::vector<int64_t> framed(const data::Symbols& symbols) {
+  std::vector<int64_t> ids{data::kStart};
+  ids.insert(ids.end(), symbols.begin(), symbols.end());
+  ids.push_back(data::kEnd);
+  return ids;
+}
+
+}  // namespace
+
+TextModel::TextModel(std::shared_ptr<Transformer> model, std::shared_ptr<const data::Tokenizer> source,
+                     std::shared_ptr<const data::Tokenizer> target, int64_t max_output)
+    : model_(std::move(model)),
+      source_(std::move(source)),
+      target_(std::move(target)),
+      max_output_(max_output) {
+  const TransformerConfig& config = model_->config();
+  HEED_CHECK(config.source_vocabulary == source_->vocab() && config.target_vocabulary == target_->vocab(),
+             ConfigError, "the model has vocabularies of ", config.source_vocabulary, " and ",
+             config.target_vocabulary, ", its tokenizers of ", source_->vocab(), " and ", target_->vocab());
+  HEED_CHECK(max_output_ > 0, ConfigError, "max_output must be positive, got ", max_output_);
+}
+
+std::vector<data::Symbols> TextModel::tokenize(const std::vector<std::string>& texts) const {
+  const TransformerConfig& config = model_->config();
+  const int64_t most = config.position == PositionKind::learned ? config.max_length - 2 : kMostTextTokens;
+  std::vector<data::Symbols> result;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    try {
+      result.push_back(source_->encode(texts[i]));
+    } catch (const DataError& error) {
+      throw DataError(concat("text ", i + 1, ": ", error.what()));
+    }
+    HEED_CHECK(std::ssize(result.back()) <= most, DataError, "text ", i + 1, ": ", result.back().size(),
+               " tokens; at most ", most, " are taken");
+  }
+  return result;
+}
+
+std::string TextModel::run(std::string_view text, const TextOptions& options) const {
+  return run(std::vector<std::string>{std::string(text)}, options).front().front().text;
+}
+
+std::vector<std::vector<TextOutput>> TextModel::run(const std::vector<std::string>& texts,
+                                                    const TextOptions& options) const {
+  HEED_CHECK(options.best >= 1 && options.best <= options.beam, ConfigError, options.best,
+             " outputs of a text are wanted, from a beam of ", options.beam);
+  const std::vector<data::Symbols> sources = tokenize(texts);
+  std::vector<std::vector<TextOutput>> results(texts.size());
+  std::vector<size_t> order;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (sources[i].empty())
+      results[i].emplace_back();
+    else
+      order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return sources[a].size() < sources[b].size(); });
+
+  const TransformerConfig& config = model_->config();
+  int64_t longest = options.max_length > 0 ? options.max_length : max_output_;
+  if (config.position == PositionKind::learned) longest = std::min(longest, config.max_length);
+  const DecodeOptions decode{.start = data::kStart,
+                             .end = data::kEnd,
+                             .max_length = longest,
+                             .beam = options.beam,
+                             .length_penalty = options.length_penalty,
+                             .on_step = options.on_step};
+  const Device device = model_->tgt_embedding.weight.device();
+  for (size_t first = 0; first < order.size();) {
+    std::vector<std::vector<int64_t>> batch;
+    int64_t rows = 0;
+    for (size_t i = first; i < order.size(); ++i) {
+      std::vector<int64_t> ids = framed(sources[order[i]]);
+      rows += std::ssize(ids);
+      if (!batch.empty() && rows > options.batch_tokens) break;
+      batch.push_back(std::move(ids));
+    }
+    const auto found = beam_search(*model_, Tokens::packed(batch, device), decode);
+    for (size_t i = 0; i < found.size(); ++i)
+      for (int64_t n = 0; n < std::min<int64_t>(options.best, std::ssize(found[i])); ++n) {
+        const Hypothesis& h = found[i][static_cast<size_t>(n)];
+        results[order[first + i]].push_back({target_->decode(h.tokens), h.score, h.finished, h.tokens});
+      }
+    first += batch.size();
+    if (options.on_batch) options.on_batch(std::ssize(batch));
+  }
+  return results;
+}
+
+}  // namespace heed::nn

@@ -1,0 +1,76 @@
+// A trained sequence-to-sequence model that takes and gives text.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <heed/data/text/tokenizer.h>
+#include <heed/nn/transformer.h>
+
+namespace heed::nn {
+
+struct TextOptions {
+  int64_t beam = 1;                    // hypotheses followed for each text
+  int64_t best = 1;                    // outputs wanted of each text, at most as many as the beam has
+  double length_penalty = 0;           // exponent: see DecodeOptions
+  int64_t max_length = 0;              // tokens of an output; 0: as the model was trained
+  int64_t batch_tokens = 4096;         // source rows in a batch, at most; one text may have more
+  std::function<void()> on_step = {};  // called before each token; what it throws ends the work
+  std::function<void(int64_t texts)> on_batch = {};  // after each, with the number of its texts
+};
+
+/// One of a text's outputs.
+struct TextOutput {
+  std::string text;
+  double score = 0;             // log probability, divided by the length penalty
+  bool finished = true;         // false: cut at max_length
+  std::vector<int64_t> tokens;  // the target tokenizer's ids
+};
+
+/// Texts of more tokens are refused.
+inline constexpr int64_t kMostTextTokens = 4096;
+
+/// A Transformer between two tokenizers. In evaluation mode, as load_text_model() gives it, several threads
+/// may call run() at once.
+class TextModel {
+ public:
+  /// max_output: the tokens of an output at most, unless asked otherwise. ConfigError where the tokenizers
+  /// have other vocabularies than the model.
+  TextModel(std::shared_ptr<Transformer> model, std::shared_ptr<const data::Tokenizer> source,
+            std::shared_ptr<const data::Tokenizer> target, int64_t max_output);
+
+  /// The best output of one text.
+  std::string run(std::string_view text, const TextOptions& options = {}) const;
+
+  /// The outputs of each text, best first; texts of like length are computed together. A text without tokens
+  /// has one empty output. DataError that names the text (from 1) for one that is not UTF-8 or too long;
+  /// ConfigError for options that cannot be; NumericError where the model answers with NaN.
+  std::vector<std::vector<TextOutput>> run(const std::vector<std::string>& texts,
+                                           const TextOptions& options = {}) const;
+
+  Transformer& model() const { return *model_; }
+  const data::Tokenizer& source() const { return *source_; }
+  const data::Tokenizer& target() const { return *target_; }
+  int64_t max_output() const { return max_output_; }
+
+  /// Writes model.safetensors, which tells its architecture too, source.tokenizer and target.tokenizer; the
+  /// weights come last. IoError.
+  void save(const std::string& folder) const;
+
+ private:
+  std::vector<data::Symbols> tokenize(const std::vector<std::string>& texts) const;
+
+  std::shared_ptr<Transformer> model_;
+  std::shared_ptr<const data::Tokenizer> source_, target_;
+  int64_t max_output_;
+};
+
+/// What TextModel::save() wrote, in evaluation mode. IoError; CheckpointError for files that are damaged or
+/// do not fit each other, before memory of the sizes that they claim is asked for.
+TextModel load_text_model(const std::string& folder, Device device = kCpu);
+
+}  // namespace heed::nn

@@ -1,0 +1,178 @@
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include <heed/core/base/check.h>
+
+#include "../support/expect_error.h"
+#include "../support/temporary_folder.h"
+#include "apps/translate/best_epoch.h"
+#include "apps/translate/corpus.h"
+#include "apps/translate/lines.h"
+#include "apps/translate/pronunciations.h"
+#include "apps/translate/scores.h"
+
+namespace heed::apps {
+namespace {
+
+using test::expect_error;
+using Texts = std::vector<std::string>;
+
+TEST(Pronunciations, LinesOfTheDictionaryAreWordsAndPhonemes) {
+  const std::string text = ";;; a comment\nread R EH1 D\nread(2) R IY1 D # present\n'bout B AW1 T\n";
+  const data::TextPairs plain = parse_pronunciations(text, "f", false);
+  EXPECT_EQ(plain.sources, (Texts{"read", "read", "'bout"}));
+  EXPECT_EQ(plain.targets, (Texts{"R EH D", "R IY D", "B AW T"}));
+  EXPECT_EQ(parse_pronunciations(text, "f", true).targets, (Texts{"R EH1 D", "R IY1 D", "B AW1 T"}));
+  expect_error<DataError>([] { parse_pronunciations("a AH\nb\n", "f", false); }, {"f:2", "phonemes"});
+  expect_error<DataError>([] { parse_pronunciations("a \xff\n", "f", false); }, {"f:1:3"});
+  expect_error<DataError>([] { read_pronunciations("/no/such", false); }, {"/no/such"});
+}
+
+TEST(TextScores, EditsAreCountedInWords) {
+  EXPECT_EQ(word_edits("HH IY D", "HH IY D"), 0);
+  EXPECT_EQ(word_edits("HH IY D", "HH EH D"), 1);  // replaced
+  EXPECT_EQ(word_edits("HH IY D", "IY D"), 1);     // left out
+  EXPECT_EQ(word_edits("IY D", "HH IY D Z"), 2);   // added
+  EXPECT_EQ(word_edits("", "a  b\tc"), 3);
+  EXPECT_EQ(word_edits("a b c d", "d a b c"), 2);
+  EXPECT_EQ(word_edits("a", ""), 1);
+  EXPECT_EQ(word_edits("", ""), 0);
+}
+
+TEST(TextScores, TheNearestReferenceCounts) {
+  TextScores scores;
+  EXPECT_EQ(scores.text_error(), 0);
+  scores.add("R IY D", {"R EH D", "R IY D"});  // right
+  scores.add("R IY", {"K L AO R EH D", "R EH D"});
+  EXPECT_EQ(scores.texts, 2);
+  EXPECT_EQ(scores.wrong, 1);
+  EXPECT_EQ(scores.edits, 2);
+  EXPECT_EQ(scores.words, 6);
+  EXPECT_DOUBLE_EQ(scores.text_error(), 0.5);
+  EXPECT_DOUBLE_EQ(scores.word_error(), 1.0 / 3);
+}
+
+TEST(TextScores, SourcesAreAskedOnce) {
+  data::TextPairs pairs;
+  pairs.add("b", "1");
+  pairs.add("a", "2");
+  pairs.add("b", "3");
+  const std::vector<Example> examples = group_by_source(pairs);
+  ASSERT_EQ(examples.size(), 2u);
+  EXPECT_EQ(examples[0].source, "b");
+  EXPECT_EQ(examples[0].references, (Texts{"1", "3"}));
+  EXPECT_EQ(examples[1].source, "a");
+}
+
+TEST(BestEpoch, IsTheOneWithTheLeast) {
+  BestEpoch best(2);
+  EXPECT_TRUE(best.update(1, 3.0));
+  EXPECT_TRUE(best.update(2, 2.0));
+  EXPECT_FALSE(best.update(3, 2.0));
+  EXPECT_FALSE(best.exhausted());
+  EXPECT_FALSE(best.update(4, std::nan("")));
+  EXPECT_TRUE(best.exhausted());
+  EXPECT_EQ(best.epoch(), 2);
+  BestEpoch patient(0);
+  for (int epoch = 1; epoch < 100; ++epoch) patient.update(epoch, epoch);
+  EXPECT_FALSE(patient.exhausted());
+}
+
+TEST(LineReader, TakesLinesOfAnyEnd) {
+  const auto read = [](std::string text) {
+    const std::unique_ptr<std::FILE, decltype(&std::fclose)> file(fmemopen(text.data(), text.size(), "rb"),
+                                                                  &std::fclose);
+    LineReader reader(file.get(), "f");
+    Texts lines;
+    for (std::string line; reader.next(line);) lines.push_back(line);
+    return lines;
+  };
+  EXPECT_EQ(read("\xef\xbb\xbf"
+                 "a\r\n\nb"),
+            (Texts{"a", "", "b"}));
+  EXPECT_EQ(read("a\n"), Texts{"a"});
+  expect_error<DataError>([&] { read("a\n" + std::string((1 << 20) + 1, 'x')); }, {"f:2", "1048576 bytes"});
+}
+
+class CorpusTest : public ::testing::Test {
+ protected:
+  DataSettings settings(const std::string& name) {
+    DataSettings s;
+    s.data = folder_.file(name);
+    s.valid_share = s.test_share = 0.2;
+    return s;
+  }
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(CorpusTest, IsFilteredAndSplit) {
+  std::string text = "a\tb\na\tb\n\tx\nsame\tsame\n";
+  for (int i = 0; i < 200; ++i) text += concat("s", i, "\tt", i, "\n");
+  folder_.put("pairs", text);
+  const Corpus corpus = read_corpus(settings("pairs"));
+  EXPECT_EQ(corpus.counts.duplicates, 1);
+  EXPECT_EQ(corpus.counts.empty, 1);
+  EXPECT_EQ(corpus.counts.kept, 202);
+  EXPECT_EQ(corpus.splits.train.size() + corpus.splits.valid.size() + corpus.splits.test.size(), 202);
+  EXPECT_GT(corpus.splits.test.size(), 20);
+  EXPECT_NE(describe(corpus).find("left out: 1 empty, 1 duplicate"), std::string::npos);
+
+  DataSettings other = settings("pairs");
+  other.keep_duplicates = other.drop_equal = true;
+  EXPECT_EQ(read_corpus(other).counts.kept, 202);
+  other.max_length = 2;  // s0 to s9, and a twice
+  EXPECT_EQ(read_corpus(other).counts.kept, 12);
+
+  folder_.put("test", "q\tr\n\t\n");
+  other = settings("pairs");
+  other.test = folder_.file("test");
+  const Corpus with_test = read_corpus(other);
+  EXPECT_EQ(with_test.splits.test.sources, Texts{"q"});
+  EXPECT_EQ(with_test.splits.train.size() + with_test.splits.valid.size(), 202);
+}
+
+TEST_F(CorpusTest, NothingToTrainOnIsAnError) {
+  folder_.put("pairs", "\tb\na\t\n");
+  expect_error<DataError>([&] { read_corpus(settings("pairs")); }, {"no pair is left", "2 empty"});
+}
+
+TEST_F(CorpusTest, TokenizersAreOneOrTwo) {
+  data::TextPairs pairs;
+  pairs.add("ab", "X Y");
+  VocabularySettings s;
+  s.source_tokenizer = s.target_tokenizer = data::TokenizerKind::characters;
+  const Tokenizers one = train_tokenizers(s, pairs);
+  EXPECT_EQ(one.source, one.target);
+  EXPECT_EQ(one.source->vocab(), 259 + 5);
+  s.separate_vocabularies = s.lowercase = true;
+  s.target_tokenizer = data::TokenizerKind::symbols;
+  const Tokenizers two = train_tokenizers(s, pairs);
+  EXPECT_EQ(two.source->encode("AB"), two.source->encode("ab"));
+  EXPECT_EQ(two.target->decode(two.target->encode("X  Y")), "X Y");
+}
+
+TEST(TranslateSettings, ContradictionsAreErrors) {
+  const auto refuse = [](const std::function<void(Settings&)>& change, const std::string& message) {
+    Settings s;
+    s.data = "f";
+    s.check();
+    change(s);
+    expect_error<ConfigError>([&] { s.check(); }, {message});
+  };
+  refuse([](Settings& s) { s.data.clear(); }, "--data");
+  refuse([](Settings& s) { s.source_lines = "g"; }, "--source-lines");
+  refuse([](Settings& s) { s.valid_share = 0.5, s.test_share = 0.6; }, "leave nothing");
+  refuse([](Settings& s) { s.source_tokenizer = data::TokenizerKind::bytes; }, "--separate-vocabularies");
+  refuse([](Settings& s) { s.separate_vocabularies = true; }, "--tie output");
+  refuse([](Settings& s) { s.max_tokens = 4096; }, "no room");
+  refuse([](Settings& s) { s.position = nn::PositionKind::learned, s.max_positions = 100; },
+         "--max-positions 100");
+  refuse([](Settings& s) { s.resume = s.force = true; }, "contradict");
+  refuse([](Settings& s) { s.heads = 7; }, "not divisible");
+}
+
+}  // namespace
+}  // namespace heed::apps

@@ -1,0 +1,219 @@
+// translate as its users run it: it learns to spell words, and is asked for some.
+#include "program_run.h"
+
+namespace heed {
+namespace {
+
+class Translate : public ProgramTest {
+ protected:
+  Translate() : ProgramTest(HEED_TRANSLATE) {}
+
+  static std::string spelled(const std::string& word) {
+    std::string text;
+    for (const char c : word) {
+      if (!text.empty()) text += ' ';
+      text += static_cast<char>(c - 'a' + 'A');
+    }
+    return text;
+  }
+
+  // Words of two to five letters and how they are spelled.
+  std::string write_pairs(int count = 3000) const {
+    std::string text;
+    uint32_t random = 1;
+    const auto draw = [&](uint32_t n) {
+      random = random * 1664525 + 1013904223;
+      return (random >> 16) % n;
+    };
+    for (int i = 0; i < count; ++i) {
+      std::string word;
+      for (uint32_t left = 2 + draw(4); left > 0; --left) word += static_cast<char>('a' + draw(8));
+      text += word + "\t" + spelled(word) + "\n";
+    }
+    return folder_.put("pairs.tsv", text);
+  }
+
+  std::vector<std::string> small(const std::string& out, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words{"train",
+                                   "--data",
+                                   (dir_ / "pairs.tsv").string(),
+                                   "--out",
+                                   (dir_ / out).string(),
+                                   "--json",
+                                   "--separate-vocabularies"};
+    const auto put = [&](const char* option, const char* value) {
+      if (std::find(more.begin(), more.end(), option) == more.end())
+        words.insert(words.end(), {option, value});
+    };
+    put("--source-tokenizer", "characters");
+    put("--target-tokenizer", "symbols");
+    put("--tie", "output");
+    put("--d-model", "32");
+    put("--heads", "2");
+    put("--layers", "1");
+    put("--d-ff", "64");
+    put("--lr", "5e-3");
+    put("--warmup", "50");
+    put("--epochs", "8");
+    put("--dropout", "0");
+    put("--batch-tokens", "256");
+    put("--max-tokens", "32");
+    put("--valid-share", "0.1");
+    put("--test-share", "0.1");
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  std::vector<Json> lines(const std::string& text) const {
+    std::vector<Json> result;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) result.push_back(Json::parse(line));
+    return result;
+  }
+
+  std::string model() const { return (dir_ / "m").string(); }
+};
+
+TEST_F(Translate, LearnsAndIsUsed) {
+  write_pairs();
+  const Result trained = run(small("m"));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const std::vector<Json> told = lines(trained.out);
+  ASSERT_EQ(told.size(), 9u);  // eight epochs and the test
+  EXPECT_LT(told[7]["loss"], told[0]["loss"]);
+  EXPECT_LT(told[7]["valid_loss"], told[0]["valid_loss"]);
+  EXPECT_TRUE(told.back()["final"]);
+  EXPECT_LT(told.back()["word_error"], 0.02) << trained.out;
+  EXPECT_GT(told.back()["texts"], 100);
+  for (const char* file :
+       {"model.safetensors", "source.tokenizer", "target.tokenizer", "config.toml", "metrics.jsonl"})
+    EXPECT_TRUE(fs::exists(dir_ / "m" / file)) << file;
+
+  const Result evaluated =
+      run({"eval", "--model", model(), "--data", (dir_ / "pairs.tsv").string(), "--json"});
+  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+  for (const char* key : {"word_error", "text_error", "texts"})
+    EXPECT_EQ(evaluated.last()[key], told.back()[key]) << key;  // the same part, found again
+
+  const Result words = run({"run", "--model", model(), "head", "bead"});
+  EXPECT_EQ(words.out, "head  ->  H E A D\nbead  ->  B E A D\n") << words.err;
+
+  // Lines come out in their order, empty ones too, whatever their lengths.
+  std::string input =
+                  "\xef\xbb\xbf"
+                  "cab\r\n\n",
+              output = "C A B\n\n";
+  for (const char* word : {"hedge", "ab", "face", "bad", "decaf"}) {
+    input += std::string(word) + "\n";
+    output += spelled(word) + "\n";
+  }
+  const Result file = run({"run", "--model", model(), "--input", folder_.put("lines", input)});
+  EXPECT_EQ(file.out, output) << file.err;
+  const Result piped = run({"run", "--model", model(), "--beam", "1", "--batch-tokens", "8"},
+                           [&] { std::freopen((dir_ / "lines").c_str(), "r", stdin); });
+  EXPECT_EQ(piped.out, output) << piped.err;
+
+  const Result best = run({"run", "--model", model(), "--best", "3", "--json", "head"});
+  const Json outputs = best.last().at("outputs");
+  ASSERT_EQ(outputs.size(), 3u);
+  EXPECT_EQ(outputs[0]["text"], "H E A D");
+  EXPECT_GT(outputs[0]["score"], outputs[1]["score"]);
+  EXPECT_GE(outputs[1]["score"], outputs[2]["score"]);
+
+  const Result shown = run({"info", "--model", model(), "--json"});
+  EXPECT_EQ(shown.last()["source"]["tokenizer"], "characters");
+  EXPECT_EQ(shown.last()["target"]["vocab"], 12);
+
+  // The program of the documentation.
+  const std::string command =
+      std::string(HEED_EXAMPLE) + " " + model() + " head bead > " + (dir_ / "spoken").string();
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  EXPECT_EQ(folder_.get("spoken"), "head  ->  H E A D\nbead  ->  B E A D\n");
+}
+
+TEST_F(Translate, AStoppedRunGoesOnToTheSameBits) {
+  write_pairs(600);
+  const std::vector<std::string> more{"--epochs",  "4",   "--patience", "3",
+                                      "--dropout", "0.1", "--threads",  "1"};
+  ASSERT_EQ(run(small("whole", more)).code, 0);
+  std::vector<std::string> part = more;
+  part[1] = "2";
+  part.insert(part.end(), {"--schedule", "noam"});
+  std::vector<std::string> noam = more;
+  noam.insert(noam.end(), {"--schedule", "noam"});
+  ASSERT_EQ(run(small("noam", noam)).code, 0);
+  ASSERT_EQ(run(small("part", part)).code, 0);
+  const Result resumed =
+      run({"train", "--data", (dir_ / "pairs.tsv").string(), "--out", (dir_ / "part").string(), "--json",
+           "--resume", "--epochs", "4", "--threads", "2"});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(folder_.get("noam/model.safetensors"), folder_.get("part/model.safetensors"));
+  EXPECT_NE(folder_.get("noam/model.safetensors"), folder_.get("whole/model.safetensors"));
+  EXPECT_EQ(lines(folder_.get("part/metrics.jsonl")).back()["word_error"],
+            lines(folder_.get("noam/metrics.jsonl")).back()["word_error"]);
+}
+
+TEST_F(Translate, PatienceEndsATraining) {
+  write_pairs(300);
+  // A rate too small to learn by: after some epoch none is better.
+  const Result result =
+      run(small("m", {"--epochs", "40", "--patience", "2", "--lr", "1e-12", "--select", "error"}));
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(lines(result.out).size(), 4u);  // the best, two without a better one, the test
+  EXPECT_EQ(lines(result.out).back()["best_epoch"], 1);
+}
+
+TEST_F(Translate, OneVocabularyTiedAndBf16) {
+  write_pairs(300);
+  std::vector<std::string> words = small("m", {"--source-tokenizer", "bytes", "--target-tokenizer", "bytes",
+                                               "--tie", "all", "--dtype", "bf16", "--epochs", "1"});
+  words.erase(std::find(words.begin(), words.end(), "--separate-vocabularies"));
+  const Result result = run(words);
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Result shown = run({"info", "--model", model(), "--json"});
+  EXPECT_EQ(shown.last()["source"]["vocab"], 259);
+  EXPECT_EQ(shown.last()["target"]["vocab"], 259);
+}
+
+TEST_F(Translate, PronunciationsAreRead) {
+  std::string text;
+  for (const char* word : {"bad", "dab", "cab", "face", "cafe", "bead", "deaf", "fade"})
+    text += std::string(word) + " " + spelled(word) + "1\n" + word + "(2) X0\n";
+  const std::string file = folder_.put("dict", text);
+  const Result result =
+      run({"train", "--preset", "pronounce", "--data", file, "--out", model(), "--steps", "1", "--d-model",
+           "16", "--layers", "1", "--valid-share", "0", "--test-share", "0", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.err.find("16 pairs for training"), std::string::npos) << result.err;
+  const Result shown = run({"info", "--model", model(), "--json"});
+  EXPECT_EQ(shown.last()["target"]["vocab"], 4 + 7);  // A to F, and X, without stress
+}
+
+TEST_F(Translate, BadInputIsNamed) {
+  const auto refuse = [&](const std::vector<std::string>& arguments, int code, const std::string& message) {
+    const Result result = run(arguments);
+    EXPECT_EQ(result.code, code) << result.err;
+    EXPECT_NE(result.err.find(message), std::string::npos) << result.err;
+  };
+  refuse({"train"}, 2, "--data");
+  refuse({"train", "--data", (dir_ / "none").string()}, 3, "none");
+  folder_.put("pairs.tsv", "a\tb\nc\xff\td\n");
+  refuse(small("m"), 3, "pairs.tsv:2:2: this byte is not UTF-8");
+  folder_.put("pairs.tsv", "a\tb\tc\n");
+  refuse(small("m"), 3, "pairs.tsv:1:4: a second tab");
+  EXPECT_FALSE(fs::exists(dir_ / "m"));  // nothing is left behind
+  refuse({"run", "--model", model(), "a"}, 8, "model.safetensors");
+  write_pairs(100);
+  ASSERT_EQ(run(small("m", {"--steps", "1"})).code, 0);
+  refuse(small("m"), 2, "holds a model already");
+  refuse({"run", "--model", model(), "a", "b\xff"}, 2, "'b\\xff' is not UTF-8");
+  refuse({"run", "--model", model(), "--input", folder_.put("lines", "a\nb\xff\n")}, 3,
+         "text 2: the text is not UTF-8: byte 1");
+  refuse({"run", "--model", model(), "--beam", "500", "a"}, 2, "beam of 500");
+  refuse({"eval", "--model", model()}, 2, "--data");
+  folder_.put("m/source.tokenizer", "nonsense");
+  refuse({"run", "--model", model(), "a"}, 4, "no tokenizer");
+}
+
+}  // namespace
+}  // namespace heed
