@@ -78,7 +78,7 @@ void TextScores::add(const std::string& output, const std::vector<std::string>& 
 }
 
 double TextScores::text_error() const { return share(wrong, texts); }
-double TextScores::word_error() const { return share(edits, words); }
+double TextScores::edit_rate() const { return share(edits, words); }
 
 TextEvaluation evaluate_texts(const nn::TextModel& model, const std::vector<Example>& examples,
                               const nn::TextOptions& options, size_t keep_failures) {

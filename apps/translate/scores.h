@@ -34,7 +34,7 @@ struct TextScores {
   void add(const std::string& output, const std::vector<std::string>& references);
   /// Shares: of texts that are wrong, and of edits in words, which may exceed 1. 0 without any.
   double text_error() const;
-  double word_error() const;
+  double edit_rate() const;
 };
 
 /// A source, and what the model made of it.

@@ -20,7 +20,7 @@ void use_preset(Settings& s) {
   s.target_tokenizer = TokenizerKind::symbols;
   s.separate_vocabularies = s.lowercase = true;
   s.tie = Tie::output;
-  s.select = Selection::error;
+  s.select = Selection::edits;
   s.max_tokens = 64;
   s.batch_tokens = 3'000;
   s.epochs = 20;
@@ -57,7 +57,7 @@ void declare_run(OptionTable& table, Settings& s) {
   table.choice("dtype", s.dtype, "Element type of parameters and activations",
                {{"f32", DType::f32}, {"bf16", DType::bf16}});
   table.choice("select", s.select, "What the best epoch has the least of, on validation texts",
-               {{"loss", Selection::loss}, {"error", Selection::error}});
+               {{"loss", Selection::loss}, {"edits", Selection::edits}});
   table.integer("patience", s.patience, "Epochs without a better one that end the training; 0: none do",
                 kFromZero);
   table.integer("valid-texts", s.valid_texts,

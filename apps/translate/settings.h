@@ -16,7 +16,7 @@ namespace heed::apps {
 enum class Preset { standard, pronounce };
 enum class PairFormat { tsv, cmudict };
 enum class Tie { none, output, all };
-enum class Selection { loss, error };
+enum class Selection { loss, edits };
 
 /// Where pairs of texts come from, and which are taken.
 struct DataSettings {

@@ -17,12 +17,14 @@
 namespace heed::apps {
 
 Json to_json(const TextScores& s) {
-  return {{"word_error", s.word_error()}, {"text_error", s.text_error()}, {"texts", s.texts}};
+  return {{"edit_rate", s.edit_rate()}, {"text_error", s.text_error()}, {"texts", s.texts}};
 }
 
-std::string describe(const TextScores& s) {
-  return concat("error of words ", fixed_text(100 * s.word_error(), 2), " %, of whole texts ",
-                fixed_text(100 * s.text_error(), 2), " % of ", grouped(s.texts));
+std::string describe(const TextScores& s, PairFormat format) {
+  const bool words = format == PairFormat::cmudict;
+  return concat(words ? "phoneme error " : "edit rate ", fixed_text(100 * s.edit_rate(), 2),
+                words ? " %, word error " : " %, wrong ", fixed_text(100 * s.text_error(), 2), " % of ",
+                grouped(s.texts));
 }
 
 TrainOutput::TrainOutput(const Settings& settings, const Corpus& corpus, const nn::TextModel& model,
@@ -75,14 +77,14 @@ Metrics::Scalars TrainOutput::judge() const {
   measured.emplace_back("valid/token_accuracy", loss.token_accuracy);
   if (judged_.empty()) return measured;
   const TextScores scores = evaluate_texts(model_, judged_, {.on_step = throw_if_stopped}).scores;
-  measured.emplace_back("valid/word_error", scores.word_error());
+  measured.emplace_back("valid/edit_rate", scores.edit_rate());
   measured.emplace_back("valid/text_error", scores.text_error());
   return measured;
 }
 
 // What the best epoch has the least of; without validation texts the last is the best.
 double TrainOutput::selected(const Json& epoch) const {
-  const char* const key = settings_.select == Selection::loss ? "valid_loss" : "valid_word_error";
+  const char* const key = settings_.select == Selection::loss ? "valid_loss" : "valid_edit_rate";
   const auto found = epoch.find(key);
   if (found != epoch.end() && found->is_number()) return found->get<double>();
   return valid_.size() == 0 ? -epoch.at("epoch").get<double>() : std::numeric_limits<double>::quiet_NaN();
@@ -101,8 +103,8 @@ bool TrainOutput::epoch(const EpochReport& r) {
     std::string text;
     for (const auto& [name, value] : measured) {
       if (name == "valid/loss") text += concat("  valid loss ", fixed_text(value, 4));
-      if (name == "valid/word_error") text += concat("  words ", fixed_text(100 * value, 2), " %");
-      if (name == "valid/text_error") text += concat("  texts ", fixed_text(100 * value, 2), " % wrong");
+      if (name == "valid/edit_rate") text += concat("  edits ", fixed_text(100 * value, 2), " %");
+      if (name == "valid/text_error") text += concat("  wrong ", fixed_text(100 * value, 2), " %");
     }
     line("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed_text(r.loss, 4), "  lr ", fixed_text(r.lr, 6),
          text, "  ", format_count(r.samples_per_second), " pairs/s", best ? "  best" : "");
@@ -146,13 +148,13 @@ void TrainOutput::end(int64_t step) {
   last["best_epoch"] = best_.epoch();
   last["final"] = true;
   metrics_.write_end(
-      step,
-      {{"test/word_error", result.scores.word_error()}, {"test/text_error", result.scores.text_error()}},
+      step, {{"test/edit_rate", result.scores.edit_rate()}, {"test/text_error", result.scores.text_error()}},
       last);
   if (settings_.json)
     out_.write(last);
   else
-    line("test, epoch ", best_.epoch(), ", beam ", settings_.beam, ": ", describe(result.scores));
+    line("test, epoch ", best_.epoch(), ", beam ", settings_.beam, ": ",
+         describe(result.scores, settings_.format));
   for (const Judged& f : result.failures)
     line("  ", shorten(f.example.source, 40), "  ->  ", shorten(f.output, 60), "   should be  ",
          shorten(f.example.references.front(), 60));

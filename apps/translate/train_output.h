@@ -51,9 +51,9 @@ class TrainOutput {
   std::unique_ptr<Progress> progress_;
 };
 
-/// {word_error, text_error, texts} of a test.
+/// {edit_rate, text_error, texts} of a test.
 Json to_json(const TextScores& scores);
-/// "error of words 7.13 %, of whole texts 31.00 % of 12,000"
-std::string describe(const TextScores& scores);
+/// "edit rate 7.13 %, wrong 31.00 % of 12,000"; for pronunciations in the words used of them.
+std::string describe(const TextScores& scores, PairFormat format);
 
 }  // namespace heed::apps

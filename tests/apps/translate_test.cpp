@@ -52,7 +52,7 @@ TEST(TextScores, TheNearestReferenceCounts) {
   EXPECT_EQ(scores.edits, 2);
   EXPECT_EQ(scores.words, 6);
   EXPECT_DOUBLE_EQ(scores.text_error(), 0.5);
-  EXPECT_DOUBLE_EQ(scores.word_error(), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(scores.edit_rate(), 1.0 / 3);
 }
 
 TEST(TextScores, SourcesAreAskedOnce) {

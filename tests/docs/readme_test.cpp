@@ -35,6 +35,14 @@ TEST(Readme, ItsProgramsAreTheCompiledOnes) {
   EXPECT_EQ(programs[1], read_file(kRoot / "docs/examples/train.cpp"));
 }
 
+TEST(TextPage, ItsProgramIsTheCompiledOne) {
+  std::vector<std::string> programs;
+  for (const Block& block : fenced_blocks(read_file(kRoot / "docs/text.md")))
+    if (block.language == "cpp") programs.push_back(block.text);
+  ASSERT_EQ(programs.size(), 1u);
+  EXPECT_EQ(programs[0], read_file(kRoot / "docs/examples/text/pronounce.cpp"));
+}
+
 TEST(Readme, ItsFirstProgramIsShort) {
   const std::string text = read_file(kRoot / "docs/examples/mlp.cpp");
   std::istringstream lines(text);

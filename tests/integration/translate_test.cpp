@@ -83,7 +83,7 @@ TEST_F(Translate, LearnsAndIsUsed) {
   EXPECT_LT(told[7]["loss"], told[0]["loss"]);
   EXPECT_LT(told[7]["valid_loss"], told[0]["valid_loss"]);
   EXPECT_TRUE(told.back()["final"]);
-  EXPECT_LT(told.back()["word_error"], 0.02) << trained.out;
+  EXPECT_LT(told.back()["edit_rate"], 0.02) << trained.out;
   EXPECT_GT(told.back()["texts"], 100);
   for (const char* file :
        {"model.safetensors", "source.tokenizer", "target.tokenizer", "config.toml", "metrics.jsonl"})
@@ -92,7 +92,7 @@ TEST_F(Translate, LearnsAndIsUsed) {
   const Result evaluated =
       run({"eval", "--model", model(), "--data", (dir_ / "pairs.tsv").string(), "--json"});
   ASSERT_EQ(evaluated.code, 0) << evaluated.err;
-  for (const char* key : {"word_error", "text_error", "texts"})
+  for (const char* key : {"edit_rate", "text_error", "texts"})
     EXPECT_EQ(evaluated.last()[key], told.back()[key]) << key;  // the same part, found again
 
   const Result words = run({"run", "--model", model(), "head", "bead"});
@@ -149,15 +149,15 @@ TEST_F(Translate, AStoppedRunGoesOnToTheSameBits) {
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_EQ(folder_.get("noam/model.safetensors"), folder_.get("part/model.safetensors"));
   EXPECT_NE(folder_.get("noam/model.safetensors"), folder_.get("whole/model.safetensors"));
-  EXPECT_EQ(lines(folder_.get("part/metrics.jsonl")).back()["word_error"],
-            lines(folder_.get("noam/metrics.jsonl")).back()["word_error"]);
+  EXPECT_EQ(lines(folder_.get("part/metrics.jsonl")).back()["edit_rate"],
+            lines(folder_.get("noam/metrics.jsonl")).back()["edit_rate"]);
 }
 
 TEST_F(Translate, PatienceEndsATraining) {
   write_pairs(300);
   // A rate too small to learn by: after some epoch none is better.
   const Result result =
-      run(small("m", {"--epochs", "40", "--patience", "2", "--lr", "1e-12", "--select", "error"}));
+      run(small("m", {"--epochs", "40", "--patience", "2", "--lr", "1e-12", "--select", "edits"}));
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(lines(result.out).size(), 4u);  // the best, two without a better one, the test
   EXPECT_EQ(lines(result.out).back()["best_epoch"], 1);
@@ -174,6 +174,23 @@ TEST_F(Translate, OneVocabularyTiedAndBf16) {
   EXPECT_EQ(shown.last()["source"]["vocab"], 259);
   EXPECT_EQ(shown.last()["target"]["vocab"], 259);
 }
+
+#ifdef HEED_HAVE_SENTENCEPIECE
+TEST_F(Translate, SubWordsAreSharedByDefault) {
+  std::string text;
+  for (int i = 0; i < 120; ++i) {
+    const std::string number = std::to_string(i);
+    text += "the lower number is " + number + "\tdie kleinere Zahl ist " + number + "\n";
+  }
+  const Result result = run({"train", "--data", folder_.put("pairs.tsv", text), "--out", model(), "--steps",
+                             "1", "--d-model", "16", "--layers", "1", "--vocab", "320", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json shown = run({"info", "--model", model(), "--json"}).last();
+  EXPECT_EQ(shown["source"], shown["target"]);
+  EXPECT_EQ(shown["source"]["tokenizer"], "unigram");
+  EXPECT_EQ(run({"run", "--model", model(), "the number"}).code, 0);
+}
+#endif
 
 TEST_F(Translate, PronunciationsAreRead) {
   std::string text;
