@@ -6,7 +6,6 @@ namespace heed::apps {
 namespace {
 
 constexpr IntegerRange kFromZero{0, int64_t{1} << 40};
-constexpr IntegerRange kSize{1, int64_t{1} << 20};
 constexpr NumberRange kShare{0, 1, false, true};
 
 using data::TokenizerKind;
@@ -23,8 +22,8 @@ void use_preset(Settings& s) {
   s.select = Selection::edits;
   s.max_tokens = 64;
   s.batch_tokens = 3'000;
-  s.epochs = 20;
-  s.lr = 3e-3;
+  s.epochs = 18;
+  s.lr = 2e-3;
   s.warmup = 400;
   s.layers = 3;
   s.d_model = 128;
