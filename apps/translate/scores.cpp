@@ -1,53 +1,15 @@
 #include "apps/translate/scores.h"
 
-#include <algorithm>
-#include <numeric>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
+#include <heed/data/text/metrics/bleu.h>
+#include <heed/data/text/metrics/chrf.h>
+#include <heed/data/text/metrics/error_rate.h>
 #include <heed/data/text/unicode.h>
 
 namespace heed::apps {
-namespace {
-
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words;
-  size_t begin = 0, end = 0;
-  const auto cut = [&](size_t next) {
-    if (end > begin) words.push_back(text.substr(begin, end - begin));
-    begin = next;
-  };
-  data::for_each_code_point(text, [&](int32_t code_point, std::string_view bytes) {
-    if (data::character_class(code_point) == data::CharacterClass::space) cut(end + bytes.size());
-    end += bytes.size();
-  });
-  cut(end);
-  return words;
-}
-
-// Levenshtein's distance, one row of its table at a time.
-int64_t edits_between(const std::vector<std::string_view>& a, const std::vector<std::string_view>& b) {
-  std::vector<int64_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), int64_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    int64_t diagonal = row[0];
-    row[0] = static_cast<int64_t>(i) + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const int64_t replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
-    }
-  }
-  return row.back();
-}
-
-double share(int64_t part, int64_t whole) {
-  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
-}
-
-}  // namespace
-
-int64_t word_edits(std::string_view a, std::string_view b) { return edits_between(words_of(a), words_of(b)); }
 
 std::vector<Example> group_by_source(const data::TextPairs& pairs) {
   std::vector<Example> examples;
@@ -60,43 +22,33 @@ std::vector<Example> group_by_source(const data::TextPairs& pairs) {
   return examples;
 }
 
-void TextScores::add(const std::string& output, const std::vector<std::string>& references) {
-  const std::vector<std::string_view> found = words_of(output);
-  int64_t least = INT64_MAX, length = 0;
-  for (const std::string& reference : references) {
-    const std::vector<std::string_view> wanted = words_of(reference);
-    const int64_t distance = edits_between(found, wanted);
-    if (distance >= least) continue;
-    least = distance;
-    length = std::ssize(wanted);
-  }
-  if (references.empty()) return;
-  ++texts;
-  wrong += std::find(references.begin(), references.end(), output) == references.end();
-  edits += least;
-  words += length;
+TextScores score_texts(const std::vector<std::string>& outputs,
+                       const std::vector<data::References>& references) {
+  if (outputs.empty()) return {};
+  return {.texts = std::ssize(outputs),
+          .edit_rate = data::ErrorRate().corpus_score(outputs, references) / 100,
+          .text_error = 1 - data::ExactMatch().corpus_score(outputs, references) / 100,
+          .bleu = data::Bleu().corpus_score(outputs, references),
+          .chrf = data::Chrf().corpus_score(outputs, references)};
 }
-
-double TextScores::text_error() const { return share(wrong, texts); }
-double TextScores::edit_rate() const { return share(edits, words); }
 
 TextEvaluation evaluate_texts(const nn::TextModel& model, const std::vector<Example>& examples,
                               const nn::TextOptions& options, size_t keep_failures) {
-  std::vector<std::string> sources;
-  for (const Example& example : examples) sources.push_back(example.source);
-  const auto outputs = model.run(sources, options);
   const data::TokenizerOptions& form = model.target().options();
-  TextEvaluation result;
-  for (size_t i = 0; i < examples.size(); ++i) {
-    const std::string& output = outputs[i].front().text;
-    const int64_t wrong = result.scores.wrong;
-    std::vector<std::string> references;
-    for (const std::string& reference : examples[i].references)
-      references.push_back(data::normalize(reference, form.normalization, form.lowercase));
-    result.scores.add(output, references);
-    if (result.scores.wrong > wrong && result.failures.size() < keep_failures)
-      result.failures.push_back({examples[i], output});
+  std::vector<std::string> sources, outputs;
+  std::vector<data::References> references;
+  for (const Example& example : examples) {
+    sources.push_back(example.source);
+    data::References& known = references.emplace_back();
+    for (const std::string& reference : example.references)
+      known.push_back(data::normalize(reference, form.normalization, form.lowercase));
   }
+  for (auto& found : model.run(sources, options)) outputs.push_back(std::move(found.front().text));
+  TextEvaluation result{score_texts(outputs, references), {}};
+  const data::ExactMatch match;
+  for (size_t i = 0; i < examples.size() && result.failures.size() < keep_failures; ++i)
+    if (match.sentence_score(outputs[i], references[i]) == 0)
+      result.failures.push_back({examples[i], outputs[i]});
   return result;
 }
 

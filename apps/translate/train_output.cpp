@@ -17,14 +17,21 @@
 namespace heed::apps {
 
 Json to_json(const TextScores& s) {
-  return {{"edit_rate", s.edit_rate()}, {"text_error", s.text_error()}, {"texts", s.texts}};
+  return {{"edit_rate", s.edit_rate},
+          {"text_error", s.text_error},
+          {"bleu", s.bleu},
+          {"chrf", s.chrf},
+          {"texts", s.texts}};
 }
 
 std::string describe(const TextScores& s, PairFormat format) {
-  const bool words = format == PairFormat::cmudict;
-  return concat(words ? "phoneme error " : "edit rate ", fixed_text(100 * s.edit_rate(), 2),
-                words ? " %, word error " : " %, wrong ", fixed_text(100 * s.text_error(), 2), " % of ",
-                grouped(s.texts));
+  const auto percent = [](double share) { return fixed_text(100 * share, 2); };
+  const std::string count = grouped(s.texts);
+  if (format == PairFormat::cmudict)
+    return concat("phoneme error ", percent(s.edit_rate), " %, word error ", percent(s.text_error), " % of ",
+                  count);
+  return concat("BLEU ", fixed_text(s.bleu, 2), ", chrF ", fixed_text(s.chrf, 2), ", edit rate ",
+                percent(s.edit_rate), " %, wrong ", percent(s.text_error), " % of ", count);
 }
 
 TrainOutput::TrainOutput(const Settings& settings, const Corpus& corpus, const nn::TextModel& model,
@@ -72,13 +79,18 @@ void TrainOutput::batch(int64_t epochs_done, int64_t pairs, double loss) {
 Metrics::Scalars TrainOutput::judge() const {
   Metrics::Scalars measured;
   if (valid_.size() == 0) return measured;
-  const Evaluation loss = evaluate(model_.model(), valid_, {.decode = false});
+  const int64_t rows = valid_.longest_source() + valid_.longest_target() + 3;
+  const Evaluation loss =
+      evaluate(model_.model(), valid_,
+               {.batch_size = std::max<int64_t>(1, settings_.batch_tokens / rows), .decode = false});
   measured.emplace_back("valid/loss", loss.loss);
   measured.emplace_back("valid/token_accuracy", loss.token_accuracy);
   if (judged_.empty()) return measured;
   const TextScores scores = evaluate_texts(model_, judged_, {.on_step = throw_if_stopped}).scores;
-  measured.emplace_back("valid/edit_rate", scores.edit_rate());
-  measured.emplace_back("valid/text_error", scores.text_error());
+  measured.emplace_back("valid/edit_rate", scores.edit_rate);
+  measured.emplace_back("valid/text_error", scores.text_error);
+  measured.emplace_back("valid/bleu", scores.bleu);
+  measured.emplace_back("valid/chrf", scores.chrf);
   return measured;
 }
 
@@ -105,6 +117,8 @@ bool TrainOutput::epoch(const EpochReport& r) {
       if (name == "valid/loss") text += concat("  valid loss ", fixed_text(value, 4));
       if (name == "valid/edit_rate") text += concat("  edits ", fixed_text(100 * value, 2), " %");
       if (name == "valid/text_error") text += concat("  wrong ", fixed_text(100 * value, 2), " %");
+      if (name == "valid/bleu" && settings_.format == PairFormat::tsv)
+        text += concat("  BLEU ", fixed_text(value, 2));
     }
     line("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed_text(r.loss, 4), "  lr ", fixed_text(r.lr, 6),
          text, "  ", format_count(r.samples_per_second), " pairs/s", best ? "  best" : "");
@@ -147,9 +161,12 @@ void TrainOutput::end(int64_t step) {
   Json last = to_json(result.scores);
   last["best_epoch"] = best_.epoch();
   last["final"] = true;
-  metrics_.write_end(
-      step, {{"test/edit_rate", result.scores.edit_rate()}, {"test/text_error", result.scores.text_error()}},
-      last);
+  metrics_.write_end(step,
+                     {{"test/edit_rate", result.scores.edit_rate},
+                      {"test/text_error", result.scores.text_error},
+                      {"test/bleu", result.scores.bleu},
+                      {"test/chrf", result.scores.chrf}},
+                     last);
   if (settings_.json)
     out_.write(last);
   else

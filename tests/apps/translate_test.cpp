@@ -31,28 +31,15 @@ TEST(Pronunciations, LinesOfTheDictionaryAreWordsAndPhonemes) {
   expect_error<DataError>([] { read_pronunciations("/no/such", false); }, {"/no/such"});
 }
 
-TEST(TextScores, EditsAreCountedInWords) {
-  EXPECT_EQ(word_edits("HH IY D", "HH IY D"), 0);
-  EXPECT_EQ(word_edits("HH IY D", "HH EH D"), 1);  // replaced
-  EXPECT_EQ(word_edits("HH IY D", "IY D"), 1);     // left out
-  EXPECT_EQ(word_edits("IY D", "HH IY D Z"), 2);   // added
-  EXPECT_EQ(word_edits("", "a  b\tc"), 3);
-  EXPECT_EQ(word_edits("a b c d", "d a b c"), 2);
-  EXPECT_EQ(word_edits("a", ""), 1);
-  EXPECT_EQ(word_edits("", ""), 0);
-}
-
 TEST(TextScores, TheNearestReferenceCounts) {
-  TextScores scores;
-  EXPECT_EQ(scores.text_error(), 0);
-  scores.add("R IY D", {"R EH D", "R IY D"});  // right
-  scores.add("R IY", {"K L AO R EH D", "R EH D"});
+  EXPECT_EQ(score_texts({}, {}).texts, 0);
+  const TextScores scores =
+      score_texts({"R IY D", "R IY"}, {{"R EH D", "R IY D"}, {"K L AO R EH D", "R EH D"}});
   EXPECT_EQ(scores.texts, 2);
-  EXPECT_EQ(scores.wrong, 1);
-  EXPECT_EQ(scores.edits, 2);
-  EXPECT_EQ(scores.words, 6);
-  EXPECT_DOUBLE_EQ(scores.text_error(), 0.5);
-  EXPECT_DOUBLE_EQ(scores.edit_rate(), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(scores.text_error, 0.5);     // the first is right
+  EXPECT_DOUBLE_EQ(scores.edit_rate, 2.0 / 6);  // of the second: one replaced, one added
+  EXPECT_GT(scores.chrf, 50);
+  EXPECT_DOUBLE_EQ(score_texts({"a b c d e"}, {{"a b c d e"}}).bleu, 100);
 }
 
 TEST(TextScores, SourcesAreAskedOnce) {

@@ -92,7 +92,7 @@ TEST_F(Translate, LearnsAndIsUsed) {
   const Result evaluated =
       run({"eval", "--model", model(), "--data", (dir_ / "pairs.tsv").string(), "--json"});
   ASSERT_EQ(evaluated.code, 0) << evaluated.err;
-  for (const char* key : {"edit_rate", "text_error", "texts"})
+  for (const char* key : {"edit_rate", "text_error", "bleu", "chrf", "texts"})
     EXPECT_EQ(evaluated.last()[key], told.back()[key]) << key;  // the same part, found again
 
   const Result words = run({"run", "--model", model(), "head", "bead"});
