@@ -51,7 +51,9 @@ double mean(const std::vector<double>& values) {
 Interval interval_of(double score, std::vector<double> resamples, double confidence) {
   std::sort(resamples.begin(), resamples.end());
   const auto count = static_cast<double>(resamples.size());
-  const size_t left_out = static_cast<size_t>(std::floor(count * (1 - confidence) / 2 + 1e-9));
+  // On each side; the middle one or two stay.
+  const size_t left_out = std::min(static_cast<size_t>(std::floor(count * (1 - confidence) / 2 + 1e-9)),
+                                   (resamples.size() - 1) / 2);
   return {score, mean(resamples), resamples[left_out], resamples[resamples.size() - 1 - left_out]};
 }
 

@@ -45,6 +45,16 @@ TEST(Bootstrap, RepeatsItself) {
   EXPECT_NE(bootstrap(ExactMatch(), segments, {.seed = 43}).mean, once.mean);
 }
 
+TEST(Bootstrap, OfLittleConfidenceIsTheMedian) {
+  for (const int64_t resamples : {1, 2, 3, 1000}) {
+    const Interval median =
+        bootstrap(ExactMatch(), right(1000, 4), {.resamples = resamples, .confidence = 1e-12});
+    EXPECT_LE(median.low, median.high);
+    EXPECT_NEAR(median.low, 25, 5);
+    EXPECT_NEAR(median.high, 25, 5);
+  }
+}
+
 TEST(Bootstrap, OfOneSegmentHasNoWidth) {
   const Interval one = bootstrap(ExactMatch(), right(1, 1), {.resamples = 1});
   EXPECT_EQ(one.low, 100);
