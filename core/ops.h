@@ -285,13 +285,19 @@ struct DropoutOptions {
 
 struct ResidualNorm {
   Tensor sum;     // residual + dropout(x)
-  Tensor normed;  // layer_norm(sum)
+  Tensor normed;  // the norm of sum
 };
 /// Residual connection, dropout and layer norm in one pass each way: post-norm blocks use `normed` alone,
 /// pre-norm blocks both.
 [[nodiscard]] ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const Tensor& weight,
                                                const Tensor& bias, const DropoutOptions& dropout = {},
                                                double eps = 1e-5);
+
+/// x / sqrt(mean of x² + eps) * weight over the last axis (arXiv 1910.07467); weight [cols] or undefined.
+[[nodiscard]] Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);
+/// Residual connection, dropout and RMS norm in one pass each way.
+[[nodiscard]] ResidualNorm residual_rms_norm(const Tensor& residual, const Tensor& x, const Tensor& weight,
+                                             const DropoutOptions& dropout = {}, double eps = 1e-6);
 
 [[nodiscard]] Tensor softmax(const Tensor& x, int64_t axis = -1);  // a row of -inf gives zeros
 [[nodiscard]] Tensor log_softmax(const Tensor& x, int64_t axis = -1);

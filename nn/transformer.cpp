@@ -36,7 +36,7 @@ void TransformerConfig::check() const {
 
 Encoder::Encoder(const LayerConfig& config, int64_t count, bool final_norm, Generator& generator) {
   for (int64_t i = 0; i < count; ++i) layers.push_back(std::make_unique<EncoderLayer>(config, generator));
-  if (final_norm) norm = std::make_unique<LayerNorm>(config.d_model, config.eps);
+  if (final_norm) norm = std::make_unique<Norm>(config.norm_kind, config.d_model, config.eps);
 }
 
 Tensor Encoder::operator()(const Tensor& x, const Segments& segments, const AttentionCall& call) const {
@@ -51,7 +51,7 @@ Tensor Encoder::operator()(const Tensor& x, const Segments& segments, const Atte
   ResidualNorm in{x, layers.front()->norm1(x)};
   for (size_t i = 0;; ++i) {
     const ResidualStream out = layers[i]->advance(in, segments, call);
-    const LayerNorm* next = i + 1 < layers.size() ? &layers[i + 1]->norm1 : norm.get();
+    const Norm* next = i + 1 < layers.size() ? &layers[i + 1]->norm1 : norm.get();
     if (!next) return residual_dropout(out.sum, out.branch, dropout);
     in = (*next)(out.sum, out.branch, dropout);
     if (i + 1 == layers.size()) return in.normed;
@@ -65,7 +65,7 @@ void Encoder::visit(Visitor& v) {
 
 Decoder::Decoder(const LayerConfig& config, int64_t count, bool final_norm, Generator& generator) {
   for (int64_t i = 0; i < count; ++i) layers.push_back(std::make_unique<DecoderLayer>(config, generator));
-  if (final_norm) norm = std::make_unique<LayerNorm>(config.d_model, config.eps);
+  if (final_norm) norm = std::make_unique<Norm>(config.norm_kind, config.d_model, config.eps);
 }
 
 DropoutOptions Decoder::dropout() const {

@@ -20,7 +20,7 @@ class Encoder : public Module {
   std::string describe() const override { return concat("Encoder(", layers.size(), " layers)"); }
 
   std::vector<std::unique_ptr<EncoderLayer>> layers;
-  std::unique_ptr<LayerNorm> norm;
+  std::unique_ptr<Norm> norm;
 };
 
 class Decoder : public Module {
@@ -39,7 +39,7 @@ class Decoder : public Module {
   std::string describe() const override { return concat("Decoder(", layers.size(), " layers)"); }
 
   std::vector<std::unique_ptr<DecoderLayer>> layers;
-  std::unique_ptr<LayerNorm> norm;
+  std::unique_ptr<Norm> norm;
 
  private:
   DropoutOptions dropout() const;
@@ -105,7 +105,7 @@ Tensor Decoder::run(const Tensor& x, SelfAttention&& self_attend, const PooledVe
   ResidualNorm in{x, layers.front()->norm1(x)};
   for (size_t i = 0;; ++i) {
     const ResidualStream out = layers[i]->pre_norm(in, attend_in(i), memory[i], cross_segments, cross_call);
-    const LayerNorm* next = i + 1 < layers.size() ? &layers[i + 1]->norm1 : norm.get();
+    const Norm* next = i + 1 < layers.size() ? &layers[i + 1]->norm1 : norm.get();
     if (!next) return residual_dropout(out.sum, out.branch, dropout());
     in = (*next)(out.sum, out.branch, dropout());
     if (i + 1 == layers.size()) return in.normed;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include <heed/nn/feed_forward.h>
+#include <heed/nn/norm.h>
 #include <heed/nn/position.h>
 
 namespace heed::nn {
@@ -22,6 +23,7 @@ struct LayerConfig {
   int64_t heads = 8;
   int64_t d_ff = 2048;
   NormPlacement norm = NormPlacement::post;
+  NormKind norm_kind = NormKind::layer;
   FeedForwardKind activation = FeedForwardKind::relu;
   double attention_dropout = 0.1;   // of the attention weights
   double activation_dropout = 0.1;  // of the feed-forward activation

@@ -25,8 +25,8 @@ EncoderLayer::EncoderLayer(const LayerConfig& config, Generator& generator)
       residual_dropout(config.residual_dropout),
       self_attn(config.d_model, config.heads, self_attention_options(config), generator),
       feed_forward(config.d_model, config.d_ff, config.activation, config.activation_dropout, generator),
-      norm1(config.d_model, config.eps),
-      norm2(config.d_model, config.eps) {
+      norm1(config.norm_kind, config.d_model, config.eps),
+      norm2(config.norm_kind, config.d_model, config.eps) {
   check_dropout_rate(residual_dropout, "EncoderLayer");
 }
 
@@ -60,9 +60,9 @@ DecoderLayer::DecoderLayer(const LayerConfig& config, Generator& generator)
       self_attn(config.d_model, config.heads, self_attention_options(config), generator),
       multihead_attn(config.d_model, config.heads, cross_attention_options(config), generator),
       feed_forward(config.d_model, config.d_ff, config.activation, config.activation_dropout, generator),
-      norm1(config.d_model, config.eps),
-      norm2(config.d_model, config.eps),
-      norm3(config.d_model, config.eps) {
+      norm1(config.norm_kind, config.d_model, config.eps),
+      norm2(config.norm_kind, config.d_model, config.eps),
+      norm3(config.norm_kind, config.d_model, config.eps) {
   check_dropout_rate(residual_dropout, "DecoderLayer");
 }
 

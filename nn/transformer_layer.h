@@ -3,7 +3,6 @@
 
 #include <heed/nn/dropout.h>
 #include <heed/nn/feed_forward.h>
-#include <heed/nn/layer_norm.h>
 #include <heed/nn/multi_head_attention.h>
 #include <heed/nn/transformer_config.h>
 
@@ -34,7 +33,7 @@ class EncoderLayer : public Module {
   double residual_dropout;
   MultiHeadAttention self_attn;
   FeedForward feed_forward;
-  LayerNorm norm1, norm2;
+  Norm norm1, norm2;
 
  private:
   DropoutOptions dropout() const { return {.p = training() ? residual_dropout : 0}; }
@@ -85,7 +84,7 @@ class DecoderLayer : public Module {
   double residual_dropout;
   MultiHeadAttention self_attn, multihead_attn;
   FeedForward feed_forward;
-  LayerNorm norm1, norm2, norm3;
+  Norm norm1, norm2, norm3;
 
  private:
   DropoutOptions dropout() const { return {.p = training() ? residual_dropout : 0}; }

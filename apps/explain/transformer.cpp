@@ -90,7 +90,7 @@ void show_residuals(Presentation& p, nn::Encoder& encoder, const Tensor& x) {
   p.value("post_norm", largest_difference(y, post));
 
   const double normed = nn::statistics(encoder(x, segments)).deviation;
-  const std::unique_ptr<nn::LayerNorm> norm = std::exchange(encoder.norm, nullptr);
+  const std::unique_ptr<nn::Norm> norm = std::exchange(encoder.norm, nullptr);
   const double stream = nn::statistics(encoder(x, segments)).deviation;
   p.line(fmt::format("{} layers: deviation {:.2f} before the final norm, {:.2f} after", encoder.layers.size(),
                      stream, normed));

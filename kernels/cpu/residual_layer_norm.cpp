@@ -2,16 +2,13 @@
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/residual_layer_norm.cpp"
 
 #include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/dropout_simd.h>
 #include <heed/kernels/cpu/layer_norm_simd.h>
+#include <heed/kernels/cpu/residual_simd.h>
 #include <heed/kernels/cpu/tasks/grain.h>
 #include <heed/kernels/residual_layer_norm.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
-
-/// Elements whose random bits are drawn at a time: few, so that prefetches made before are served meanwhile.
-constexpr int64_t kChunk = 128;
 
 /// Writes residual + dropout(x), also by non-temporal stores to `nontemporal` if it is not null, and sums it
 /// up as it was stored.
@@ -169,39 +166,6 @@ void forward(const kernels::ResidualLayerNormForward<T>& args, int64_t begin, in
   } else {
     add_rows<Whole<T>>(args, begin, end);
   }
-}
-
-/// Hands the gradient of the sum, a row of it, on to residual and x.
-template <class T>
-struct StoreGradients {
-  const T* gsum;
-  T *gresidual, *gx;
-  bool accumulate_residual, accumulate_x;
-  const Dropout* dropout;
-  const uint8_t* kept;  // a bit a column; null where nothing is dropped
-
-  template <class Io>
-  HWY_INLINE void operator()(int64_t c, Vec<Tag<T>> v, Io io) const {
-    if (gsum != nullptr) v = hn::Add(io.load(gsum + c), v);
-    if (gresidual != nullptr)
-      io.store(accumulate_residual ? hn::Add(io.load(gresidual + c), v) : v, gresidual + c);
-    if (gx != nullptr) {
-      if (kept != nullptr) v = apply_dropout(Tag<T>(), v, kept, c, *dropout);
-      io.store(accumulate_x ? hn::Add(io.load(gx + c), v) : v, gx + c);
-    }
-  }
-};
-
-template <class T>
-HWY_INLINE T* shifted(T* p, int64_t by) {
-  return p == nullptr ? nullptr : p + by;
-}
-
-/// Whether a gradient, if it is wanted, may be written by non-temporal stores.
-template <class T>
-HWY_INLINE bool may_stream(const T* gradient, bool accumulate,
-                           const kernels::ResidualLayerNormBackward<T>& args) {
-  return gradient == nullptr || (!accumulate && uses_nontemporal_stores(gradient, args.rows, args.cols, 4));
 }
 
 template <class T, class A = accumulator_t<T>>

@@ -5,6 +5,8 @@
 
 #include <heed/core/ops.h>
 #include <heed/nn/decode.h>
+#include <heed/nn/layer_norm.h>
+#include <heed/nn/rms_norm.h>
 #include <heed/nn/transformer.h>
 #include <heed/optim/adam.h>
 #include <heed/optim/schedule.h>
@@ -47,6 +49,8 @@ TEST(BadModel, SizesThatDoNotFit) {
   refuse([](auto& c) { c.position = PositionKind::learned, c.max_length = 0; }, {"max_length > 0, got 0"});
   expect_error<ConfigError>([] { LayerNorm(0, 1e-5); }, {"LayerNorm", "0"});
   expect_error<ConfigError>([] { LayerNorm(4, 0); }, {"LayerNorm", "eps"});
+  expect_error<ConfigError>([] { RMSNorm(0); }, {"RMSNorm", "0"});
+  expect_error<ConfigError>([] { parse_norm_kind("batch"); }, {"unknown norm 'batch'"});
   expect_error<ConfigError>([] { Linear(0, 4); }, {"Linear", "0"});
   expect_error<ConfigError>([] { Embedding(5, 0); }, {"Embedding", "d_model = 0"});
 }

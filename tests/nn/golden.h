@@ -39,7 +39,7 @@ class GoldenFill {
     matrix(linear.weight);
     if (linear.bias.defined()) bias(linear.bias);
   }
-  void norm(const nn::LayerNorm& norm) {
+  void norm(const nn::Norm& norm) {
     fill(norm.weight, 1, 0.1);
     bias(norm.bias);
   }
@@ -83,7 +83,7 @@ class GoldenFill {
     separate(l.self_attn);
     separate(l.multihead_attn);
     feed_forward(l.feed_forward);
-    for (const nn::LayerNorm* each : {&l.norm1, &l.norm2, &l.norm3}) norm(*each);
+    for (const nn::Norm* each : {&l.norm1, &l.norm2, &l.norm3}) norm(*each);
   }
   void transformer(const nn::Transformer& model) {
     embedding(model.src_embedding);

@@ -106,14 +106,15 @@ TEST(ModuleGradients, EmbeddingAndPositions) {
   test::check_gradients("embedding with dropout", leaves, embed(0.3));
 }
 
-TEST(ModuleGradients, LayerNorm) {
-  for (const int64_t width : {1, 31, 32, 33}) {
-    LayerNorm module(width, 1e-5);
-    check(concat("layer norm of ", width), module, {{3, width}},
-          [&](const Tensors& x) { return module(x[0]); });
-    check(concat("residual layer norm of ", width), module, {{3, width}, {3, width}},
-          [&](const Tensors& x) { return module(x[0], x[1], {}).normed; });
-  }
+TEST(ModuleGradients, Norms) {
+  for (const NormKind kind : {NormKind::layer, NormKind::rms})
+    for (const int64_t width : {1, 31, 32, 33}) {
+      Norm module(kind, width, 1e-5);
+      check(concat(name(kind), " norm of ", width), module, {{3, width}},
+            [&](const Tensors& x) { return module(x[0]); });
+      check(concat("residual ", name(kind), " norm of ", width), module, {{3, width}, {3, width}},
+            [&](const Tensors& x) { return module(x[0], x[1], {}).normed; });
+    }
 }
 
 TEST(ModuleGradients, FeedForward) {

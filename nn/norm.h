@@ -1,0 +1,33 @@
+// Normalisation of the last axis: layer norm and RMS norm.
+#pragma once
+
+#include <heed/core/ops.h>
+#include <heed/nn/module.h>
+
+namespace heed::nn {
+
+/// layer: to mean 0 and variance 1, then scaled and shifted (arXiv 1607.06450); rms: divided by the root mean
+/// square, then scaled (arXiv 1910.07467).
+enum class NormKind { layer, rms };
+
+/// "layer" or "rms"; ConfigError on anything else.
+NormKind parse_norm_kind(const std::string& name);
+const char* name(NormKind kind);
+
+class Norm : public Module {
+ public:
+  Norm(NormKind kind, int64_t size, double eps);
+
+  Tensor operator()(const Tensor& x) const;
+  /// The norm of residual + dropout(x), and that sum.
+  ResidualNorm operator()(const Tensor& residual, const Tensor& x, const DropoutOptions& dropout) const;
+
+  void visit(Visitor& v) override;
+  std::string describe() const override;
+
+  NormKind kind;
+  Tensor weight, bias;  // [size]; 1 and 0 at first. An RMS norm has no bias
+  double eps;
+};
+
+}  // namespace heed::nn
