@@ -18,6 +18,7 @@
 #include <heed/core/tensor.h>
 #include <heed/kernels/activation.h>
 #include <heed/kernels/indexing.h>
+#include <heed/kernels/rotary.h>
 
 namespace heed {
 
@@ -301,6 +302,19 @@ struct ResidualNorm {
 
 [[nodiscard]] Tensor softmax(const Tensor& x, int64_t axis = -1);  // a row of -inf gives zeros
 [[nodiscard]] Tensor log_softmax(const Tensor& x, int64_t axis = -1);
+
+struct RotaryOptions {
+  int64_t heads = 1;          // heads that the columns of x divide into
+  int64_t rotated_heads = 0;  // the first of them, which are turned; 0: all
+  RotaryPairing pairing = RotaryPairing::half;
+};
+/// Rotary positions (arXiv 2104.09864): in each of the heads, pairs of the first columns of x turned by the
+/// angles of the row's position; the other columns as they are. x [.., columns], positions i64 [rows], one for
+/// each row of x; table [entries, 2, rotated] as nn::rotary_table makes it, in f32 (f64 for f64 x): for each
+/// column the cosine, and the sine with the sign that its partner gets. The gradient turns back. IndexError
+/// for a position outside the table.
+[[nodiscard]] Tensor rotary(const Tensor& x, const Tensor& positions, const Tensor& table,
+                            const RotaryOptions& options = {});
 
 struct EmbeddingOptions {
   double scale = 1;

@@ -20,7 +20,8 @@ enum class IndexUse : int32_t {
   scatter_add,
   index_put,
   index_select,
-  one_hot
+  one_hot,
+  rotary_position
 };
 
 /// An index outside [0, entries) where nothing else is allowed; `use` is none where there was none.
@@ -68,6 +69,10 @@ inline void throw_if_wrong(const WrongIndex& wrong) {
       throw element("index_select", ", nor -1 for a row of zeros");
     case IndexUse::one_hot:
       throw element("one_hot");
+    case IndexUse::rotary_position:
+      throw IndexError(concat("rotary: position ", wrong.value, " in row ", wrong.place,
+                              " is outside the table of ", wrong.entries,
+                              " positions; a longer sequence needs a larger one"));
   }
 }
 
