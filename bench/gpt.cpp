@@ -26,17 +26,17 @@ struct Settings : bench::GptSizes {
 void run(const Settings& s) {
   set_thread_count(static_cast<int>(s.threads));
   const bench::ResidentMemory memory;
-  bench::Gpt model(s);
+  nn::LanguageModel model(s.config());
   const Tensor symbols = bench::ids(s.batch, s.length, s.vocab, 1);
-  const nn::Tokens tokens = nn::Tokens::dense(symbols);
-  const Tensor position_ids = tokens.row_positions();
+  nn::Tokens tokens = nn::Tokens::dense(symbols);
+  tokens.positions = tokens.row_positions();
   // What follows each symbol, in the order of the rows; the first after the last.
   const Tensor labels =
       cat({symbols.flatten().slice(0, 1, symbols.numel()), symbols.flatten().slice(0, 0, 1)}, 0);
   model.to(s.dtype);
   if (!s.weights.empty()) nn::save_weights(model, s.weights);
   optim::AdamW optimizer(model.parameters(), {.rate = 1e-4});
-  const auto loss_of_batch = [&] { return cross_entropy(model.forward(tokens, position_ids), labels); };
+  const auto loss_of_batch = [&] { return cross_entropy(model.forward(tokens), labels); };
   bench::time_training(model, optimizer, loss_of_batch, {.warm_up = 3, .profile = s.profile}, memory);
 }
 

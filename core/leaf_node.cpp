@@ -1,8 +1,34 @@
+#include <atomic>
+
+#include <heed/core/base/warning.h>
 #include <heed/core/creation.h>
 #include <heed/core/leaf_node.h>
 #include <heed/core/tensor_impl.h>
 
 namespace heed {
+namespace {
+
+std::atomic<uint64_t> steps{0};
+WarningCause no_list_has_it;
+
+}  // namespace
+
+void LeafNode::begin_step() { steps.fetch_add(1, std::memory_order_relaxed); }
+
+void LeafNode::begin(Tensor gradient) {
+  grad_ = std::move(gradient);
+  step_ = steps.load(std::memory_order_relaxed);
+}
+
+// Others have forgotten the gradients of the steps before: if a leaf outside of every list still adds to its
+// own, it is most likely a part that its module does not list.
+void LeafNode::warn_if_forgotten() const {
+  if (bound_ || step_ == steps.load(std::memory_order_relaxed)) return;
+  no_list_has_it.warn(concat("backward: a tensor of shape ", outputs()[0].shape,
+                             " that requires a gradient still holds that of a step before, since no "
+                             "parameters() has it: no optimizer "
+                             "trains it. List it in its module's visit(), or call its zero_grad()"));
+}
 
 LeafNode::LeafNode(const Shape& shape, DType dtype, Device device) : Node("", 0), gradient_dtype_(dtype) {
   outputs().push_back({shape, dtype, device, {}, false, false, {}, {}});
@@ -15,10 +41,12 @@ GradSlot LeafNode::slot(int output, DType dtype) {
   settle();
   if (dtype != gradient_dtype_) return {};
   const bool accumulate = grad_.defined();
-  if (accumulate)
+  if (accumulate) {
     check_repeatable();
-  else
-    grad_ = empty(self.shape, {dtype, self.device});
+    warn_if_forgotten();
+  } else {
+    begin(empty(self.shape, {dtype, self.device}));
+  }
   return {grad_, accumulate};
 }
 
@@ -64,14 +92,15 @@ void LeafNode::accumulate(Tensor gradient) {
   const Output& self = outputs()[0];
   const bool held_by_others = !gradient.impl().unique() || !gradient.storage()->unique();
   if (!held_by_others && may_become_grad(gradient)) {
-    grad_ = std::move(gradient);
+    begin(std::move(gradient));
   } else if (grad_.defined()) {
     check_repeatable();
+    warn_if_forgotten();
     grad_.add_(gradient);
   } else {
     const Tensor mine = empty(self.shape, {gradient_dtype_, self.device});
     mine.copy_(gradient);
-    grad_ = mine;
+    begin(mine);
   }
 }
 

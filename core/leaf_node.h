@@ -24,6 +24,8 @@ class LeafNode final : public Node {
   const Tensor& grad() const { return grad_; }
   /// Forgets the gradient, whose memory is free for others.
   void forget() { grad_ = {}; }
+  /// Parameters have forgotten their gradients, as after an optimizer's step.
+  static void begin_step();
   /// Whether gradients are wanted no more. One that was there is forgotten.
   void freeze(bool value);
   /// Makes it that of a parameter, moved or converted, whose gradient may be of a wider dtype.
@@ -40,9 +42,12 @@ class LeafNode final : public Node {
   void check_repeatable() const;
   void accumulate(Tensor gradient);
   void settle();  // adds what waits
+  void begin(Tensor gradient);
+  void warn_if_forgotten() const;
 
   Tensor grad_;
   DType gradient_dtype_;
+  uint64_t step_ = 0;  // in which grad_ was begun
   bool bound_ = false;
   int holders_ = 0;
 };

@@ -183,6 +183,7 @@ PooledVector<int64_t> Parameters::with_gradient() const {
 }
 
 void Parameters::zero_grad() const {
+  LeafNode::begin_step();
   for (const Parameter& parameter : *this) leaf_node(parameter.tensor)->forget();
 }
 

@@ -68,7 +68,8 @@ class Parameters {
   /// The parameters that have one, in order.
   PooledVector<int64_t> with_gradient() const;
 
-  /// Forgets all gradients: the next one of each parameter is written, not added.
+  /// Forgets all gradients: the next one of each parameter is written, not added. A leaf that no list has and
+  /// that then adds to a gradient from before is warned of, once.
   void zero_grad() const;
   /// Euclidean norm of all gradients.
   double gradient_norm() const;

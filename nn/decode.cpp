@@ -7,6 +7,7 @@
 #include <heed/core/ops.h>
 #include <heed/nn/decode.h>
 #include <heed/nn/decoder_cache.h>
+#include <heed/nn/detail/evaluation.h>
 
 namespace heed::nn {
 namespace {
@@ -143,24 +144,6 @@ class Search {
   std::vector<int64_t> parents_;  // and which of the step before it continues
   std::vector<Candidate> candidates_;
   std::vector<std::vector<Hypothesis>> results_;
-};
-
-// Dropout off while it lives.
-class Evaluation {
- public:
-  explicit Evaluation(Transformer& model) : model_(model), was_training_(model.training()) {
-    if (was_training_) model_.eval();
-  }
-  ~Evaluation() {
-    if (was_training_) model_.train();
-  }
-  Evaluation(const Evaluation&) = delete;
-  Evaluation& operator=(const Evaluation&) = delete;
-
- private:
-  NoGrad no_grad_;
-  Transformer& model_;
-  bool was_training_;
 };
 
 }  // namespace

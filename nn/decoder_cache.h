@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <heed/core/base/pooled_vector.h>
+#include <heed/nn/key_value_cache.h>
 #include <heed/nn/transformer.h>
 
 namespace heed::nn {
@@ -23,7 +24,7 @@ class DecoderCache {
   /// Hypotheses that are still followed.
   int64_t rows() const { return static_cast<int64_t>(source_of_.size()); }
   /// Tokens seen.
-  int64_t length() const { return length_; }
+  int64_t length() const { return past_.max_length(); }
 
   /// Appends one token to each hypothesis (i64 [rows]); returns the logits of the next, [rows, vocabulary].
   Tensor step(const Tensor& ids);
@@ -33,16 +34,12 @@ class DecoderCache {
   void select(std::span<const int64_t> parents);
 
  private:
-  void grow(int64_t capacity);
-
   const Transformer& model_;
   Segments source_;
   PooledVector<int64_t> source_of_;  // the source sequence of each hypothesis
   Segments cross_;                   // of each hypothesis: one query, the keys of its source
   PooledVector<Memory> memory_;      // of each layer
-  PooledVector<Tensor> past_;        // of each layer: keys and values, [rows, capacity, 2 d_model]
-  int64_t length_ = 0;
-  int64_t capacity_ = 0;
+  KeyValueCache past_;
 };
 
 }  // namespace heed::nn

@@ -36,13 +36,13 @@ FeedForwardKind parse_feed_forward(const std::string& text) {
 
 const char* name(FeedForwardKind kind) { return kNames[static_cast<size_t>(kind)].first; }
 
-FeedForward::FeedForward(int64_t d_model, int64_t d_ff, FeedForwardKind kind, double dropout,
+FeedForward::FeedForward(int64_t d_model, int64_t d_ff, const FeedForwardOptions& options,
                          Generator& generator)
-    : kind(kind),
-      dropout_rate(dropout),
-      linear1(d_model, d_ff, true, generator),
-      linear2(d_ff, d_model, true, generator) {
-  check_dropout_rate(dropout, "FeedForward");
+    : kind(options.kind),
+      dropout_rate(options.dropout),
+      linear1(d_model, d_ff, options.bias, generator),
+      linear2(d_ff, d_model, options.bias, generator) {
+  check_dropout_rate(dropout_rate, "FeedForward");
   if (kind == FeedForwardKind::swiglu)
     linear_gate = std::make_unique<Linear>(d_model, d_ff, false, generator);
 }

@@ -15,11 +15,17 @@ enum class FeedForwardKind { relu, gelu, gelu_tanh, silu, swiglu };
 FeedForwardKind parse_feed_forward(const std::string& name);
 const char* name(FeedForwardKind kind);
 
+struct FeedForwardOptions {
+  FeedForwardKind kind = FeedForwardKind::relu;
+  double dropout = 0;  // of the activation, while training
+  bool bias = true;    // of linear1 and linear2
+};
+
 /// linear2(dropout(f(linear1(x)))), [.., d_model] → [.., d_model]; for swiglu
 /// linear2(dropout(silu(linear_gate(x)) * linear1(x))).
 class FeedForward : public Module {
  public:
-  FeedForward(int64_t d_model, int64_t d_ff, FeedForwardKind kind = FeedForwardKind::relu, double dropout = 0,
+  FeedForward(int64_t d_model, int64_t d_ff, const FeedForwardOptions& options = {},
               Generator& generator = default_generator());
 
   Tensor operator()(const Tensor& x) const;

@@ -1,9 +1,11 @@
 #include <cmath>
 #include <cstdio>
+#include <unordered_map>
 
 #include <heed/core/ops.h>
 #include <heed/nn/detail/text_table.h>
 #include <heed/nn/inspection.h>
+#include <heed/nn/multi_head_attention.h>
 
 namespace heed::nn {
 namespace {
@@ -13,13 +15,27 @@ Tensor in_f64(const Tensor& x) { return x.detach().to(kCpu).to(DType::f64); }
 
 double norm_of(const Tensor& x) { return x.defined() ? norm(in_f64(x)).item<double>() : 0; }
 
-bool is_stacked(const Parameter& parameter) {
-  const std::string& name = parameter.name;
-  const auto ends_with = [&](const std::string& end) {
-    return name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
-  };
-  return ends_with("in_proj_weight") || ends_with("in_proj_bias");
-}
+// The attentions of a module: from the names of their stacked projections to the heads.
+class StackedProjections final : public Visitor {
+ public:
+  explicit StackedProjections(Module& module) {
+    add("", module);
+    walk("", module);
+  }
+  std::unordered_map<std::string, HeadLayout> heads;
+
+ private:
+  void on_parameter(const std::string&, Tensor&, bool) override {}
+  void on_module(const std::string& name, Module& child) override {
+    add(name + '.', child);
+    walk(name, child);
+  }
+  void add(const std::string& prefix, Module& module) {
+    const auto* attention = dynamic_cast<const MultiHeadAttention*>(&module);
+    if (!attention) return;
+    heads[prefix + "in_proj_weight"] = heads[prefix + "in_proj_bias"] = attention->layout;
+  }
+};
 
 std::string first_parts(const std::string& name, int parts) {
   size_t end = 0;
@@ -55,15 +71,18 @@ Statistics statistics(const Tensor& x) {
 std::vector<GradientNorm> gradient_norms(Module& module) {
   const NoGrad no_grad;
   std::vector<GradientNorm> norms;
+  const StackedProjections stacked(module);
   for (const Parameter& parameter : module.named_parameters()) {
     const Tensor values = parameter.tensor, gradient = values.grad();
-    if (!is_stacked(parameter)) {
+    const auto found = stacked.heads.find(parameter.name);
+    if (found == stacked.heads.end()) {
       norms.push_back({parameter.name, norm_of(gradient), norm_of(values)});
       continue;
     }
-    const int64_t size = values.size(0) / 3;
+    const int64_t q = found->second.query_columns(), k = found->second.key_columns();
+    const int64_t first[] = {0, q, q + k, q + 2 * k};
     const auto part = [&](const Tensor& x, int64_t i) {
-      return x.defined() ? x.slice(0, i * size, (i + 1) * size) : x;
+      return x.defined() ? x.slice(0, first[i], first[i + 1]) : x;
     };
     for (int64_t i = 0; i < 3; ++i)
       norms.push_back(

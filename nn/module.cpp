@@ -1,3 +1,7 @@
+#include <cstdlib>
+#include <cxxabi.h>
+#include <memory>
+#include <typeinfo>
 #include <utility>
 
 #include <heed/nn/module.h>
@@ -64,6 +68,17 @@ void Visitor::walk(const std::string& prefix, Module& module) {
   std::string outer = std::exchange(prefix_, prefix);
   module.visit(*this);
   prefix_ = std::move(outer);
+}
+
+// The name of the class alone: "Mlp" of "app::Mlp", and of one in an unnamed namespace.
+std::string Module::describe() const {
+  const char* const mangled = typeid(*this).name();
+  const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(mangled, nullptr, nullptr, nullptr),
+                                                    std::free);
+  const std::string_view full = name ? name.get() : mangled;
+  // Namespaces in front; those of template arguments stay.
+  const size_t arguments = full.find('<'), colons = full.substr(0, arguments).rfind("::");
+  return std::string(colons == full.npos ? full : full.substr(colons + 2));
 }
 
 std::vector<Parameter> Module::named_parameters() { return join_tied(Collector(*this).parameters); }

@@ -56,8 +56,9 @@ class Module {
   virtual ~Module() = default;
 
   virtual void visit(Visitor& visitor) = 0;
-  /// What print_tree shows beside the module's name: "Linear(128, 512)".
-  virtual std::string describe() const = 0;
+  /// What print_tree shows beside the module's name: "Linear(128, 512)". Unless overridden the name of the
+  /// class.
+  virtual std::string describe() const;
 
   /// The names and tensors of all parameters, wherever these lie.
   std::vector<Parameter> named_parameters();

@@ -1,32 +1,53 @@
 #include <heed/nn/dropout.h>
 #include <heed/nn/init.h>
+#include <heed/nn/key_value_cache.h>
 #include <heed/nn/multi_head_attention.h>
 #include <heed/nn/parameter.h>
 
 namespace heed::nn {
 
-MultiHeadAttention::MultiHeadAttention(int64_t d_model, int64_t heads,
+HeadLayout HeadLayout::of(int64_t d_model) const {
+  HeadLayout filled = *this;
+  if (key_heads == 0) filled.key_heads = heads;
+  HEED_CHECK(heads > 0 && (width > 0 || d_model % heads == 0), ConfigError,
+             "MultiHeadAttention: d_model = ", d_model, " is not divisible by heads = ", heads);
+  HEED_CHECK(filled.key_heads > 0 && heads % filled.key_heads == 0, ConfigError,
+             "MultiHeadAttention: key_heads = ", key_heads, " does not divide heads = ", heads);
+  HEED_CHECK(width >= 0, ConfigError, "MultiHeadAttention: the width of a head is ", width);
+  if (width == 0) filled.width = d_model / heads;
+  return filled;
+}
+
+MultiHeadAttention::MultiHeadAttention(int64_t d_model, const HeadLayout& heads,
                                        const MultiHeadAttentionOptions& options, Generator& generator)
     : d_model(d_model),
-      heads(heads),
+      layout(heads.of(d_model)),
       options(options),
-      out_proj(d_model, d_model, options.out_bias, generator) {
-  HEED_CHECK(heads > 0 && d_model % heads == 0, ConfigError, "MultiHeadAttention: d_model = ", d_model,
-             " is not divisible by heads = ", heads);
+      out_proj(layout.query_columns(), d_model, options.out_bias, generator) {
   check_dropout_rate(options.dropout, "MultiHeadAttention");
   const auto zero = [](const Tensor& x) { x.zero_(); };
-  in_proj_weight = make_parameter({3 * d_model, d_model}, [&](const Tensor& x) {
-    initialize(x, Initializer::xavier_uniform, generator);
-  });
-  if (options.qkv_bias) in_proj_bias = make_parameter({3 * d_model}, zero);
+  const int64_t outputs = layout.query_columns() + 2 * layout.key_columns();
+  in_proj_weight = make_parameter(
+      {outputs, d_model}, [&](const Tensor& x) { initialize(x, Initializer::xavier_uniform, generator); });
+  if (options.qkv_bias) in_proj_bias = make_parameter({outputs}, zero);
   if (options.out_bias) out_proj.bias = make_parameter({d_model}, zero);
   if (options.position == PositionKind::relative)
-    relative_bias = make_parameter({heads, 2 * options.relative_limit + 1}, zero);
-  if (options.position == PositionKind::alibi && !ShapesOnly::active()) alibi_slopes_ = alibi_slopes(heads);
+    relative_bias = make_parameter({layout.heads, 2 * options.relative_limit + 1}, zero);
+  if (options.position == PositionKind::alibi && !ShapesOnly::active())
+    alibi_slopes_ = alibi_slopes(layout.heads);
 }
 
 Tensor MultiHeadAttention::self(const Tensor& x, const Segments& segments, const AttentionCall& call) const {
-  return out_proj(attention_qkv(project_qkv(x), segments, attention_options(call)));
+  Tensor qkv = project_qkv(x);
+  if (call.rotation.table.defined())
+    qkv = rotary(qkv, call.rotation.positions, call.rotation.table,
+                 {.heads = layout.heads + 2 * layout.key_heads,
+                  .rotated_heads = layout.heads + layout.key_heads,
+                  .pairing = call.rotation.pairing});
+  if (!call.cache) return out_proj(attention_qkv(qkv, segments, attention_options(call)));
+  const int64_t queries = layout.query_columns();
+  const Tensor past = call.cache->append(call.layer, qkv.slice(1, queries, qkv.size(1)));
+  return attend(qkv.slice(1, 0, queries), past, call.cache->segments(), call);
 }
 
 Tensor MultiHeadAttention::cross(const Tensor& x, const Tensor& memory, const Segments& segments,
@@ -42,19 +63,22 @@ Tensor MultiHeadAttention::attend(const Tensor& q, const Tensor& kv, const Segme
 Tensor MultiHeadAttention::project_qkv(const Tensor& x) const {
   return linear(x, in_proj_weight, in_proj_bias, {.keep_packed = true});
 }
-Tensor MultiHeadAttention::project_q(const Tensor& x) const { return project(x, 0, 1); }
-Tensor MultiHeadAttention::project_kv(const Tensor& memory) const { return project(memory, 1, 2); }
+Tensor MultiHeadAttention::project_q(const Tensor& x) const { return project(x, 0, layout.query_columns()); }
+Tensor MultiHeadAttention::project_kv(const Tensor& memory) const {
+  return project(memory, layout.query_columns(), 2 * layout.key_columns());
+}
 
-// With `count` of the three stacked projections, from number `first` on.
-Tensor MultiHeadAttention::project(const Tensor& x, int64_t first, int64_t count) const {
+// With some of the stacked projections.
+Tensor MultiHeadAttention::project(const Tensor& x, int64_t first_output, int64_t outputs) const {
   return linear(x, in_proj_weight, in_proj_bias,
-                {.keep_packed = true, .first_output = first * d_model, .outputs = count * d_model});
+                {.keep_packed = true, .first_output = first_output, .outputs = outputs});
 }
 
 AttentionOptions MultiHeadAttention::attention_options(const AttentionCall& call) const {
   if (alibi_slopes_.defined() && alibi_slopes_.device() != in_proj_weight.device())
     alibi_slopes_ = alibi_slopes_.to(in_proj_weight.device());
-  return {.heads = heads,
+  return {.heads = layout.heads,
+          .key_heads = layout.key_heads,
           .visibility = call.visibility,
           .mask = call.mask,
           .alibi_slopes = alibi_slopes_,
@@ -71,7 +95,9 @@ void MultiHeadAttention::visit(Visitor& v) {
 }
 
 std::string MultiHeadAttention::describe() const {
-  return concat("MultiHeadAttention(", d_model, ", heads ", heads, ", dropout ", options.dropout, ")");
+  return concat("MultiHeadAttention(", d_model, ", heads ", layout.heads,
+                layout.key_heads == layout.heads ? "" : concat(", key heads ", layout.key_heads),
+                ", dropout ", options.dropout, ")");
 }
 
 }  // namespace heed::nn

@@ -7,6 +7,22 @@
 
 namespace heed::nn {
 
+class KeyValueCache;
+
+/// The heads of an attention: `heads` of queries, which in groups share `key_heads` of keys and values (arXiv
+/// 2305.13245), each `width` columns wide.
+struct HeadLayout {
+  int64_t heads = 1;
+  int64_t key_heads = 0;  // 0: as many as heads
+  int64_t width = 0;      // 0: d_model / heads
+
+  int64_t query_columns() const { return heads * width; }
+  int64_t key_columns() const { return key_heads * width; }
+  /// With no number 0. ConfigError unless key_heads divides heads and, without a width, heads divides
+  /// d_model.
+  HeadLayout of(int64_t d_model) const;
+};
+
 struct MultiHeadAttentionOptions {
   double dropout = 0;                          // of the attention weights, while training
   bool qkv_bias = true;                        // of the input projections
@@ -19,16 +35,21 @@ struct MultiHeadAttentionOptions {
 struct AttentionCall {
   Visibility visibility = {};
   Mask mask = {};
+  Rotation rotation = {};          // of queries and keys, in self-attention
+  KeyValueCache* cache = nullptr;  // self-attention appends its keys and values there and sees all it holds
+  int64_t layer = 0;               // whose keys and values of the cache are meant
 };
 
 /// softmax(q kᵀ / √width) v for each head, with projections before and after (arXiv 1706.03762). Parameters
-/// are named and laid out as torch.nn.MultiheadAttention's: q, k and v stacked in in_proj_weight. All rows
-/// are packed: x [rows, d_model] with Segments.
+/// are named and laid out as torch.nn.MultiheadAttention's: q, k and v stacked in in_proj_weight, of which k
+/// and v have fewer rows where queries are grouped. All rows are packed: x [rows, d_model] with Segments.
 class MultiHeadAttention : public Module {
  public:
-  /// ConfigError unless heads divides d_model.
-  MultiHeadAttention(int64_t d_model, int64_t heads, const MultiHeadAttentionOptions& options = {},
+  MultiHeadAttention(int64_t d_model, const HeadLayout& layout, const MultiHeadAttentionOptions& options = {},
                      Generator& generator = default_generator());
+  MultiHeadAttention(int64_t d_model, int64_t heads, const MultiHeadAttentionOptions& options = {},
+                     Generator& generator = default_generator())
+      : MultiHeadAttention(d_model, HeadLayout{.heads = heads}, options, generator) {}
 
   /// Queries, keys and values all from x.
   Tensor self(const Tensor& x, const Segments& segments, const AttentionCall& call = {}) const;
@@ -37,25 +58,26 @@ class MultiHeadAttention : public Module {
                const AttentionCall& call = {}) const;
 
   // The steps of the above, for decoding with a cache.
-  Tensor project_qkv(const Tensor& x) const;      // [rows, 3 d_model]
-  Tensor project_q(const Tensor& x) const;        // [rows, d_model]
-  Tensor project_kv(const Tensor& memory) const;  // [rows, 2 d_model]
+  Tensor project_qkv(const Tensor& x) const;      // [rows, query_columns + 2 key_columns]
+  Tensor project_q(const Tensor& x) const;        // [rows, query_columns]
+  Tensor project_kv(const Tensor& memory) const;  // [rows, 2 key_columns]
   Tensor attend(const Tensor& q, const Tensor& kv, const Segments& segments,
                 const AttentionCall& call = {}) const;
 
   void visit(Visitor& v) override;
   std::string describe() const override;
 
-  int64_t d_model, heads;
+  int64_t d_model;
+  HeadLayout layout;
   MultiHeadAttentionOptions options;
   std::string name;       // under which an AttentionRecord lists it
-  Tensor in_proj_weight;  // [3 d_model, d_model]
-  Tensor in_proj_bias;    // [3 d_model], or undefined
+  Tensor in_proj_weight;  // [query_columns + 2 key_columns, d_model]
+  Tensor in_proj_bias;    // [query_columns + 2 key_columns], or undefined
   Tensor relative_bias;   // [heads, 2 relative_limit + 1] if relative
-  Linear out_proj;
+  Linear out_proj;        // query_columns → d_model
 
  private:
-  Tensor project(const Tensor& x, int64_t first, int64_t count) const;
+  Tensor project(const Tensor& x, int64_t first_output, int64_t outputs) const;
   AttentionOptions attention_options(const AttentionCall& call) const;
 
   mutable Tensor alibi_slopes_;

@@ -9,11 +9,10 @@
 namespace heed::nn {
 namespace {
 
-constexpr std::pair<const char*, PositionKind> kNames[] = {{"none", PositionKind::none},
-                                                           {"sinusoidal", PositionKind::sinusoidal},
-                                                           {"learned", PositionKind::learned},
-                                                           {"alibi", PositionKind::alibi},
-                                                           {"relative", PositionKind::relative}};
+constexpr std::pair<const char*, PositionKind> kNames[] = {
+    {"none", PositionKind::none},         {"sinusoidal", PositionKind::sinusoidal},
+    {"learned", PositionKind::learned},   {"alibi", PositionKind::alibi},
+    {"relative", PositionKind::relative}, {"rotary", PositionKind::rotary}};
 
 }  // namespace
 
@@ -21,7 +20,7 @@ PositionKind parse_position(const std::string& text) {
   for (const auto& entry : kNames)
     if (text == entry.first) return entry.second;
   throw ConfigError(
-      concat("unknown position '", text, "'; expected none, sinusoidal, learned, alibi or relative"));
+      concat("unknown position '", text, "'; expected none, sinusoidal, learned, alibi, relative or rotary"));
 }
 
 const char* name(PositionKind kind) { return kNames[static_cast<size_t>(kind)].first; }
@@ -53,21 +52,7 @@ Tensor alibi_slopes(int64_t heads) {
   return slopes;
 }
 
-PositionTable::PositionTable(PositionKind kind, int64_t d_model, int64_t max_length, Generator& generator)
-    : kind(kind), d_model_(d_model) {
-  if (kind != PositionKind::learned) return;
-  HEED_CHECK(max_length > 0, ConfigError, "PositionTable: a learned table needs max_length > 0, got ",
-             max_length);
-  weight = make_parameter({max_length, d_model}, [&](const Tensor& x) { normal_(x, 0, 0.02, generator); });
-}
-
-Tensor PositionTable::table(int64_t length, DType dtype, Device device) const {
-  if (kind == PositionKind::learned) {
-    HEED_CHECK(length <= weight.size(0), ShapeError, "a sequence of ", length, " tokens is longer than the ",
-               weight.size(0), " learned positions");
-    return weight;
-  }
-  if (kind != PositionKind::sinusoidal) return {};
+Tensor GrowingTable::rows(int64_t length, DType dtype, Device device) {
   std::lock_guard lock(mutex_);
   const bool fits = cached_.defined() && cached_.dtype() == dtype && cached_.device() == device;
   if (!fits || cached_.size(0) < length) {
@@ -76,9 +61,38 @@ Tensor PositionTable::table(int64_t length, DType dtype, Device device) const {
       outgrown_.push_back(cached_);
     else
       outgrown_.clear();
-    cached_ = sinusoidal_table(rows, d_model_).to(dtype).to(device);
+    cached_ = make_(rows).to(dtype).to(device);
   }
   return cached_;
+}
+
+PositionTable::PositionTable(PositionKind kind, int64_t d_model, const PositionOptions& options,
+                             Generator& generator)
+    : kind(kind), pairing_(options.rotary.pairing), made_([kind, d_model, options](int64_t length) {
+        return kind == PositionKind::rotary ? rotary_table(length, options.rotary, options.head_width)
+                                            : sinusoidal_table(length, d_model);
+      }) {
+  if (kind == PositionKind::rotary) options.rotary.check(options.head_width);
+  if (kind != PositionKind::learned) return;
+  HEED_CHECK(options.max_length > 0, ConfigError, "PositionTable: a learned table needs max_length > 0, got ",
+             options.max_length);
+  weight =
+      make_parameter({options.max_length, d_model}, [&](const Tensor& x) { normal_(x, 0, 0.02, generator); });
+}
+
+Tensor PositionTable::table(int64_t length, DType dtype, Device device) const {
+  if (kind == PositionKind::learned) {
+    HEED_CHECK(length <= weight.size(0), ShapeError, "a sequence of ", length, " tokens is longer than the ",
+               weight.size(0), " learned positions");
+    return weight;
+  }
+  return kind == PositionKind::sinusoidal ? made_.rows(length, dtype, device) : Tensor();
+}
+
+Rotation PositionTable::rotation(const Tensor& positions, int64_t length, DType dtype, Device device) const {
+  if (kind != PositionKind::rotary) return {};
+  const DType factors = dtype == DType::f64 ? DType::f64 : DType::f32;
+  return {made_.rows(length, factors, device), positions, pairing_};
 }
 
 void PositionTable::visit(Visitor& v) { v("weight", weight); }

@@ -1,18 +1,22 @@
 // Where a token stands in its sequence.
 #pragma once
 
+#include <functional>
 #include <mutex>
+#include <vector>
 
 #include <heed/core/generator.h>
 #include <heed/core/tensor.h>
 #include <heed/nn/module.h>
+#include <heed/nn/rotary.h>
 
 namespace heed::nn {
 
 /// sinusoidal: sines and cosines of geometrically spaced frequencies, added to the embeddings (arXiv
 /// 1706.03762); learned: a table of parameters, added; alibi: a penalty on the scores that grows with
-/// distance (arXiv 2108.12409); relative: a learned bias on the scores for each distance up to a limit.
-enum class PositionKind { none, sinusoidal, learned, alibi, relative };
+/// distance (arXiv 2108.12409); relative: a learned bias on the scores for each distance up to a limit;
+/// rotary: queries and keys turned by angles that grow with the position (arXiv 2104.09864).
+enum class PositionKind { none, sinusoidal, learned, alibi, relative, rotary };
 
 /// "none", "sinusoidal", …; ConfigError on anything else.
 PositionKind parse_position(const std::string& name);
@@ -27,17 +31,40 @@ Tensor sinusoidal_table(int64_t length, int64_t d_model);
 /// on.
 Tensor alibi_slopes(int64_t heads);
 
-/// The table added to embeddings. A sinusoidal one grows on demand and is not saved; a learned one is the
-/// parameter `weight`, N(0, 0.02) at first.
+/// A table with a row for each position, not saved, that grows on demand.
+class GrowingTable {
+ public:
+  /// make(length): rows 0 … length - 1, f64 on the CPU.
+  explicit GrowingTable(std::function<Tensor(int64_t)> make) : make_(std::move(make)) {}
+  /// At least `length` rows in that dtype on that device.
+  Tensor rows(int64_t length, DType dtype, Device device);
+
+ private:
+  std::function<Tensor(int64_t)> make_;
+  std::mutex mutex_;
+  Tensor cached_;
+  std::vector<Tensor> outgrown_;  // captured steps know their addresses; all together smaller than cached_
+};
+
+struct PositionOptions {
+  int64_t max_length = 0;    // of a learned table, which needs one
+  RotaryConfig rotary = {};  // of rotary positions, which need the width of a head
+  int64_t head_width = 0;
+};
+
+/// What a model knows of positions outside its attention: a table that is added to the embeddings, or one
+/// that turns queries and keys. A learned table is the parameter `weight`, N(0, 0.02) at first.
 class PositionTable : public Module {
  public:
-  /// max_length is needed for a learned table only.
-  PositionTable(PositionKind kind, int64_t d_model, int64_t max_length,
+  PositionTable(PositionKind kind, int64_t d_model, const PositionOptions& options = {},
                 Generator& generator = default_generator());
 
-  /// At least `length` rows in that dtype on that device; undefined for kinds that add nothing. ShapeError
-  /// past the end of a learned table.
+  /// Added to embeddings: at least `length` rows in that dtype on that device; undefined for kinds that add
+  /// nothing. ShapeError past the end of a learned table.
   Tensor table(int64_t length, DType dtype, Device device) const;
+  /// For the calls of attention with rows at these positions, all less than `length`; none for other kinds
+  /// than rotary.
+  Rotation rotation(const Tensor& positions, int64_t length, DType dtype, Device device) const;
 
   void visit(Visitor& v) override;
   std::string describe() const override;
@@ -46,11 +73,8 @@ class PositionTable : public Module {
   Tensor weight;  // [max_length, d_model] if learned
 
  private:
-  int64_t d_model_;
-  mutable std::mutex mutex_;
-  mutable Tensor cached_;
-  mutable std::vector<Tensor>
-      outgrown_;  // captured steps know their addresses; all together smaller than cached_
+  RotaryPairing pairing_;
+  mutable GrowingTable made_;  // sinusoidal or rotary
 };
 
 }  // namespace heed::nn

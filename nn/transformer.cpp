@@ -23,7 +23,7 @@ void TransformerConfig::check() const {
   positive(d_ff, "d_ff");
   HEED_CHECK(encoder_layers >= 0 && decoder_layers >= 0, ConfigError, "Transformer: ", encoder_layers,
              " encoder and ", decoder_layers, " decoder layers");
-  HEED_CHECK(d_model % heads == 0, ConfigError, "Transformer: d_model = ", d_model,
+  HEED_CHECK(head_width > 0 || d_model % heads == 0, ConfigError, "Transformer: d_model = ", d_model,
              " is not divisible by heads = ", heads);
   HEED_CHECK(!share_embeddings || source_vocabulary == target_vocabulary, ConfigError,
              "Transformer: shared embeddings need equal vocabularies, got ", source_vocabulary, " and ",
@@ -41,16 +41,21 @@ Encoder::Encoder(const LayerConfig& config, int64_t count, bool final_norm, Gene
 
 Tensor Encoder::operator()(const Tensor& x, const Segments& segments, const AttentionCall& call) const {
   if (layers.empty()) return norm ? (*norm)(x) : x;
+  AttentionCall of_layer = call;
   if (layers.front()->placement == NormPlacement::post) {
     Tensor states = x;
-    for (const auto& layer : layers) states = (*layer)(states, segments, call);
+    for (const auto& layer : layers) {
+      states = (*layer)(states, segments, of_layer);
+      ++of_layer.layer;
+    }
     return norm ? (*norm)(states) : states;
   }
   // Each norm also adds the branch before it: residual, dropout and norm are one pass.
   const DropoutOptions dropout{.p = training() ? layers.front()->residual_dropout : 0};
   ResidualNorm in{x, layers.front()->norm1(x)};
   for (size_t i = 0;; ++i) {
-    const ResidualStream out = layers[i]->advance(in, segments, call);
+    of_layer.layer = static_cast<int64_t>(i);
+    const ResidualStream out = layers[i]->advance(in, segments, of_layer);
     const Norm* next = i + 1 < layers.size() ? &layers[i + 1]->norm1 : norm.get();
     if (!next) return residual_dropout(out.sum, out.branch, dropout);
     in = (*next)(out.sum, out.branch, dropout);
@@ -75,11 +80,33 @@ DropoutOptions Decoder::dropout() const {
 Tensor Decoder::operator()(const Tensor& x, const Segments& self_segments, const Tensor& memory,
                            const Segments& cross_segments, const AttentionCall& self_call,
                            const AttentionCall& cross_call) const {
-  const auto self_attend = [&](size_t layer, const Tensor& input) {
-    return layers[layer]->self_attn.self(input, self_segments, self_call);
-  };
-  return run(x, self_attend, PooledVector<Memory>(layers.size(), Memory{memory, {}}), cross_segments,
-             cross_call);
+  return (*this)(x, self_segments, PooledVector<Memory>(layers.size(), Memory{memory, {}}), cross_segments,
+                 self_call, cross_call);
+}
+
+Tensor Decoder::operator()(const Tensor& x, const Segments& self_segments, const PooledVector<Memory>& memory,
+                           const Segments& cross_segments, const AttentionCall& self_call,
+                           const AttentionCall& cross_call) const {
+  if (layers.empty()) return norm ? (*norm)(x) : x;
+  AttentionCall of_layer = self_call;
+  if (layers.front()->placement == NormPlacement::post) {
+    Tensor states = x;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      of_layer.layer = static_cast<int64_t>(i);
+      states = (*layers[i])(states, self_segments, memory[i], cross_segments, of_layer, cross_call);
+    }
+    return norm ? (*norm)(states) : states;
+  }
+  ResidualNorm in{x, layers.front()->norm1(x)};
+  for (size_t i = 0;; ++i) {
+    of_layer.layer = static_cast<int64_t>(i);
+    const ResidualStream out =
+        layers[i]->advance(in, self_segments, memory[i], cross_segments, of_layer, cross_call);
+    const Norm* next = i + 1 < layers.size() ? &layers[i + 1]->norm1 : norm.get();
+    if (!next) return residual_dropout(out.sum, out.branch, dropout());
+    in = (*next)(out.sum, out.branch, dropout());
+    if (i + 1 == layers.size()) return in.normed;
+  }
 }
 
 void Decoder::visit(Visitor& v) {
@@ -102,7 +129,7 @@ const TransformerConfig& checked(const TransformerConfig& config) {
 Transformer::Transformer(const TransformerConfig& config, Generator& random)
     : src_embedding(checked(config).source_vocabulary, config.d_model, random),
       tgt_embedding(config.target_vocabulary, config.d_model, random),
-      position(config.position, config.d_model, config.max_length, random),
+      position(config.position, config.d_model, config.position_options(), random),
       encoder(config, config.encoder_layers, config.has_final_norm(), random),
       decoder(config, config.decoder_layers, config.has_final_norm(), random),
       generator(config.d_model, config.target_vocabulary, true, random),
@@ -131,16 +158,27 @@ Tensor Transformer::embed_target(const Tensor& ids, const Tensor& positions, int
   return embed(tgt_embedding, ids, positions, length);
 }
 
+Rotation Transformer::rotation(const Tensor& positions, int64_t length) const {
+  const Tensor& weight = tgt_embedding.weight;
+  return position.rotation(positions, length, weight.dtype(), weight.device());
+}
+
 Tensor Transformer::encode(const Tokens& source, const AttentionCall& call) const {
-  const Tensor x = embed(src_embedding, source.ids, source.row_positions(), source.segments.max_query());
-  return encoder(x, source.segments, call);
+  const Tensor positions = source.row_positions();
+  const int64_t length = source.segments.max_query();
+  AttentionCall with_positions = call;
+  with_positions.rotation = rotation(positions, length);
+  return encoder(embed(src_embedding, source.ids, positions, length), source.segments, with_positions);
 }
 
 Tensor Transformer::decode(const Tokens& target, const Tensor& memory, const Segments& source_segments,
                            const TransformerCalls& calls) const {
-  const Tensor x = embed_target(target.ids, target.row_positions(), target.segments.max_query());
-  return decoder(x, target.segments, memory, Segments::cross(target.segments, source_segments), calls.target,
-                 calls.cross);
+  const Tensor positions = target.row_positions();
+  const int64_t length = target.segments.max_query();
+  AttentionCall with_positions = calls.target;
+  with_positions.rotation = rotation(positions, length);
+  return decoder(embed_target(target.ids, positions, length), target.segments, memory,
+                 Segments::cross(target.segments, source_segments), with_positions, calls.cross);
 }
 
 Tensor Transformer::logits(const Tensor& states) const { return generator(states); }

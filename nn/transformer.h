@@ -27,10 +27,10 @@ class Decoder : public Module {
  public:
   Decoder(const LayerConfig& config, int64_t layers, bool final_norm,
           Generator& generator = default_generator());
-  /// memory[i] is what layer i attends to; self_attend(i, input) is its self-attention.
-  template <class SelfAttention>
-  Tensor run(const Tensor& x, SelfAttention&& self_attend, const PooledVector<Memory>& memory,
-             const Segments& cross_segments, const AttentionCall& cross_call) const;
+  /// memory[i] is what layer i attends to.
+  Tensor operator()(const Tensor& x, const Segments& self_segments, const PooledVector<Memory>& memory,
+                    const Segments& cross_segments, const AttentionCall& self_call,
+                    const AttentionCall& cross_call) const;
   Tensor operator()(const Tensor& x, const Segments& self_segments, const Tensor& memory,
                     const Segments& cross_segments,
                     const AttentionCall& self_call = {.visibility = {Causal::top_left}},
@@ -69,8 +69,10 @@ class Transformer : public Module {
   /// All three: logits [target rows, target vocabulary] for the token after each target token.
   Tensor forward(const Tokens& source, const Tokens& target, const TransformerCalls& calls = {}) const;
 
-  /// Target tokens at given positions → [rows, d_model].
+  /// Target tokens at given positions, all less than `positions` → [rows, d_model].
   Tensor embed_target(const Tensor& ids, const Tensor& position_ids, int64_t positions) const;
+  /// What rotary positions turn the queries and keys of these rows by; none for other kinds.
+  Rotation rotation(const Tensor& position_ids, int64_t positions) const;
 
   const TransformerConfig& config() const { return config_; }
   void visit(Visitor& v) override;
@@ -88,28 +90,5 @@ class Transformer : public Module {
 
   TransformerConfig config_;
 };
-
-template <class SelfAttention>
-Tensor Decoder::run(const Tensor& x, SelfAttention&& self_attend, const PooledVector<Memory>& memory,
-                    const Segments& cross_segments, const AttentionCall& cross_call) const {
-  const auto attend_in = [&](size_t layer) {
-    return [&self_attend, layer](const Tensor& input) { return self_attend(layer, input); };
-  };
-  if (layers.empty()) return norm ? (*norm)(x) : x;
-  if (layers.front()->placement == NormPlacement::post) {
-    Tensor states = x;
-    for (size_t i = 0; i < layers.size(); ++i)
-      states = layers[i]->post_norm(states, attend_in(i), memory[i], cross_segments, cross_call);
-    return norm ? (*norm)(states) : states;
-  }
-  ResidualNorm in{x, layers.front()->norm1(x)};
-  for (size_t i = 0;; ++i) {
-    const ResidualStream out = layers[i]->pre_norm(in, attend_in(i), memory[i], cross_segments, cross_call);
-    const Norm* next = i + 1 < layers.size() ? &layers[i + 1]->norm1 : norm.get();
-    if (!next) return residual_dropout(out.sum, out.branch, dropout());
-    in = (*next)(out.sum, out.branch, dropout());
-    if (i + 1 == layers.size()) return in.normed;
-  }
-}
 
 }  // namespace heed::nn

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include <heed/nn/feed_forward.h>
+#include <heed/nn/multi_head_attention.h>
 #include <heed/nn/norm.h>
 #include <heed/nn/position.h>
 
@@ -21,6 +22,8 @@ const char* name(NormPlacement norm);
 struct LayerConfig {
   int64_t d_model = 512;
   int64_t heads = 8;
+  int64_t key_heads = 0;   // fewer than heads: grouped queries; 0: as many
+  int64_t head_width = 0;  // 0: d_model / heads
   int64_t d_ff = 2048;
   NormPlacement norm = NormPlacement::post;
   NormKind norm_kind = NormKind::layer;
@@ -31,8 +34,12 @@ struct LayerConfig {
   double eps = 1e-5;
   bool qkv_bias = true;
   bool out_bias = true;
+  bool feed_forward_bias = true;
   PositionKind position = PositionKind::sinusoidal;
   int64_t relative_limit = 32;
+  RotaryConfig rotary = {};
+
+  HeadLayout head_layout() const { return {heads, key_heads, head_width}; }
 };
 
 struct TransformerConfig : LayerConfig {
@@ -52,6 +59,9 @@ struct TransformerConfig : LayerConfig {
     attention_dropout = activation_dropout = residual_dropout = embedding_dropout = rate;
   }
   bool has_final_norm() const { return final_norm.value_or(norm == NormPlacement::pre); }
+  PositionOptions position_options() const {
+    return {.max_length = max_length, .rotary = rotary, .head_width = head_layout().of(d_model).width};
+  }
   /// ConfigError with the name and value of the first setting that cannot be.
   void check() const;
 };

@@ -18,13 +18,17 @@ MultiHeadAttentionOptions cross_attention_options(const LayerConfig& config) {
   return options;
 }
 
+FeedForwardOptions feed_forward_options(const LayerConfig& config) {
+  return {.kind = config.activation, .dropout = config.activation_dropout, .bias = config.feed_forward_bias};
+}
+
 }  // namespace
 
 EncoderLayer::EncoderLayer(const LayerConfig& config, Generator& generator)
     : placement(config.norm),
       residual_dropout(config.residual_dropout),
-      self_attn(config.d_model, config.heads, self_attention_options(config), generator),
-      feed_forward(config.d_model, config.d_ff, config.activation, config.activation_dropout, generator),
+      self_attn(config.d_model, config.head_layout(), self_attention_options(config), generator),
+      feed_forward(config.d_model, config.d_ff, feed_forward_options(config), generator),
       norm1(config.norm_kind, config.d_model, config.eps),
       norm2(config.norm_kind, config.d_model, config.eps) {
   check_dropout_rate(residual_dropout, "EncoderLayer");
@@ -57,9 +61,9 @@ std::string EncoderLayer::describe() const { return concat("EncoderLayer(", name
 DecoderLayer::DecoderLayer(const LayerConfig& config, Generator& generator)
     : placement(config.norm),
       residual_dropout(config.residual_dropout),
-      self_attn(config.d_model, config.heads, self_attention_options(config), generator),
-      multihead_attn(config.d_model, config.heads, cross_attention_options(config), generator),
-      feed_forward(config.d_model, config.d_ff, config.activation, config.activation_dropout, generator),
+      self_attn(config.d_model, config.head_layout(), self_attention_options(config), generator),
+      multihead_attn(config.d_model, config.head_layout(), cross_attention_options(config), generator),
+      feed_forward(config.d_model, config.d_ff, feed_forward_options(config), generator),
       norm1(config.norm_kind, config.d_model, config.eps),
       norm2(config.norm_kind, config.d_model, config.eps),
       norm3(config.norm_kind, config.d_model, config.eps) {
@@ -81,15 +85,17 @@ Tensor DecoderLayer::operator()(const Tensor& x, const Segments& self_segments, 
         advance({x, norm1(x)}, self_segments, memory, cross_segments, self_call, cross_call);
     return heed::residual_dropout(out.sum, out.branch, dropout());
   }
-  const auto attend = [&](const Tensor& input) { return self_attn.self(input, self_segments, self_call); };
-  return post_norm(x, attend, memory, cross_segments, cross_call);
+  const Tensor a = norm1(x, self_attn.self(x, self_segments, self_call), dropout()).normed;
+  const Tensor b = norm2(a, cross(a, memory, cross_segments, cross_call), dropout()).normed;
+  return norm3(b, feed_forward(b), dropout()).normed;
 }
 
 ResidualStream DecoderLayer::advance(const ResidualNorm& in, const Segments& self_segments,
                                      const Memory& memory, const Segments& cross_segments,
                                      const AttentionCall& self_call, const AttentionCall& cross_call) const {
-  const auto attend = [&](const Tensor& input) { return self_attn.self(input, self_segments, self_call); };
-  return pre_norm(in, attend, memory, cross_segments, cross_call);
+  const ResidualNorm a = norm2(in.sum, self_attn.self(in.normed, self_segments, self_call), dropout());
+  const ResidualNorm b = norm3(a.sum, cross(a.normed, memory, cross_segments, cross_call), dropout());
+  return {b.sum, feed_forward(b.normed)};
 }
 
 void DecoderLayer::visit(Visitor& v) {

@@ -60,23 +60,6 @@ class DecoderLayer : public Module {
                          const AttentionCall& self_call = {.visibility = {Causal::top_left}},
                          const AttentionCall& cross_call = {}) const;
 
-  /// The layer with its self-attention given by `attend(normed or plain input)`: decoding with a cache uses
-  /// it.
-  template <class SelfAttention>
-  Tensor post_norm(const Tensor& x, SelfAttention&& attend, const Memory& memory,
-                   const Segments& cross_segments, const AttentionCall& cross_call) const {
-    const Tensor a = norm1(x, attend(x), dropout()).normed;
-    const Tensor b = norm2(a, cross(a, memory, cross_segments, cross_call), dropout()).normed;
-    return norm3(b, feed_forward(b), dropout()).normed;
-  }
-  template <class SelfAttention>
-  ResidualStream pre_norm(const ResidualNorm& in, SelfAttention&& attend, const Memory& memory,
-                          const Segments& cross_segments, const AttentionCall& cross_call) const {
-    const ResidualNorm a = norm2(in.sum, attend(in.normed), dropout());
-    const ResidualNorm b = norm3(a.sum, cross(a.normed, memory, cross_segments, cross_call), dropout());
-    return {b.sum, feed_forward(b.normed)};
-  }
-
   void visit(Visitor& v) override;
   std::string describe() const override;
 

@@ -18,7 +18,7 @@ const LanguageModelConfig& checked(const LanguageModelConfig& config) {
 
 LanguageModel::LanguageModel(const LanguageModelConfig& config, Generator& random)
     : embedding(checked(config).vocabulary, config.d_model, random),
-      position(config.position, config.d_model, 0, random),
+      position(config.position, config.d_model, {}, random),
       layers(config, config.layers, config.norm == nn::NormPlacement::pre, random),
       generator(config.d_model, config.vocabulary, true, random),
       embedding_dropout_(config.embedding_dropout) {

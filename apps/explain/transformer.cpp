@@ -54,7 +54,7 @@ void show_attention(Presentation& p, uint64_t seed) {
 
 // Heads as views of one matrix, attention in each, and the matrix put together again.
 void show_heads(Presentation& p, const nn::EncoderLayer& layer, const Tensor& x) {
-  const int64_t rows = x.size(0), heads = layer.self_attn.heads, width = x.size(1) / heads;
+  const int64_t rows = x.size(0), heads = layer.self_attn.layout.heads, width = x.size(1) / heads;
   const Segments segments = Segments::dense(1, rows);
   const auto split_heads = [&](const Tensor& y) { return y.reshape({rows, heads, width}).transpose(0, 1); };
   const auto combine_heads = [&](const Tensor& y) {

@@ -24,13 +24,13 @@ FLAGS = ("-Ofast -march=native -fno-finite-math-only -Wno-unused-result -Wno-ign
 STEP = re.compile(r"step \d+: train loss (\S+) \(took (\S+) ms\)")
 
 # Its tensors in the order of its file, by heed's names; those of a layer are stacked, layer upon layer.
-LAYER = "layers.layers.{}."
+LAYER = "layers.{}."
 TENSORS = ["embedding.weight", "position.weight",
            *(LAYER + part for part in (
                "norm1.weight", "norm1.bias", "self_attn.in_proj_weight", "self_attn.in_proj_bias", "self_attn.out_proj.weight",
                "self_attn.out_proj.bias", "norm2.weight", "norm2.bias", "linear1.weight", "linear1.bias", "linear2.weight",
                "linear2.bias")),
-           "layers.norm.weight", "layers.norm.bias"]
+           "norm.weight", "norm.bias"]
 
 
 def header(*numbers):

@@ -41,7 +41,7 @@ def main():
     peer.add_integers(parser, peer.GPT)
     c = torch_training.parse(parser)
     model = Gpt(c)
-    torch_training.load(model, c.weights, {"layers.layers": "layers", "layers.norm": "norm"})
+    torch_training.load(model, c.weights, {})
     tokens = ids(c.batch, c.length, c.vocab, 1)
     labels = tokens.flatten().roll(-1).view_as(tokens)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)

@@ -89,8 +89,8 @@ class LlmC(unittest.TestCase):
         first_norms = values[rows * c:rows * c + 4 * c]  # weights of both layers, then biases
         self.assertEqual(first_norms, array.array("f", [1] * 2 * c + [0] * 2 * c))
         projections = values[(rows + 4) * c:(rows + 4 + 6 * c) * c]
-        self.assertEqual(projections, named["layers.layers.0.self_attn.in_proj_weight"] +
-                         named["layers.layers.1.self_attn.in_proj_weight"])
+        self.assertEqual(projections, named["layers.0.self_attn.in_proj_weight"] +
+                         named["layers.1.self_attn.in_proj_weight"])
 
     def test_it_refuses(self):
         for run, what in ((self.ask("", steps=0), "after 0 of 1 steps"), (self.ask("run 9\n", steps=10), "after 10 of 11"),

@@ -88,7 +88,7 @@ TEST(ModuleGradients, EmbeddingAndPositions) {
   Embedding table(9, kModel);
   check("embedding", table, {}, [&](const Tensors&) { return table(kSource.ids.to(table.weight.device())); });
   Embedding scaled(9, kModel);
-  PositionTable position(PositionKind::learned, kModel, 6);
+  PositionTable position(PositionKind::learned, kModel, {.max_length = 6});
   Tensors leaves = leaves_of(scaled);
   for (const Tensor& leaf : leaves_of(position)) leaves.push_back(leaf);
   const Tensor ids = position_ids(kSource.segments, kSource.ids.numel(), kCpu);
@@ -121,7 +121,7 @@ TEST(ModuleGradients, FeedForward) {
   for (const FeedForwardKind kind : {FeedForwardKind::gelu, FeedForwardKind::gelu_tanh, FeedForwardKind::silu,
                                      FeedForwardKind::swiglu, FeedForwardKind::relu})
     for (const double dropout : {0.0, 0.25}) {
-      FeedForward module(kModel, 13, kind, dropout);
+      FeedForward module(kModel, 13, {.kind = kind, .dropout = dropout});
       check(concat("feed-forward ", name(kind), " dropout ", dropout), module, {{5, kModel}},
             [&](const Tensors& x) {
               Generator generator(3);
@@ -141,6 +141,17 @@ TEST(ModuleGradients, MultiHeadAttention) {
         check(concat("self-attention ", name(position), bias ? " with bias" : ""), module, {{8, kModel}},
               [&](const Tensors& x) { return module.self(x[0], kSegments, {.visibility = rule}); });
       }
+  const HeadLayout grouped{.heads = 4, .key_heads = 2, .width = 6};
+  MultiHeadAttention shared(kModel, grouped, {.position = PositionKind::rotary});
+  const RotaryConfig rotary{.width = 4};
+  const Rotation rotation{rotary_table(8, rotary, 6), position_ids(kSegments, 8, kCpu)};
+  check("self-attention with grouped queries and rotary positions", shared, {{8, kModel}},
+        [&](const Tensors& x) {
+          const DType dtype = x[0].dtype() == DType::f64 ? DType::f64 : DType::f32;
+          return shared.self(x[0], kSegments,
+                             {.rotation = {rotation.table.to(dtype).to(x[0].device()),
+                                           rotation.positions.to(x[0].device())}});
+        });
   MultiHeadAttention module(kModel, kHeads, {.dropout = 0.2});
   const Segments cross = Segments::cross(kSegments, kSources);
   check("cross-attention with dropout", module, {{8, kModel}, {10, kModel}}, [&](const Tensors& x) {
@@ -187,7 +198,7 @@ TEST(ModuleGradients, WholeModelsUpToTheLoss) {
   const Tensor labels = tensor<int64_t>({4, 3, 2, 5, 6, 0, 2, 6, 2});
   for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post})
     for (const PositionKind position : {PositionKind::sinusoidal, PositionKind::learned, PositionKind::alibi,
-                                        PositionKind::relative, PositionKind::none})
+                                        PositionKind::relative, PositionKind::rotary, PositionKind::none})
       for (const bool tied : {false, true}) {
         TransformerConfig config;
         config.source_vocabulary = config.target_vocabulary = 9;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <heed/core/base/warning.h>
 #include <heed/core/ops.h>
 #include <heed/core/serialize.h>
 #include <heed/nn/init.h>
@@ -102,6 +103,41 @@ TEST_P(PartsOn, WholeFirstAndPartLater) {
   EXPECT_FALSE(equal_all(before, net.head->weight.detach()));
   net.body.to(DType::bf16);
   EXPECT_EQ(net.body.parameters().dtype(), DType::bf16);
+}
+
+// ---- what a module forgot to list
+
+struct Forgetful : Module {
+  Linear listed{4, 4};
+  Tensor forgotten = ones({4}).set_requires_grad();
+  void visit(Visitor& v) override { v("listed", listed); }
+};
+
+std::string heard;
+
+TEST(Parts, AParameterThatNoListHasIsReported) {
+  const WarningHandler before = set_warning_handler([](const std::string& text) { heard += text; });
+  Forgetful module;
+  optim::Adam adam(module.parameters(), {.rate = 0.01});
+  const Tensor x = ones({2, 4}).set_requires_grad();
+  for (int step = 0; step < 3; ++step) {
+    sum(module.listed(x) * module.forgotten).backward();
+    EXPECT_EQ(heard.empty(), step == 0) << heard;  // what comes once may be meant
+    adam.step();
+    x.zero_grad();
+  }
+  set_warning_handler(before);
+  EXPECT_EQ(
+      heard,
+      "backward: a tensor of shape [4] that requires a gradient still holds that of a step before, since "
+      "no parameters() has it: no optimizer trains it. List it in its module's visit(), or call its "
+      "zero_grad()");
+}
+
+// Of a class in an unnamed namespace, without its namespaces.
+TEST(Parts, AModuleIsDescribedByItsName) {
+  EXPECT_EQ(Forgetful().describe(), "Forgetful");
+  EXPECT_EQ(module_tree(*std::make_unique<Forgetful>()), "Forgetful\n  listed: Linear(4, 4)");
 }
 
 // ---- files

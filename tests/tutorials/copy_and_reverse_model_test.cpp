@@ -116,7 +116,7 @@ TEST(CopyAndReverse, PositionsOfAnyWidthAndLength) {
   EXPECT_THROW(plain::PositionalEncoding(128, 50)(zeros({1, 51, 128})), Error);
 
   EXPECT_EQ(nn::sinusoidal_table(50, 127).shape(), (Shape{50, 127}));
-  const nn::PositionTable grows(nn::PositionKind::sinusoidal, 128, 0);
+  const nn::PositionTable grows(nn::PositionKind::sinusoidal, 128);
   grows.table(50, DType::f32, kCpu);
   EXPECT_GE(grows.table(6000, DType::f32, kCpu).size(0), 6000);
 }

@@ -1,0 +1,84 @@
+// A decoder-only Transformer: each token is predicted from those before it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <heed/core/sampling.h>
+#include <heed/nn/embedding.h>
+#include <heed/nn/key_value_cache.h>
+#include <heed/nn/tokens.h>
+#include <heed/nn/transformer.h>
+
+namespace heed::nn {
+
+struct LanguageModelConfig : LayerConfig {
+  int64_t vocabulary = 0;
+  int64_t layers = 12;
+  int64_t max_length = 1024;  // of learned positions only
+  double embedding_dropout = 0;
+  bool scale_embeddings = false;  // by √d_model
+  bool tie_embeddings = true;     // the logits' weight is the embedding's
+
+  /// GPT-2 with 124 million parameters (Radford et al., 2019), without dropout: pre-norm, learned positions,
+  /// GELU by tanh.
+  static LanguageModelConfig gpt2();
+  /// Llama with 134 million parameters (arXiv 2307.09288; the sizes are those of SmolLM2): pre-norm by RMS
+  /// norms, rotary positions, SwiGLU, grouped queries, no biases.
+  static LanguageModelConfig llama();
+
+  HeadLayout layout() const { return head_layout().of(d_model); }
+  /// ConfigError with the name and value of the first setting that cannot be.
+  void check() const;
+};
+
+/// Embeddings with positions, causal layers, and logits over the vocabulary: by the embedding's own weight,
+/// or by a `generator` without bias. Matrices begin N(0, 0.02), biases 0. Parameters: embedding.weight,
+/// position.weight, layers.0.self_attn.in_proj_weight, …, norm.weight, generator.weight, as far as there are
+/// such.
+class LanguageModel : public Module {
+ public:
+  explicit LanguageModel(const LanguageModelConfig& config, Generator& generator = default_generator());
+
+  /// Logits [rows, vocabulary] for the token after each.
+  Tensor forward(const Tokens& tokens) const;
+  /// The same for tokens that follow what the cache holds, which it then holds too.
+  Tensor forward(const Tokens& tokens, KeyValueCache& cache) const;
+  /// The two halves of a forward: states [rows, d_model], and their logits. `cache` may be null.
+  Tensor states(const Tokens& tokens, KeyValueCache* cache = nullptr) const;
+  Tensor logits(const Tensor& states) const;
+
+  /// An empty one that fits.
+  KeyValueCache make_cache(int64_t sequences) const;
+
+  const LanguageModelConfig& config() const { return config_; }
+  void visit(Visitor& v) override;
+  std::string describe() const override;
+
+  Embedding embedding;
+  PositionTable position;
+  Encoder layers;
+  std::unique_ptr<Linear> generator;  // null if tied
+
+ private:
+  LanguageModelConfig config_;
+};
+
+struct GenerateOptions {
+  int64_t max_tokens = 64;  // made for each prompt
+  /// temperature 0: the most probable token each time.
+  SampleOptions sample = {};
+  int64_t end = -1;  // a token that ends a text, and is not part of it; -1: none
+  /// Told each new token and the prompt's number as it comes. What it throws ends the search.
+  std::function<void(int64_t prompt, int64_t token)> on_token = {};
+};
+
+/// What follows each prompt, token by token, with a cache. Prompts may differ in length; none is empty.
+/// Dropout is off and nothing is recorded. ConfigError, IndexError for a token that the vocabulary lacks,
+/// ShapeError where learned positions run out, NumericError where the model answers with NaN.
+std::vector<std::vector<int64_t>> generate(LanguageModel& model,
+                                           const std::vector<std::vector<int64_t>>& prompts,
+                                           const GenerateOptions& options = {});
+
+}  // namespace heed::nn

@@ -1,0 +1,263 @@
+// Decoder-only models: caches, sampling, parameters, and what they refuse.
+#include <algorithm>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include <heed/nn/language_model.h>
+#include <heed/nn/parameter.h>
+#include <heed/nn/summary.h>
+
+#include "each_device.h"
+#include "expect_error.h"
+#include "op_check.h"
+
+namespace heed::nn {
+namespace {
+
+using test::expect_error;
+
+constexpr int64_t kVocabulary = 11;
+
+LanguageModelConfig small(LanguageModelConfig c = LanguageModelConfig::llama()) {
+  c.vocabulary = kVocabulary;
+  c.layers = 2;
+  c.d_model = 24;
+  c.heads = 4;
+  c.key_heads = 2;
+  c.d_ff = 20;
+  c.max_length = 80;
+  return c;
+}
+
+// Larger weights than at first, so that logits differ.
+std::unique_ptr<LanguageModel> model_of(const LanguageModelConfig& config, Device device = kCpu) {
+  Generator generator(3);
+  auto model = std::make_unique<LanguageModel>(config, generator);
+  const NoGrad no_grad;
+  for (const Parameter& p : model->parameters())
+    if (p.tensor.rank() == 2) p.tensor.mul_(10);
+  model->to(device);
+  return model;
+}
+
+std::vector<LanguageModelConfig> several() {
+  std::vector<LanguageModelConfig> configs{small(), small(LanguageModelConfig::gpt2())};
+  for (const PositionKind position :
+       {PositionKind::none, PositionKind::sinusoidal, PositionKind::alibi, PositionKind::relative}) {
+    configs.push_back(small());
+    configs.back().position = position;
+    configs.back().norm = position == PositionKind::alibi ? NormPlacement::post : NormPlacement::pre;
+    configs.back().tie_embeddings = false;
+  }
+  configs.push_back(small());
+  configs.back().rotary = {.base = 100, .width = 4, .pairing = RotaryPairing::interleaved};
+  configs.back().head_width = 10;
+  configs.back().key_heads = 1;
+  return configs;
+}
+
+class LanguageModelOn : public test::EachDevice {};
+HEED_ON_EACH_DEVICE(LanguageModelOn);
+
+// Prompts of different lengths at once, then rows one at a time, then several at once.
+TEST_P(LanguageModelOn, CachedLogitsAreThoseOfAWholeForward) {
+  const std::vector<std::vector<int64_t>> texts{
+      {1, 2, 3, 4, 5, 6, 7}, {8, 2, 9, 4, 1}, {10, 1, 5, 3, 2, 2, 8}};
+  const std::vector<size_t> prompts{3, 1, 3};
+  for (const LanguageModelConfig& config : several()) {
+    const auto model = model_of(config, device());
+    SCOPED_TRACE(model->describe());
+    const NoGrad no_grad;
+    const Tensor whole = model->forward(Tokens::packed(texts, device())).to(kCpu);
+    KeyValueCache cache = model->make_cache(3);
+    const auto expect_rows = [&](const std::vector<size_t>& from, const std::vector<size_t>& to) {
+      std::vector<std::vector<int64_t>> part;
+      std::vector<int64_t> rows;
+      int64_t first = 0;
+      for (size_t i = 0; i < texts.size(); ++i) {
+        part.emplace_back(texts[i].begin() + static_cast<int64_t>(from[i]),
+                          texts[i].begin() + static_cast<int64_t>(to[i]));
+        for (size_t j = from[i]; j < to[i]; ++j) rows.push_back(first + static_cast<int64_t>(j));
+        first += static_cast<int64_t>(texts[i].size());
+      }
+      const Tensor got = model->forward(Tokens::packed(part, device()), cache).to(kCpu);
+      const Tensor want = index_select(whole, tensor(rows, {static_cast<int64_t>(rows.size())}));
+      EXPECT_LE(test::max_difference(got, want), 2e-5 * std::max(1.0, test::max_abs(want)));
+    };
+    expect_rows({0, 0, 0}, prompts);
+    expect_rows(prompts, {4, 2, 4});
+    expect_rows({4, 2, 4}, {5, 3, 5});
+    expect_rows({5, 3, 5}, {7, 5, 7});
+    EXPECT_EQ(cache.length(0), 7);
+    EXPECT_EQ(cache.length(1), 5);
+    EXPECT_EQ(cache.max_length(), 7);
+  }
+}
+
+// Each text begins at position 0: packed beside others it has the logits that it has alone.
+TEST_P(LanguageModelOn, PackedTextsDoNotSeeEachOther) {
+  const auto model = model_of(small(), device());
+  const NoGrad no_grad;
+  const Tensor both = model->forward(Tokens::packed({{1, 2, 3}, {4, 5, 6, 7}}, device())),
+               second = model->forward(Tokens::packed({{4, 5, 6, 7}}, device()));
+  EXPECT_LE(test::max_difference(both.slice(0, 3, 7), second), 1e-5);
+}
+
+TEST_P(LanguageModelOn, GreedyTextsAreThoseWithoutACache) {
+  const auto model = model_of(small(), device());
+  const std::vector<std::vector<int64_t>> prompts{{1, 2, 3, 4}, {5}, {6, 7}};
+  std::vector<std::vector<int64_t>> want(3);
+  const int64_t count = 40;  // more than a cache first has room for
+  {
+    const NoGrad no_grad;
+    for (size_t i = 0; i < 3; ++i) {
+      std::vector<int64_t> text = prompts[i];
+      for (int64_t step = 0; step < (device().is_cpu() ? count : 4); ++step) {
+        const Tensor logits = model->forward(Tokens::packed({text}, device()));
+        text.push_back(argmax(logits[logits.size(0) - 1], 0).item<int64_t>());
+        want[i].push_back(text.back());
+      }
+    }
+  }
+  std::vector<std::vector<int64_t>> told(3);
+  GenerateOptions options{.max_tokens = device().is_cpu() ? count : 4, .sample = {.temperature = 0}};
+  options.on_token = [&](int64_t prompt, int64_t token) {
+    told[static_cast<size_t>(prompt)].push_back(token);
+  };
+  EXPECT_EQ(generate(*model, prompts, options), want);
+  EXPECT_EQ(told, want);
+  EXPECT_TRUE(model->training());
+  // A text ends before its end mark, the others go on.
+  options.end = want[0][1];
+  options.on_token = {};
+  const auto ended = generate(*model, prompts, options);
+  for (size_t i = 0; i < 3; ++i) {
+    const auto end = std::find(want[i].begin(), want[i].end(), options.end);
+    EXPECT_EQ(ended[i], std::vector<int64_t>(want[i].begin(), end)) << i;
+  }
+}
+
+TEST(LanguageModel, SamplesFollowTheGenerator) {
+  const auto model = model_of(small());
+  const auto texts = [&](uint64_t seed, const SampleOptions& sample) {
+    Generator generator(seed);
+    GenerateOptions options{.max_tokens = 12, .sample = sample};
+    options.sample.generator = &generator;
+    return generate(*model, {{1}, {2, 3}}, options);
+  };
+  const SampleOptions warm{.temperature = 3};
+  EXPECT_EQ(texts(1, warm), texts(1, warm));
+  EXPECT_NE(texts(1, warm), texts(2, warm));
+  const auto greedy = generate(*model, {{1}, {2, 3}}, {.max_tokens = 12, .sample = {.temperature = 0}});
+  EXPECT_EQ(texts(1, {.temperature = 3, .top_k = 1}), greedy);
+  EXPECT_EQ(texts(1, {.temperature = 3, .top_p = 1e-6}), greedy);
+}
+
+TEST(LanguageModel, PublishedSizes) {
+  const ShapesOnly shapes;
+  const auto parameters = [](const LanguageModelConfig& config) {
+    LanguageModel model(config);
+    int64_t all = 0;
+    for (const Parameter& p : model.named_parameters()) all += p.tensor.numel();
+    return all;
+  };
+  EXPECT_EQ(parameters(LanguageModelConfig::gpt2()), 124439808);
+  EXPECT_EQ(parameters(LanguageModelConfig::llama()), 134515008);
+}
+
+TEST(LanguageModel, NamesAndDescription) {
+  LanguageModelConfig config = small();
+  config.layers = 1;
+  config.tie_embeddings = false;
+  LanguageModel model(config);
+  std::vector<std::string> names;
+  for (const Parameter& p : model.named_parameters()) names.push_back(p.name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{
+                "embedding.weight", "layers.0.self_attn.in_proj_weight", "layers.0.self_attn.out_proj.weight",
+                "layers.0.linear1.weight", "layers.0.linear2.weight", "layers.0.linear_gate.weight",
+                "layers.0.norm1.weight", "layers.0.norm2.weight", "norm.weight", "generator.weight"}));
+  EXPECT_EQ(model.describe(), "LanguageModel(24, heads 4, 1 layers, d_ff 20, rms norm, rotary positions)");
+  EXPECT_NE(module_tree(model).find("MultiHeadAttention(24, heads 4, key heads 2, dropout 0)"),
+            std::string::npos);
+  EXPECT_NE(module_tree(model).find("RMSNorm(24, eps 1e-05)"), std::string::npos);
+}
+
+TEST(LanguageModel, Gradients) {
+  LanguageModelConfig config = small();
+  config.layers = 1;
+  LanguageModel model(config);
+  model.to(DType::f64);
+  test::Tensors leaves;
+  for (const Parameter& p : model.parameters()) leaves.push_back(p.tensor);
+  const Tokens tokens = Tokens::packed({{1, 2, 3, 4}, {5, 6}});
+  test::check_gradients("language model", leaves, [&] { return test::Tensors{model.forward(tokens)}; });
+}
+
+TEST(LanguageModel, Errors) {
+  const auto refuse = [](auto&& change, const char* words) {
+    LanguageModelConfig config = small();
+    change(config);
+    expect_error<ConfigError>([&] { LanguageModel model(config); }, {words});
+  };
+  refuse([](auto& c) { c.vocabulary = 0; }, "LanguageModel: vocabulary must be positive, got 0");
+  refuse([](auto& c) { c.layers = -1; }, "LanguageModel: -1 layers");
+  refuse([](auto& c) { c.key_heads = 3; }, "key_heads = 3 does not divide heads = 4");
+  refuse([](auto& c) { c.d_model = 25; }, "d_model = 25 is not divisible by heads = 4");
+  refuse([](auto& c) { c.rotary.width = 5; }, "rotary: 5 columns cannot be turned in heads of 6");
+  refuse([](auto& c) { c.head_width = 7; }, "rotary: 7 columns cannot be turned in heads of 7");
+  refuse([](auto& c) { c.rotary.base = 0; }, "rotary: base is 0");
+  refuse([](auto& c) { c.rotary.scaling.factor = 0.5; }, "rotary: the scaling factor is 0.5");
+
+  const auto model = model_of(small());
+  expect_error<ConfigError>([&] { generate(*model, {{1}, {}}); }, {"generate: a prompt is empty"});
+  expect_error<ConfigError>([&] { generate(*model, {{1}}, {.max_tokens = 0}); },
+                            {"max_tokens must be positive, got 0"});
+  EXPECT_THROW(generate(*model, {{kVocabulary}}), IndexError);
+  EXPECT_TRUE(generate(*model, {}).empty());
+  const auto learned = model_of(small(LanguageModelConfig::gpt2()));
+  expect_error<ShapeError>([&] { generate(*learned, {{1}}, {.max_tokens = 100}); },
+                           {"longer than the 80 learned positions"});
+  {
+    const NoGrad no_grad;
+    model->embedding.weight.fill_(NAN);
+  }
+  expect_error<NumericError>([&] { generate(*model, {{1}}); }, {"generate: the logits are NaN"});
+}
+
+TEST(KeyValueCache, Errors) {
+  KeyValueCache cache(1, 2, 4, {});
+  expect_error<StateError>([&] { cache.extend(Segments::dense(2, 1)); }, {"hold a NoGrad"});
+  const NoGrad no_grad;
+  expect_error<ShapeError>([&] { cache.extend(Segments::dense(3, 1)); }, {"rows of 3 sequences"});
+  cache.extend(Segments::dense(2, 1));
+  expect_error<IndexError>([&] { cache.append(1, zeros({2, 4})); }, {"there is no layer 1 of 1"});
+  expect_error<ShapeError>([&] { cache.append(0, zeros({2, 3})); }, {"expected [2, 4]"});
+  EXPECT_THROW(cache.select(std::vector<int64_t>{0, 2}), IndexError);
+  EXPECT_THROW(KeyValueCache(1, 2, 0, {}), ConfigError);
+}
+
+// Sequences may be copied, dropped and put in another order.
+TEST(KeyValueCache, Select) {
+  const NoGrad no_grad;
+  KeyValueCache cache(1, 2, 1, {});
+  cache.extend(Segments::packed(std::vector<int32_t>{1, 2}));
+  cache.append(0, tensor<float>({1, 2, 3}).unsqueeze(1));
+  cache.select(std::vector<int64_t>{1, 1, 0});
+  EXPECT_EQ(cache.sequences(), 3);
+  EXPECT_EQ(cache.length(0), 2);
+  EXPECT_EQ(cache.length(2), 1);
+  cache.extend(Segments::dense(3, 1));
+  const Tensor all = cache.append(0, tensor<float>({7, 8, 9}).unsqueeze(1));
+  const auto held = [&](int64_t i) {
+    const int64_t first = cache.segments().key_first(i);
+    return all.slice(0, first, first + cache.length(i)).to_vector<float>();
+  };
+  EXPECT_EQ(held(0), (std::vector<float>{2, 3, 7}));
+  EXPECT_EQ(held(1), (std::vector<float>{2, 3, 8}));
+  EXPECT_EQ(held(2), (std::vector<float>{1, 9}));
+}
+
+}  // namespace
+}  // namespace heed::nn
