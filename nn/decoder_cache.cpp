@@ -35,6 +35,7 @@ DecoderCache::DecoderCache(const Transformer& model, const Tensor& memory, const
   for (int64_t sequence = 0; sequence < source.count(); ++sequence)
     source_of_.insert(source_of_.end(), static_cast<size_t>(hypotheses), sequence);
   cross_ = source_segments(source_, source_of_);
+  queries_ = Segments::dense(rows(), 1);
   for (const auto& layer : model.decoder.layers)
     memory_.push_back({{}, layer->multihead_attn.project_kv(memory)});
 }
@@ -46,7 +47,7 @@ Tensor DecoderCache::step(const Tensor& ids) {
   const int64_t length = this->length() + 1;
   const Tensor positions = full({rows()}, static_cast<double>(length - 1), {DType::i64, ids.device()});
   const Tensor x = model_.embed_target(ids, positions, length);
-  past_.extend(Segments::dense(rows(), 1));
+  past_.extend(queries_);
   // The query is the last of its sequence: it sees all keys there are.
   const AttentionCall call{
       .visibility = {Causal::bottom_right}, .rotation = model_.rotation(positions, length), .cache = &past_};
@@ -66,6 +67,7 @@ void DecoderCache::select(std::span<const int64_t> parents) {
   past_.select(parents);
   source_of_ = std::move(sources);
   cross_ = source_segments(source_, source_of_);
+  queries_ = Segments::dense(rows(), 1);
 }
 
 }  // namespace heed::nn

@@ -38,6 +38,7 @@ class DecoderCache {
   Segments source_;
   PooledVector<int64_t> source_of_;  // the source sequence of each hypothesis
   Segments cross_;                   // of each hypothesis: one query, the keys of its source
+  Segments queries_;                 // one of each hypothesis
   PooledVector<Memory> memory_;      // of each layer
   KeyValueCache past_;
 };

@@ -58,25 +58,33 @@ void KeyValueCache::extend(const Segments& added) {
   HEED_CHECK(!grad_enabled(), StateError, "KeyValueCache: hold a NoGrad while decoding");
   HEED_CHECK(added.count() == sequences(), ShapeError, "KeyValueCache: rows of ", added.count(),
              " sequences for a cache of ", sequences());
-  const int64_t before = longest_;
-  PooledVector<int64_t> query_first, key_first, lengths = lengths_;
-  PooledVector<int32_t> query_length, key_length;
+  PooledVector<int32_t> lengths;
+  lengths.reserve(lengths_.size());
   step_ = true;
+  int64_t longest = 0;
   for (int64_t i = 0; i < sequences(); ++i) {
-    int64_t& length = lengths[static_cast<size_t>(i)];
-    step_ &= length == before && added.query_length(i) == 1 && added.query_first(i) == i;
-    length += added.query_length(i);
-    query_first.push_back(added.query_first(i));
-    query_length.push_back(added.query_length(i));
-    key_length.push_back(static_cast<int32_t>(length));
+    const int64_t before = lengths_[static_cast<size_t>(i)], length = before + added.query_length(i);
+    step_ &= before == longest_ && added.query_length(i) == 1 && added.query_first(i) == i;
+    longest = std::max(longest, length);
+    lengths.push_back(static_cast<int32_t>(length));
   }
-  const int64_t longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
   if (longest > capacity_) grow(std::max(longest, 2 * capacity_));
-  for (int64_t i = 0; i < sequences(); ++i) key_first.push_back(i * capacity_);
-  first_ = std::exchange(lengths_, lengths);
+  segments_ = step_ ? Segments::dense(sequences(), 1, capacity_, lengths) : all_rows(added, lengths);
+  first_ = std::exchange(lengths_, PooledVector<int64_t>(lengths.begin(), lengths.end()));
   longest_ = longest;
   added_ = added;
-  segments_ = Segments(query_first, query_length, key_first, key_length);
+}
+
+// The added rows as queries, and as keys all that the sequences then have.
+Segments KeyValueCache::all_rows(const Segments& added, std::span<const int32_t> lengths) const {
+  PooledVector<int64_t> query_first, key_first;
+  PooledVector<int32_t> query_length;
+  for (int64_t i = 0; i < sequences(); ++i) {
+    query_first.push_back(added.query_first(i));
+    query_length.push_back(added.query_length(i));
+    key_first.push_back(i * capacity_);
+  }
+  return Segments(query_first, query_length, key_first, lengths);
 }
 
 Tensor KeyValueCache::append(int64_t layer, const Tensor& key_value) {

@@ -45,6 +45,7 @@ class KeyValueCache {
 
  private:
   void grow(int64_t capacity);
+  Segments all_rows(const Segments& added, std::span<const int32_t> lengths) const;
 
   PooledVector<Tensor> layers_;  // [sequences, capacity, columns]
   PooledVector<int64_t> lengths_;
