@@ -73,7 +73,8 @@ std::string parameter_table(Module& module) {
 std::string module_tree(Module& module) { return TreePrinter(module).text_; }
 
 int64_t flops_per_token(const TransformerConfig& c) {
-  const int64_t attention = 4 * c.d_model * c.d_model;
+  const HeadLayout heads = c.head_layout().of(c.d_model);
+  const int64_t attention = 2 * c.d_model * (heads.query_columns() + heads.key_columns());
   const int64_t feed_forward = (c.activation == FeedForwardKind::swiglu ? 3 : 2) * c.d_model * c.d_ff;
   return 2 * (c.encoder_layers * (attention + feed_forward) +
               c.decoder_layers * (2 * attention + feed_forward) + c.d_model * c.target_vocabulary);

@@ -55,6 +55,11 @@ void count_row_operations() {
   count_both("layer norm", [&] { return layer_norm(x, weight, bias); });
   count_both("residual, dropout and layer norm",
              [&] { return residual_layer_norm(residual, x, weight, bias, {.p = 0.1}).normed; });
+  count_both("RMS norm", [&] { return rms_norm(x, weight); });
+  count_both("residual, dropout and RMS norm",
+             [&] { return residual_rms_norm(residual, x, weight, {.p = 0.1}).normed; });
+  const Tensor positions = arange(0, 128), turns = randn({128, 2, 16});
+  count_both("rotary, 8 heads", [&] { return rotary(x, positions, turns, {.heads = 8}); });
   count_both("softmax", [&] { return softmax(x); });
   count_both("gelu", [&] { return gelu(x); });
   count_both("gelu_tanh", [&] { return gelu_tanh(x); });

@@ -30,6 +30,7 @@ std::unique_ptr<Transformer> small_model(NormPlacement norm, PositionKind positi
   config.decoder_layers = 2;
   config.norm = norm;
   config.position = position;
+  config.key_heads = position == PositionKind::rotary ? 1 : 3;
   config.set_dropout(0.1);  // must not act while decoding
   Generator generator(5);
   auto model = std::make_unique<Transformer>(config, generator);
