@@ -22,16 +22,20 @@ Segments source_segments(const Segments& source, const PooledVector<int64_t>& so
   return Segments(query_first, PooledVector<int32_t>(source_of.size(), 1), key_first, key_length);
 }
 
+int64_t checked(int64_t hypotheses) {
+  HEED_CHECK(hypotheses > 0, ConfigError, "DecoderCache: hypotheses must be positive, got ", hypotheses);
+  return hypotheses;
+}
+
 }  // namespace
 
 DecoderCache::DecoderCache(const Transformer& model, const Tensor& memory, const Segments& source,
                            int64_t hypotheses)
     : model_(model),
       source_(source),
-      past_(static_cast<int64_t>(model.decoder.layers.size()), source.count() * hypotheses,
+      past_(static_cast<int64_t>(model.decoder.layers.size()), source.count() * checked(hypotheses),
             2 * model.config().head_layout().of(model.config().d_model).key_columns(),
             model.tgt_embedding.weight.options()) {
-  HEED_CHECK(hypotheses > 0, ConfigError, "DecoderCache: hypotheses must be positive, got ", hypotheses);
   for (int64_t sequence = 0; sequence < source.count(); ++sequence)
     source_of_.insert(source_of_.end(), static_cast<size_t>(hypotheses), sequence);
   cross_ = source_segments(source_, source_of_);

@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/nn/language_model.h>
+#include <heed/core/captured_step.h>
+#include <heed/nn/generate.h>
 #include <heed/nn/parameter.h>
 #include <heed/nn/summary.h>
+#include <heed/optim/adam.h>
 
 #include "each_device.h"
 #include "expect_error.h"
@@ -136,6 +138,35 @@ TEST_P(LanguageModelOn, GreedyTextsAreThoseWithoutACache) {
     const auto end = std::find(want[i].begin(), want[i].end(), options.end);
     EXPECT_EQ(ended[i], std::vector<int64_t>(want[i].begin(), end)) << i;
   }
+}
+
+TEST_P(LanguageModelOn, CapturedStepsAreThoseOfTheHost) {
+  const auto losses = [&](bool capture) {
+    const auto model = model_of(small(), device());
+    optim::AdamW adam(model->parameters(), {.rate = 1e-2});
+    const Segments segments = Segments::dense(2, 4);
+    CapturedStep step(device(),
+                      [&](const StepInputs& in) -> PooledVector<Tensor> {
+                        const Tokens tokens{in.tensors[0], segments, in.tensors[1]};
+                        const Tensor loss = cross_entropy(model->forward(tokens), in.tensors[2]);
+                        loss.backward();
+                        adam.step();
+                        return {loss.detach()};
+                      },
+                      {.capture = capture});
+    std::vector<float> losses;
+    for (int64_t i = 0; i < 4; ++i)
+      losses.push_back(step({.tensors = {(arange(0, 8) + static_cast<double>(i)),
+                                         tensor({0, 1, 2, 3, 0, 1, 2, 3}), tensor({1, 2, 3, 4, 5, 6, 7, 8})},
+                             .constants = {}})
+                           .get()[0]
+                           .item<float>());
+    EXPECT_EQ(step.graphs(), capture && !device().is_cpu() ? 1 : 0);
+    return losses;
+  };
+  const std::vector<float> captured = losses(true);
+  EXPECT_EQ(captured, losses(false));
+  EXPECT_NE(captured[0], captured[3]);
 }
 
 TEST(LanguageModel, SamplesFollowTheGenerator) {
