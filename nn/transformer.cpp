@@ -34,33 +34,51 @@ void TransformerConfig::check() const {
 // ---- stacks
 // -------------------------------------------------------------------------------------------------------
 
+namespace {
+
+// The layers of an encoder or decoder and its final norm: post-norm layers by apply(number, layer, states),
+// pre-norm ones by advance(number, layer, stream). There each norm also adds the branch before it: residual,
+// dropout and norm are one pass.
+template <class Stack, class Apply, class Advance>
+Tensor run_stack(const Stack& stack, const Tensor& x, const Apply& apply, const Advance& advance) {
+  const auto& layers = stack.layers;
+  const Norm* const last = stack.norm.get();
+  if (layers.empty()) return last ? (*last)(x) : x;
+  if (layers.front()->placement == NormPlacement::post) {
+    Tensor states = x;
+    for (size_t i = 0; i < layers.size(); ++i) states = apply(static_cast<int64_t>(i), *layers[i], states);
+    return last ? (*last)(states) : states;
+  }
+  const DropoutOptions dropout{.p = stack.training() ? layers.front()->residual_dropout : 0};
+  ResidualNorm in{x, layers.front()->norm1(x)};
+  for (size_t i = 0;; ++i) {
+    const ResidualStream out = advance(static_cast<int64_t>(i), *layers[i], in);
+    const Norm* const next = i + 1 < layers.size() ? &layers[i + 1]->norm1 : last;
+    if (!next) return residual_dropout(out.sum, out.branch, dropout);
+    in = (*next)(out.sum, out.branch, dropout);
+    if (i + 1 == layers.size()) return in.normed;
+  }
+}
+
+}  // namespace
+
 Encoder::Encoder(const LayerConfig& config, int64_t count, bool final_norm, Generator& generator) {
   for (int64_t i = 0; i < count; ++i) layers.push_back(std::make_unique<EncoderLayer>(config, generator));
   if (final_norm) norm = std::make_unique<Norm>(config.norm_kind, config.d_model, config.eps);
 }
 
 Tensor Encoder::operator()(const Tensor& x, const Segments& segments, const AttentionCall& call) const {
-  if (layers.empty()) return norm ? (*norm)(x) : x;
   AttentionCall of_layer = call;
-  if (layers.front()->placement == NormPlacement::post) {
-    Tensor states = x;
-    for (const auto& layer : layers) {
-      states = (*layer)(states, segments, of_layer);
-      ++of_layer.layer;
-    }
-    return norm ? (*norm)(states) : states;
-  }
-  // Each norm also adds the branch before it: residual, dropout and norm are one pass.
-  const DropoutOptions dropout{.p = training() ? layers.front()->residual_dropout : 0};
-  ResidualNorm in{x, layers.front()->norm1(x)};
-  for (size_t i = 0;; ++i) {
-    of_layer.layer = static_cast<int64_t>(i);
-    const ResidualStream out = layers[i]->advance(in, segments, of_layer);
-    const Norm* next = i + 1 < layers.size() ? &layers[i + 1]->norm1 : norm.get();
-    if (!next) return residual_dropout(out.sum, out.branch, dropout);
-    in = (*next)(out.sum, out.branch, dropout);
-    if (i + 1 == layers.size()) return in.normed;
-  }
+  return run_stack(
+      *this, x,
+      [&](int64_t i, const EncoderLayer& layer, const Tensor& states) {
+        of_layer.layer = i;
+        return layer(states, segments, of_layer);
+      },
+      [&](int64_t i, const EncoderLayer& layer, const ResidualNorm& in) {
+        of_layer.layer = i;
+        return layer.advance(in, segments, of_layer);
+      });
 }
 
 void Encoder::visit(Visitor& v) {
@@ -73,10 +91,6 @@ Decoder::Decoder(const LayerConfig& config, int64_t count, bool final_norm, Gene
   if (final_norm) norm = std::make_unique<Norm>(config.norm_kind, config.d_model, config.eps);
 }
 
-DropoutOptions Decoder::dropout() const {
-  return {.p = training() && !layers.empty() ? layers.front()->residual_dropout : 0};
-}
-
 Tensor Decoder::operator()(const Tensor& x, const Segments& self_segments, const Tensor& memory,
                            const Segments& cross_segments, const AttentionCall& self_call,
                            const AttentionCall& cross_call) const {
@@ -87,26 +101,19 @@ Tensor Decoder::operator()(const Tensor& x, const Segments& self_segments, const
 Tensor Decoder::operator()(const Tensor& x, const Segments& self_segments, const PooledVector<Memory>& memory,
                            const Segments& cross_segments, const AttentionCall& self_call,
                            const AttentionCall& cross_call) const {
-  if (layers.empty()) return norm ? (*norm)(x) : x;
   AttentionCall of_layer = self_call;
-  if (layers.front()->placement == NormPlacement::post) {
-    Tensor states = x;
-    for (size_t i = 0; i < layers.size(); ++i) {
-      of_layer.layer = static_cast<int64_t>(i);
-      states = (*layers[i])(states, self_segments, memory[i], cross_segments, of_layer, cross_call);
-    }
-    return norm ? (*norm)(states) : states;
-  }
-  ResidualNorm in{x, layers.front()->norm1(x)};
-  for (size_t i = 0;; ++i) {
-    of_layer.layer = static_cast<int64_t>(i);
-    const ResidualStream out =
-        layers[i]->advance(in, self_segments, memory[i], cross_segments, of_layer, cross_call);
-    const Norm* next = i + 1 < layers.size() ? &layers[i + 1]->norm1 : norm.get();
-    if (!next) return residual_dropout(out.sum, out.branch, dropout());
-    in = (*next)(out.sum, out.branch, dropout());
-    if (i + 1 == layers.size()) return in.normed;
-  }
+  return run_stack(
+      *this, x,
+      [&](int64_t i, const DecoderLayer& layer, const Tensor& states) {
+        of_layer.layer = i;
+        return layer(states, self_segments, memory[static_cast<size_t>(i)], cross_segments, of_layer,
+                     cross_call);
+      },
+      [&](int64_t i, const DecoderLayer& layer, const ResidualNorm& in) {
+        of_layer.layer = i;
+        return layer.advance(in, self_segments, memory[static_cast<size_t>(i)], cross_segments, of_layer,
+                             cross_call);
+      });
 }
 
 void Decoder::visit(Visitor& v) {

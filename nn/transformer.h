@@ -40,9 +40,6 @@ class Decoder : public Module {
 
   std::vector<std::unique_ptr<DecoderLayer>> layers;
   std::unique_ptr<Norm> norm;
-
- private:
-  DropoutOptions dropout() const;
 };
 
 /// What a forward may add to the three kinds of attention.
