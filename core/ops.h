@@ -309,10 +309,10 @@ struct RotaryOptions {
   RotaryPairing pairing = RotaryPairing::half;
 };
 /// Rotary positions (arXiv 2104.09864): in each of the heads, pairs of the first columns of x turned by the
-/// angles of the row's position; the other columns as they are. x [.., columns], positions i64 [rows], one for
-/// each row of x; table [entries, 2, rotated] as nn::rotary_table makes it, in f32 (f64 for f64 x): for each
-/// column the cosine, and the sine with the sign that its partner gets. The gradient turns back. IndexError
-/// for a position outside the table.
+/// angles of the row's position; the other columns as they are. x [.., columns], positions i64 [rows], one
+/// for each row of x; table [entries, 2, rotated] as nn::rotary_table makes it, in f32 (f64 for f64 x): for
+/// each column the cosine, and the sine with the sign that its partner gets. The gradient turns back.
+/// IndexError for a position outside the table.
 [[nodiscard]] Tensor rotary(const Tensor& x, const Tensor& positions, const Tensor& table,
                             const RotaryOptions& options = {});
 

@@ -44,10 +44,10 @@ inline void check_positions(const int64_t* positions, int64_t rows, int64_t entr
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                     \
-  namespace heed::device {                       \
-  template <class T>                             \
-  void rotary(const kernels::Rotary<T>& args);   \
+#define HEED_DECLARE(device)                   \
+  namespace heed::device {                     \
+  template <class T>                           \
+  void rotary(const kernels::Rotary<T>& args); \
   }
 HEED_DECLARE(cpu)
 HEED_DECLARE(cuda)

@@ -5,6 +5,7 @@
 
 namespace heed::nn {
 
+/// To mean 0 and variance 1, scaled and shifted.
 class LayerNorm : public Norm {
  public:
   explicit LayerNorm(int64_t size, double eps = 1e-5) : Norm(NormKind::layer, size, eps) {}

@@ -14,6 +14,8 @@ enum class NormKind { layer, rms };
 NormKind parse_norm_kind(const std::string& name);
 const char* name(NormKind kind);
 
+/// The norm of a kind, with its weight and, for a layer norm, bias. ConfigError unless size and eps are
+/// positive.
 class Norm : public Module {
  public:
   Norm(NormKind kind, int64_t size, double eps);

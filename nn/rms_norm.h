@@ -5,6 +5,7 @@
 
 namespace heed::nn {
 
+/// Divided by the root mean square, and scaled.
 class RMSNorm : public Norm {
  public:
   explicit RMSNorm(int64_t size, double eps = 1e-6) : Norm(NormKind::rms, size, eps) {}

@@ -46,13 +46,13 @@ void check(const Tensor& x, const Tensor& positions, const Tensor& table, const 
              ": rotated_heads is ", options.rotated_heads, "; it must be in [0, ", options.heads, "]");
   HEED_CHECK(positions.dtype() == DType::i64, DTypeError, name, ": positions are ", positions.dtype(),
              "; they must be i64");
-  HEED_CHECK(positions.numel() == rows, ShapeError, name, ": positions are ", positions.shape(),
-             "; x has ", rows, " rows");
+  HEED_CHECK(positions.numel() == rows, ShapeError, name, ": positions are ", positions.shape(), "; x has ",
+             rows, " rows");
   const int64_t width = cols / options.heads;
-  HEED_CHECK(table.rank() == 3 && table.shape()[1] == 2 && table.shape()[2] % 2 == 0 &&
-                 table.shape()[2] <= width,
-             ShapeError, name, ": table is ", table.shape(),
-             ", expected [positions, 2, rotated], rotated even and at most the head's width of ", width);
+  HEED_CHECK(
+      table.rank() == 3 && table.shape()[1] == 2 && table.shape()[2] % 2 == 0 && table.shape()[2] <= width,
+      ShapeError, name, ": table is ", table.shape(),
+      ", expected [positions, 2, rotated], rotated even and at most the head's width of ", width);
   const DType factors = accumulator_options(x).dtype;
   HEED_CHECK(table.dtype() == factors, DTypeError, name, ": table is ", table.dtype(), ", expected ", factors,
              " for x of ", x.dtype());

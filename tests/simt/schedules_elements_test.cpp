@@ -9,7 +9,6 @@
 #include <heed/kernels/embedding.h>
 #include <heed/kernels/indexing.h>
 #include <heed/kernels/random.h>
-#include <heed/kernels/rotary.h>
 #include <heed/kernels/sampling.h>
 
 #include "schedules.h"
@@ -364,23 +363,6 @@ TYPED_TEST(ElementSchedules, Sampling) {
                                       count, PhiloxState{7, nullptr, 3}});
       return bytes(y);
     });
-}
-
-TYPED_TEST(ElementSchedules, Rotary) {
-  using T = TypeParam;
-  for (const RotaryPairing pairing : {RotaryPairing::half, RotaryPairing::interleaved})
-    for (const int64_t width : {6, 34, 32})  // single elements, and vectors
-      for (const bool gradient : {false, true})
-        check_schedules("rotary", [&] {
-          const int64_t rows = 5, heads = 4, rotated = width == 32 ? 16 : 4, count = rows * heads * width;
-          const Buffer<T> x(numbers<T>(count, 1)), y(numbers<T>(count, 2));
-          const Buffer<int64_t> positions(std::vector<int64_t>{0, 3, 1, 2, 2});
-          const Buffer<float> table(numbers<float>(4 * 2 * rotated, 3));
-          cuda::rotary(kernels::Rotary<T>{x.data(), positions.data(), table.data(), y.data(), rows, heads,
-                                          /*rotated_heads=*/3, width, rotated, /*entries=*/4, pairing,
-                                          /*inverse=*/gradient, /*accumulate=*/gradient});
-          return bytes(y);
-        });
 }
 
 TYPED_TEST(ElementSchedules, Embedding) {

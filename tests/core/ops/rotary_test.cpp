@@ -17,8 +17,8 @@ Tensor table(int64_t rotated, RotaryPairing pairing, DType dtype = DType::f64) {
   for (int64_t position = 0; position < kEntries; ++position)
     for (int64_t c = 0; c < rotated; ++c) {
       const bool half = pairing == RotaryPairing::half, first = half ? c < rotated / 2 : c % 2 == 0;
-      const double angle =
-          static_cast<double>(position) * std::pow(0.7, static_cast<double>(half ? c % (rotated / 2) : c / 2));
+      const double angle = static_cast<double>(position) *
+                           std::pow(0.7, static_cast<double>(half ? c % (rotated / 2) : c / 2));
       double* const entry = out.data<double>() + position * 2 * rotated;
       entry[c] = std::cos(angle);
       entry[rotated + c] = first ? -std::sin(angle) : std::sin(angle);
@@ -63,9 +63,9 @@ Tensor composed(const Tensor& x, const Tensor& positions, int64_t rotated, const
       index_select(table(rotated, options.pairing, x.dtype()).to(x.device()), positions.flatten());
   const auto part = [&](int64_t i) { return factors.select(1, i).unsqueeze(1); };
   const Tensor y = turned * part(0) + partners(turned, rotated, options.pairing) * part(1);
-  const Tensor all = cat({cat({y, each.slice(1, 0, heads).slice(2, rotated, width)}, 2),
-                          each.slice(1, heads, options.heads)},
-                         1);
+  const Tensor all = cat(
+      {cat({y, each.slice(1, 0, heads).slice(2, rotated, width)}, 2), each.slice(1, heads, options.heads)},
+      1);
   return all.reshape(x.shape());
 }
 
@@ -75,14 +75,14 @@ void check(const Shape& shape, int64_t rotated, const RotaryOptions& options) {
   for (int axis = 0; axis + 1 < shape.rank(); ++axis) rows *= shape[axis];
   const Tensor positions = remainder(arange(0, rows) * 5.0, static_cast<double>(kEntries));
   check_fused(
-      {.name = concat("rotary ", shape, " of ", options.heads, " heads, ", options.rotated_heads, " rotated, ",
-                      rotated, " columns, pairing ", static_cast<int>(options.pairing)),
+      {.name = concat("rotary ", shape, " of ", options.heads, " heads, ", options.rotated_heads,
+                      " rotated, ", rotated, " columns, pairing ", static_cast<int>(options.pairing)),
        .inputs = {normal(shape, 1), positions},
        .function =
            [=](const Tensors& in) {
              const DType factors = in[0].dtype() == DType::f64 ? DType::f64 : DType::f32;
-             return Tensors{rotary(in[0], in[1],
-                                   table(rotated, options.pairing, factors).to(in[0].device()), options)};
+             return Tensors{
+                 rotary(in[0], in[1], table(rotated, options.pairing, factors).to(in[0].device()), options)};
            },
        .reference = [=](const Tensors& in) { return Tensors{reference(in[0], in[1], rotated, options)}; },
        .plain = [=](const Tensors& in) { return Tensors{composed(in[0], in[1], rotated, options)}; }});
@@ -141,8 +141,11 @@ TEST(Rotary, Errors) {
   EXPECT_THROW(rotary(zeros({}), positions, factors), ShapeError);
   EXPECT_THROW(rotary(x, positions, factors.clone().set_requires_grad(), {.heads = 2}), AutogradError);
   for (const int64_t wrong : {int64_t{-1}, kEntries})
-    expect_error<IndexError>([&] { rotary(x, tensor<int64_t>({0, wrong}), factors, {.heads = 2}); },
-                             concat("rotary: position ", wrong, " in row 1 is outside the table of 9"));
+    expect_error<IndexError>(
+        [&] {
+          rotary(x, tensor<int64_t>({0, wrong}), factors, {.heads = 2});
+        },
+        concat("rotary: position ", wrong, " in row 1 is outside the table of 9"));
 }
 
 TEST(Rotary, AWrongPositionOnADevice) {
