@@ -34,8 +34,8 @@ struct Schedule {
   void check() const;
 };
 
-/// The highest rate of the paper's own schedule, (d_model * warmup)^-0.5: at its base model's 512 and 4,000 steps
-/// 0.0007. ConfigError unless both are positive.
+/// The highest rate of the paper's own schedule, (d_model * warmup)^-0.5: at its base model's 512 and 4,000
+/// steps 0.0007. ConfigError unless both are positive.
 double noam_rate(int64_t d_model, int64_t warmup);
 
 }  // namespace heed::optim
