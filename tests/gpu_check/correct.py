@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 
@@ -38,6 +39,9 @@ def device(pack, part):
             part.record(name, SKIPPED, f"{command[0]} is not installed")
 
 
+NOT_COMPARED = re.compile(r"(\d+) cases need compute capability 9\.0: not compared")
+
+
 def planted_goldens(text):
     """The golden results with the lowest bit of the last word of each line changed."""
     lines = []
@@ -52,14 +56,16 @@ def goldens(pack, part):
     outcome = part.run([program, "compare", file])
     status = {0: PASSED, None: INCOMPLETE, NO_DEVICE: SKIPPED}.get(outcome.code, FAILED)
     lines = outcome.output.strip().splitlines()
-    part.record("instructions", status, "; ".join(lines[-5:]) or outcome.how(), differences=lines[:-1])
+    left_out = sum(int(match[1]) for match in map(NOT_COMPARED.fullmatch, lines) if match)
+    differences = [line for line in lines[:-1] if not NOT_COMPARED.fullmatch(line)]
+    part.record("instructions", status, "; ".join(lines[-5:]) or outcome.how(), differences=differences)
     if status in (SKIPPED, INCOMPLETE):
         return
     with tempfile.TemporaryDirectory() as folder:
         planted = pathlib.Path(folder) / "planted.txt"
         planted.write_text(planted_goldens(file.read_text()))
         outcome = part.run([program, "compare", planted])
-    cases = len(file.read_text().splitlines())
+    cases = len(file.read_text().splitlines()) - left_out
     noticed = outcome.code == 1 and f"{cases} cases, {cases} differ" in outcome.output.splitlines()
     part.record("planted wrong results", PASSED if noticed else FAILED,
                 "noticed" if noticed else f"not all noticed: {outcome.last_line()}")

@@ -114,6 +114,14 @@ class Goldens(Pretended):
         self.add("goldens", "ptx_goldens", GOLDENS.format(mine=self.goldens.replace("7", "6")))
         self.assertEqual(self.part(correct.goldens)["steps"][0]["status"], "failed")
 
+    def test_cases_that_the_device_cannot_run_are_left_out(self):
+        self.add("goldens", "ptx_goldens", GOLDENS.format(mine="b 7\n").replace(
+            "print(", 'print("1 cases need compute capability 9.0: not compared")\nprint(', 1))
+        part = self.part(correct.goldens)
+        self.assertEqual(part["status"], "passed")
+        self.assertEqual(part["steps"][0]["differences"], ["1 cases, 0 differ"])
+        self.assertIn("not compared", part["steps"][0]["detail"])
+
     def test_a_comparison_that_never_complains_is_a_failure(self):
         self.add("goldens", "ptx_goldens", "#!/bin/sh\necho '2 cases, 0 differ'\n")
         self.assertEqual(self.steps(correct.goldens), {"instructions": "passed", "planted wrong results": "failed"})

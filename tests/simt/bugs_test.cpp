@@ -74,22 +74,19 @@ void expect_place(const std::string& message) {
   EXPECT_GE(marked, 1) << message;
   EXPECT_NE(launch, std::string::npos) << message;
   EXPECT_TRUE(std::regex_search(message, std::regex(R"(block \(\d+,\d+,\d+\))"))) << message;
-  EXPECT_TRUE(std::regex_search(message, std::regex(R"(thread \(\d+,\d+,\d+\)|threads \d+)"))) << message;
+  EXPECT_TRUE(std::regex_search(message, std::regex(R"(thread \(\d+,\d+,\d+\)|threads? \d+)"))) << message;
 }
 
-class PlantedBug : public ::testing::TestWithParam<Bug> {};
-
-TEST_P(PlantedBug, IsNoticed) {
-  if (expected_of(GetParam()) == nullptr) GTEST_SKIP() << "what this build does is undefined";
-  const std::string expected = expected_of(GetParam());
+void expect_notice(const Bug& bug) {
+  if (expected_of(bug) == nullptr) GTEST_SKIP() << "what this build does is undefined";
+  const std::string expected = expected_of(bug);
   const std::string crash = "crash: ";
   if (expected.rfind(crash, 0) == 0) {
-    EXPECT_DEATH(noticed(GetParam()),
-                 "emulator: block .* thread .*, kernel launched at bugs_memory.cu:(.|\n)*" +
-                     expected.substr(crash.size()));
+    EXPECT_DEATH(noticed(bug), "emulator: block .* thread .*, kernel launched at bugs_memory.cu:(.|\n)*" +
+                                   expected.substr(crash.size()));
     return;
   }
-  const std::string message = noticed(GetParam());
+  const std::string message = noticed(bug);
   if (expected.empty()) {
     EXPECT_EQ(message, "");
     return;
@@ -98,6 +95,20 @@ TEST_P(PlantedBug, IsNoticed) {
       << "expected: " << expected << "\nnoticed: " << message;
   if (message != "nan" && message != "differs") expect_place(message);
 }
+
+class PlantedBug : public ::testing::TestWithParam<Bug> {};
+TEST_P(PlantedBug, IsNoticed) { expect_notice(GetParam()); }
+
+// On a device of compute capability 9.0.
+class PlantedHopperBug : public PlantedBug {
+ protected:
+  PlantedHopperBug() { emulator::config().compute_capability = 90; }
+  ~PlantedHopperBug() override { emulator::config() = saved_; }
+
+ private:
+  emulator::Config saved_ = emulator::config();
+};
+TEST_P(PlantedHopperBug, IsNoticed) { expect_notice(GetParam()); }
 
 std::string name_of(const ::testing::TestParamInfo<Bug>& info) { return info.param.name; }
 
@@ -112,18 +123,27 @@ INSTANTIATE_TEST_SUITE_P(CorrectMemory, PlantedBug, ::testing::ValuesIn(correct_
 INSTANTIATE_TEST_SUITE_P(CorrectAsync, PlantedBug, ::testing::ValuesIn(correct_async_kernels()), name_of);
 
 INSTANTIATE_TEST_SUITE_P(CorrectStreams, PlantedBug, ::testing::ValuesIn(correct_streams()), name_of);
+INSTANTIATE_TEST_SUITE_P(Hopper, PlantedHopperBug, ::testing::ValuesIn(hopper_bugs()), name_of);
+INSTANTIATE_TEST_SUITE_P(CorrectHopper, PlantedHopperBug, ::testing::ValuesIn(correct_hopper_kernels()),
+                         name_of);
+
+TEST(PlantedBugs, OlderDevicesHaveNoneOfHoppersInstructions) {
+  for (const Bug& bug : correct_hopper_kernels())
+    EXPECT_NE(noticed(bug).find(": needs compute capability 9.0, the device has 8.0"), std::string::npos)
+        << bug.name;
+}
 
 // A bug that a build does not notice is noticed by another.
 TEST(PlantedBugs, EachIsNoticedBySomeBuild) {
   size_t count = 0;
-  for (const auto& list :
-       {barrier_bugs(), warp_bugs(), memory_bugs(), launch_bugs(), async_bugs(), stream_bugs()}) {
+  for (const auto& list : {barrier_bugs(), warp_bugs(), memory_bugs(), launch_bugs(), async_bugs(),
+                           stream_bugs(), hopper_bugs()}) {
     count += list.size();
     for (const Bug& bug : list)
       EXPECT_TRUE((bug.plain != nullptr && *bug.plain != '\0') || *bug.address != '\0' || *bug.race != '\0')
           << bug.name;
   }
-  EXPECT_GE(count, 60u);
+  EXPECT_GE(count, 100u);
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ RULES = [
     (r" > ", " >= "), (r" >= ", " > "), (r" == ", " != "), (r" != ", " == "), (r" && ", " || "), (r" \|\| ", " && "),
     (r" \+= ", " = "), (r"\b0\.0f\b", "1.0f"), (r"\b1\.0f\b", "2.0f"), (r"^\s*__syncthreads\(\);.*", ""),
     (r"^\s*if \(.*\) return;", ""),
+    (r"^\s*simt::(mbarrier|wgmma|fence_async)\w*(<\w+>)?\([^;]*\);.*", ""), (r"wgmma_wait<0>", "wgmma_wait<1>"),
 ]
 # Changed lines that compute the same, and why.
 EQUIVALENT = {
@@ -234,11 +235,11 @@ def main():
     todo = list(mutants(original))
     if options.limit and len(todo) > options.limit:
         todo = [todo[i * len(todo) // options.limit] for i in range(options.limit)]
-    if noticed_by(tests, source.name, original, options.seconds) != "":
+    if noticed_by(tests, options.file, original, options.seconds) != "":
         sys.exit("the unchanged kernel does not build or does not pass")
     found = compiled = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        results = pool.map(lambda mutant: noticed_by(tests, source.name, mutant[2], options.seconds), todo)
+        results = pool.map(lambda mutant: noticed_by(tests, options.file, mutant[2], options.seconds), todo)
         for (number, line, _), by in zip(todo, results):
             if by is None:
                 continue

@@ -13,12 +13,19 @@ constexpr int kUsage = 2, kNoDevice = 7;
 
 int run(const std::string& command, const std::string& path) {
   using namespace heed::testing;
+  const bool all = runs_hopper_cases();
+  if (command == "write" && !all) {
+    std::fprintf(stderr, "error: not every case runs on this device (the emulator: HEED_SIMT_ARCH=90)\n");
+    return 1;
+  }
   const Goldens results = run_goldens();
   if (command == "write") {
     write_goldens(path, results);
     return 0;
   }
-  const auto wrong = compare_goldens(read_goldens(path), results);
+  Goldens expected = read_goldens(path);
+  if (!all) std::printf("%zu cases need compute capability 9.0: not compared\n", leave_out_hopper(expected));
+  const auto wrong = compare_goldens(expected, results);
   for (const std::string& line : wrong) std::printf("%s\n", line.c_str());
   std::printf("%zu cases, %zu differ\n", results.size(), wrong.size());
   return wrong.empty() ? 0 : 1;

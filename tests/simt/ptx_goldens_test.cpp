@@ -8,17 +8,39 @@
 
 #include <gtest/gtest.h>
 
+#include <heed/kernels/simt/host/emulator.h>
+
 namespace heed::testing {
 namespace {
 
 const std::string kSource = HEED_SOURCE_FOLDER;
 const std::string kGoldens = kSource + "/tests/simt/ptx_goldens.txt";
 
-TEST(PtxGoldens, TheEmulatorReproducesThem) {
-  EXPECT_EQ(compare_goldens(read_goldens(kGoldens), run_goldens()), std::vector<std::string>());
+// A device that runs every case.
+class PtxGoldens : public ::testing::Test {
+ protected:
+  PtxGoldens() { emulator::config().compute_capability = 90; }
+  ~PtxGoldens() override { emulator::config() = saved_; }
+
+ private:
+  emulator::Config saved_ = emulator::config();
+};
+
+TEST_F(PtxGoldens, TheEmulatorReproducesThem) {
+  const Goldens expected = read_goldens(kGoldens);
+  emulator::each_schedule([&](const std::string& schedule) {
+    EXPECT_EQ(compare_goldens(expected, run_goldens()), std::vector<std::string>()) << schedule;
+  });
 }
 
-TEST(PtxGoldens, OneWrongBitIsNoticed) {
+TEST_F(PtxGoldens, OlderDevicesRunAllButHoppers) {
+  emulator::config().compute_capability = 80;
+  Goldens expected = read_goldens(kGoldens);
+  EXPECT_EQ(leave_out_hopper(expected), hopper_golden_cases().size());
+  EXPECT_EQ(compare_goldens(expected, run_goldens()), std::vector<std::string>());
+}
+
+TEST_F(PtxGoldens, OneWrongBitIsNoticed) {
   const Goldens right = run_goldens();
   for (const auto& golden : right) {
     Goldens wrong = right;
@@ -30,7 +52,7 @@ TEST(PtxGoldens, OneWrongBitIsNoticed) {
   }
 }
 
-TEST(PtxGoldens, MissingAndUnknownCasesAreNoticed) {
+TEST_F(PtxGoldens, MissingAndUnknownCasesAreNoticed) {
   const Goldens right = run_goldens();
   Goldens less = right;
   less.erase("exp2_approx");
@@ -38,27 +60,36 @@ TEST(PtxGoldens, MissingAndUnknownCasesAreNoticed) {
   EXPECT_EQ(compare_goldens(less, right), std::vector<std::string>{"exp2_approx: has no golden result"});
 }
 
-TEST(PtxGoldens, EveryWordIsWritten) {
+TEST_F(PtxGoldens, EveryWordIsWritten) {
   for (const auto& golden : run_goldens())
     for (const uint32_t word : golden.second) EXPECT_NE(word, 0xffffffffu) << golden.first;
 }
 
-TEST(PtxGoldens, EveryFunctionOfPtxHasACase) {
+std::string text_of(const std::string& file) {
   std::stringstream text;
-  text << std::ifstream(kSource + "/kernels/simt/ptx.h").rdbuf();
-  const std::string header = text.str();
-  std::set<std::string> covered{"take"};  // of class Arena
-  for (const GoldenCase& one : golden_cases()) {
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+// Every function that the header declares stands in the `covers` of a case; there are `least` of them or
+// more.
+void expect_cases(const std::string& header, const std::vector<GoldenCase>& cases, int least) {
+  std::set<std::string> covered{"take", "Major"};  // of class Arena, and an enumeration
+  for (const GoldenCase& one : cases) {
     std::istringstream names(one.covers);
     for (std::string name; names >> name;) covered.insert(name);
   }
+  const std::string text = text_of(kSource + "/kernels/simt/" + header);
   const std::regex declaration(R"((?:HEED_SIMT_DEVICE [^;{(\n]*?|cudaError_t |class )\b(\w+)(?:\(| \{))");
   int functions = 0;
-  for (std::sregex_iterator i(header.begin(), header.end(), declaration), end; i != end; ++i, ++functions)
-    EXPECT_EQ(covered.count((*i)[1]), 1u)
-        << (*i)[1] << " of kernels/simt/ptx.h has no case in tests/simt/ptx_goldens.cu";
-  EXPECT_GE(functions, 20);
+  for (std::sregex_iterator i(text.begin(), text.end(), declaration), end; i != end; ++i, ++functions)
+    EXPECT_EQ(covered.count((*i)[1]), 1u) << (*i)[1] << " of kernels/simt/" << header << " has no case";
+  EXPECT_GE(functions, least);
 }
+
+TEST_F(PtxGoldens, EveryFunctionOfPtxHasACase) { expect_cases("ptx.h", golden_cases(), 20); }
+
+TEST_F(PtxGoldens, EveryFunctionOfHopperHasACase) { expect_cases("ptx_hopper.h", hopper_golden_cases(), 16); }
 
 }  // namespace
 }  // namespace heed::testing

@@ -104,6 +104,10 @@ void run_block() {
   m.failed = false;
   reset_shared_memory();
   reset_barriers();
+  reset_mbarriers();
+  reset_copies();
+  reset_warpgroups();
+  reset_products();
   if (monitor) monitor->block_begin(m.threads);
   start_threads();
   ++stats().blocks;
@@ -112,6 +116,8 @@ void run_block() {
   if (m.failed || m.live != 0) reclaim_stacks();
   if (m.failed) throw Error(m.message);
   if (m.live != 0) throw_deadlock();
+  check_copies_landed();
+  check_products_waited_for();
   check_shared_redzones();
 }
 

@@ -27,6 +27,7 @@ namespace heed::emulator {
 constexpr unsigned kMaxThreads = 1024;
 constexpr unsigned kMaxWarps = kMaxThreads / 32;
 constexpr unsigned kNoThread = ~0u;
+constexpr unsigned kMaxMbarriers = 48;
 
 enum class State : uint8_t { ready, waiting, polling, done };
 
@@ -131,7 +132,20 @@ constexpr size_t kArenaBytes = 256 * 1024;
 void reset_shared_memory();
 void check_shared_redzones();  // after a block; throws
 bool in_shared_memory(const void* address, size_t bytes);
+bool in_piece_of_shared_memory(const void* address, size_t bytes);  // that the kernel has taken
 size_t shared_offset(const void* address);
+unsigned char* shared_at(size_t offset);
+
+// mbarrier.cpp, tensor_copy.cpp, warpgroup.cpp, wgmma.cpp
+void reset_mbarriers();
+void reset_copies();
+void reset_warpgroups();
+void reset_products();
+bool land_copy(uint32_t one_in = 1);  // ends a copy under way, in one of so many calls; false if it does not
+void check_copies_landed();           // after a block; throws
+void check_products_waited_for();     // likewise
+std::string text_of_mbarriers();      // for a deadlock: what the threads that wait are waiting for
+std::string text_of_registers();
 
 // report.cpp
 std::string text(Location at);

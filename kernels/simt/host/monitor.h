@@ -30,6 +30,17 @@ class Monitor {
   virtual void copy_begin(const void* to, size_t bytes, unsigned thread, Location at) = 0;
   virtual void copy_end(const void* to, size_t bytes, unsigned thread, Location at) = 0;
 
+  // what the asynchronous proxy does: copies of boxes, over at the end of their mbarrier's phase, and wgmma,
+  // over when it was waited for. Mbarriers have numbers in a block, products in a warpgroup (from 1).
+  virtual void fence_async(unsigned thread) = 0;
+  virtual void phase_end(const void* mbarrier) = 0;
+  virtual void phase_seen(const void* mbarrier, unsigned number, uint32_t phases, unsigned thread) = 0;
+  virtual void box_copy(const void* to, size_t bytes, unsigned mbarrier, uint32_t phase, unsigned thread,
+                        Location at) = 0;
+  virtual void product_read(const void* address, size_t bytes, unsigned group, uint32_t product,
+                            Location at) = 0;
+  virtual void products_seen(unsigned group, uint32_t products, unsigned thread) = 0;
+
   // the runtime's side
   virtual void region_added(void* address, size_t bytes, bool device_only) = 0;
   virtual void region_removed(void* address) = 0;

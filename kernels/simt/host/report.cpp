@@ -75,7 +75,7 @@ void throw_deadlock() {
   for (const Group& group : groups)
     message += "\n  threads " + ranges(group.threads) + " wait in " + group.place;
   if (!returned.empty()) message += "\n  threads " + ranges(returned) + " have returned";
-  throw Error(message);
+  throw Error(message + text_of_mbarriers() + text_of_registers());
 }
 
 }  // namespace heed::emulator

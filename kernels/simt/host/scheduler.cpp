@@ -15,6 +15,8 @@ namespace {
 constexpr int kIdlePolls = 1000;    // rounds of polling in which nothing at all happened: a deadlock
 constexpr int kMaxPolls = 1000000;  // rounds of polling in one block: an endless loop
 
+constexpr uint32_t kLandOneIn = 64;  // turns in random order: when copies by the TMA land before they have to
+
 uint64_t random_state = 1;
 
 unsigned lowest(uint32_t bits) { return static_cast<unsigned>(__builtin_ctz(bits)); }
@@ -71,8 +73,9 @@ void stop(Fiber* fiber, State state) {
 
 Fiber* pick_next() {
   Machine& m = machine;
+  if (config().order == Order::random && m.live != 0) land_copy(kLandOneIn);
   while (m.ready_warps == 0)
-    if (!wake_polling()) return nullptr;
+    if (!(m.live != 0 && land_copy()) && !wake_polling()) return nullptr;
   const uint32_t warps = m.ready_warps;
   if (config().order == Order::random) {
     const unsigned warp = random_bit(warps);

@@ -87,9 +87,18 @@ bool in_shared_memory(const void* address, size_t bytes) {
   return offset < kArenaBytes && offset + bytes <= kArenaBytes;
 }
 
+bool in_piece_of_shared_memory(const void* address, size_t bytes) {
+  const size_t offset = shared_offset(address);
+  for (const Piece& piece : pieces)
+    if (offset >= piece.place && offset + bytes <= piece.place + piece.bytes) return true;
+  return false;
+}
+
 size_t shared_offset(const void* address) {
   return static_cast<size_t>(static_cast<const unsigned char*>(address) - arena());
 }
+
+unsigned char* shared_at(size_t offset) { return arena() + offset; }
 
 void* static_shared(const void* key, size_t bytes, size_t alignment, Location at) {
   require_fiber(at);

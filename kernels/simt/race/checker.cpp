@@ -29,6 +29,10 @@ void Checker::block_begin(unsigned threads) {
 }
 
 std::string Checker::who(const Access& by) const {
+  if (clocks_.is_group(by.moment))
+    return "wgmma of threads " + std::to_string(clocks_.group_of(by.moment) * 128) + "-" +
+           std::to_string(clocks_.group_of(by.moment) * 128 + 127) + " (" + sites_.text(by.site) + ")";
+  if (clocks_.is_agent(by.moment)) return "tma_load (" + sites_.text(by.site) + ")";
   return "thread " + std::to_string(by.moment.thread) + " (" + sites_.text(by.site) + ")";
 }
 
@@ -60,7 +64,7 @@ void Checker::check(const Use& use, F each) {
     for (size_t i = 0; i < use.bytes; ++i) {
       if (offset + i >= kArenaBytes || !shadow_.is_piece(offset + i))
         report_error(std::string("out-of-bounds shared memory ") + verb(use) + " of " +
-                     std::to_string(use.bytes) + " bytes by " + who(use.by));
+                     std::to_string(use.bytes) + " bytes by " + by_whom(use));
       each(shadow_.shared(offset + i), Space::shared, p + i);
     }
   } else if (shadow_.is_variable(p)) {
@@ -69,7 +73,7 @@ void Checker::check(const Use& use, F each) {
     if (p < region->start || p + use.bytes > region->start + region->bytes) {
       if (sites_.in_library(use.by.site)) return;
       report_error(std::string("out-of-bounds global memory ") + verb(use) + " of " +
-                   std::to_string(use.bytes) + " bytes by " + who(use.by) + ": " +
+                   std::to_string(use.bytes) + " bytes by " + by_whom(use) + ": " +
                    (p < region->start ? std::to_string(region->start - p) + " bytes before the start"
                                       : std::to_string(p - region->start) + " bytes from the start") +
                    " of an allocation of " + std::to_string(region->bytes) + " bytes");
@@ -133,33 +137,46 @@ bool Checker::enter_block(Cell& cell, Space space, const void* address, const Us
   return true;
 }
 
-void Checker::record_read(Cell& cell, const Access& by) {
+void Checker::record_read(Cell& cell, const Use& use) {
+  const Access reader = use.recorded();
   int kept = 0;  // readers that the new one does not stand for
   for (int i = 0; i < cell.readers; ++i)
-    if (!before(cell.reader[i], by)) cell.reader[kept++] = cell.reader[i];
+    if (cell.reader[i].moment.thread != reader.moment.thread && !before(cell.reader[i], use.by))
+      cell.reader[kept++] = cell.reader[i];
   if (kept == Cell::kReaders) --kept;
   for (int i = kept; i > 0; --i) cell.reader[i] = cell.reader[i - 1];
-  cell.reader[0] = by;
+  cell.reader[0] = reader;
   cell.readers = static_cast<uint8_t>(kept + 1);
+}
+
+// Agents see what threads wrote only after a fence of the writer.
+void Checker::check_proxy(const Cell& cell, Space space, const void* address, const Use& use) {
+  if (use.agent == nullptr || !cell.has_writer) return;
+  if (!clocks_.visible_to_agents(cell.writer.moment, use.by.moment.thread))
+    report_error(std::string(verb(use)) + " of " + where(space, address) + " by " + by_whom(use) +
+                 " without a fence_async_shared() of thread " + std::to_string(cell.writer.moment.thread) +
+                 " between its write (" + sites_.text(cell.writer.site) +
+                 ") and the barrier that orders the two");
 }
 
 void Checker::touch_cell(Cell& cell, Space space, const void* address, const Use& use) {
   if (space == Space::global) check_streams(cell, address, use.write, &use);
   if (!enter_block(cell, space, address, use)) return;
   if (cell.copy_in_flight)
-    report_error(std::string(verb(use)) + " of " + where(space, address) + " by " + who(use.by) +
+    report_error(std::string(verb(use)) + " of " + where(space, address) + " by " + by_whom(use) +
                  " while an asynchronous copy to it is in flight, issued by " + who(cell.writer));
   if (cell.has_writer && !(use.by.atomic && cell.writer.atomic) && !before(cell.writer, use.by))
-    report_error("data race on " + where(space, address) + ": " + verb(use) + " by " + who(use.by) +
+    report_error("data race on " + where(space, address) + ": " + verb(use) + " by " + by_whom(use) +
                  ", unordered with the write by " + who(cell.writer));
   if ((!use.write || use.by.atomic) && !cell.written && space != Space::variable)
-    report_error("read of uninitialised " + where(space, address) + " by " + who(use.by));
-  if (!use.write) return record_read(cell, use.by);
+    report_error("read of uninitialised " + where(space, address) + " by " + by_whom(use));
+  check_proxy(cell, space, address, use);
+  if (!use.write) return record_read(cell, use);
   for (int i = 0; i < cell.readers; ++i)
     if (!before(cell.reader[i], use.by))
-      report_error("data race on " + where(space, address) + ": " + verb(use) + " by " + who(use.by) +
+      report_error("data race on " + where(space, address) + ": " + verb(use) + " by " + by_whom(use) +
                    ", unordered with the read by " + who(cell.reader[i]));
-  cell.writer = use.by;
+  cell.writer = use.recorded();
   cell.has_writer = cell.written = true;
   cell.readers = 0;
 }
@@ -195,6 +212,24 @@ void Checker::copy_end(const void* to, size_t bytes, unsigned thread, Location a
     cell.copy_in_flight = false;
     touch_cell(cell, space, address, use);
   });
+}
+
+void Checker::phase_seen(const void* mbarrier, unsigned number, uint32_t phases, unsigned thread) {
+  clocks_.phase_seen(mbarrier, thread);
+  clocks_.learn(clocks_.of_copies(number, phases), thread);
+}
+
+void Checker::box_copy(const void* to, size_t bytes, unsigned mbarrier, uint32_t phase, unsigned thread,
+                       Location at) {
+  const Moment moment = clocks_.of_copies(mbarrier, phase + 1);  // over when that many phases are
+  touch({to, bytes, true, access_by(thread, sites_.of(at), false), &moment});
+}
+
+// All threads of the warpgroup issued it; each warp must be allowed to read.
+void Checker::product_read(const void* address, size_t bytes, unsigned group, uint32_t product, Location at) {
+  const Moment moment = clocks_.of_group(group, product);
+  for (unsigned thread = group * 128; thread < (group + 1) * 128; thread += 32)
+    touch({address, bytes, false, access_by(thread, sites_.of(at), false), &moment});
 }
 
 void Checker::region_added(void* address, size_t bytes, bool device_only) {

@@ -32,6 +32,17 @@ class Checker final : public Monitor {
   void copy_begin(const void* to, size_t bytes, unsigned thread, Location at) override;
   void copy_end(const void* to, size_t bytes, unsigned thread, Location at) override;
 
+  void fence_async(unsigned thread) override { clocks_.fence_async(thread); }
+  void phase_end(const void* mbarrier) override { clocks_.phase_end(mbarrier); }
+  void phase_seen(const void* mbarrier, unsigned number, uint32_t phases, unsigned thread) override;
+  void box_copy(const void* to, size_t bytes, unsigned mbarrier, uint32_t phase, unsigned thread,
+                Location at) override;
+  void product_read(const void* address, size_t bytes, unsigned group, uint32_t product,
+                    Location at) override;
+  void products_seen(unsigned group, uint32_t products, unsigned thread) override {
+    clocks_.learn(clocks_.of_group(group, products), thread);
+  }
+
   void region_added(void* address, size_t bytes, bool device_only) override;
   void region_removed(void* address) override { shadow_.remove_region(static_cast<unsigned char*>(address)); }
   void range_used(const void* address, size_t bytes, bool write) override;
@@ -45,6 +56,10 @@ class Checker final : public Monitor {
     size_t bytes;
     bool write;
     Access by;
+    // Where an agent does it on behalf of that thread: its moment, to which later accesses are compared.
+    const Moment* agent = nullptr;
+
+    Access recorded() const { return agent == nullptr ? by : Access{*agent, by.site, false}; }
   };
 
   Access access_by(unsigned thread, uint32_t site, bool atomic) const {
@@ -56,7 +71,8 @@ class Checker final : public Monitor {
   void touch_cell(Cell& cell, Space space, const void* address, const Use& use);
   void check_streams(Cell& cell, const void* address, bool write, const Use* use);
   bool enter_block(Cell& cell, Space space, const void* address, const Use& use);
-  void record_read(Cell& cell, const Access& by);
+  void record_read(Cell& cell, const Use& use);
+  void check_proxy(const Cell& cell, Space space, const void* address, const Use& use);
   bool skipped(const void* address) const;
   bool before(const Access& earlier, const Access& now) const {
     return clocks_.before(earlier.moment, now.moment.thread);
@@ -64,6 +80,7 @@ class Checker final : public Monitor {
 
   std::string who(const Access& by) const;
   std::string where(Space space, const void* address);
+  std::string by_whom(const Use& use) const { return who(use.recorded()); }
   static const char* verb(const Use& use);
 
   Clocks clocks_;

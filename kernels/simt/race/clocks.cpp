@@ -8,18 +8,29 @@ void Clocks::start(unsigned threads) {
   threads_ = threads;
   ++epoch_;
   passed_on_.clear();
-  seen_.assign(static_cast<size_t>(threads) * threads, 0);
+  released_.clear();
+  fences_.assign(threads, {});
+  seen_.assign(static_cast<size_t>(threads) * columns(), 0);
   for (unsigned t = 0; t < threads; ++t) seen(t, t) = 1;
 }
 
+void Clocks::block_barrier() {
+  ++epoch_;
+  for (unsigned agent = threads_; agent < columns(); ++agent) {
+    uint32_t known = 0;
+    for (unsigned thread = 0; thread < threads_; ++thread) known = std::max(known, seen(thread, agent));
+    for (unsigned thread = 0; known != 0 && thread < threads_; ++thread) seen(thread, agent) = known;
+  }
+}
+
 void Clocks::warp_barrier(unsigned warp, uint32_t lanes) {
-  std::vector<uint32_t> all(threads_, 0);
+  Row all(columns(), 0);
   const auto for_each = [&](auto f) {
     for (uint32_t rest = lanes; rest != 0; rest &= rest - 1)
       f(warp * 32 + static_cast<unsigned>(__builtin_ctz(rest)));
   };
   for_each([&](unsigned thread) {
-    for (unsigned other = 0; other < threads_; ++other)
+    for (unsigned other = 0; other < columns(); ++other)
       all[other] = std::max(all[other], seen(thread, other));
   });
   for_each([&](unsigned thread) {
@@ -29,18 +40,40 @@ void Clocks::warp_barrier(unsigned warp, uint32_t lanes) {
 }
 
 void Clocks::arrive(const void* barrier, unsigned thread) {
-  std::vector<uint32_t>& passed = passed_on_[barrier];
-  passed.resize(threads_);
-  for (unsigned other = 0; other < threads_; ++other)
+  Row& passed = passed_on_[barrier];
+  passed.resize(columns());
+  for (unsigned other = 0; other < columns(); ++other)
     passed[other] = std::max(passed[other], seen(thread, other));
   ++seen(thread, thread);
 }
 
+void Clocks::merge(unsigned thread, const Row& row) {
+  for (unsigned other = 0; other < row.size(); ++other)
+    if (other != thread) seen(thread, other) = std::max(seen(thread, other), row[other]);
+}
+
 void Clocks::leave(const void* barrier, unsigned thread) {
   const auto passed = passed_on_.find(barrier);
-  if (passed == passed_on_.end()) return;
-  for (unsigned other = 0; other < threads_; ++other)
-    if (other != thread) seen(thread, other) = std::max(seen(thread, other), passed->second[other]);
+  if (passed != passed_on_.end()) merge(thread, passed->second);
+}
+
+void Clocks::phase_seen(const void* mbarrier, unsigned thread) {
+  const auto released = released_.find(mbarrier);
+  if (released != released_.end()) merge(thread, released->second);
+}
+
+void Clocks::fence_async(unsigned thread) {
+  fences_[thread].push_back(now(thread));
+  ++seen(thread, thread);
+}
+
+bool Clocks::visible_to_agents(const Moment& written, unsigned reader) const {
+  if (is_agent(written)) return true;
+  const std::vector<Moment>& fences = fences_[written.thread];
+  const auto fence =
+      std::lower_bound(fences.begin(), fences.end(), written.clock,
+                       [](const Moment& moment, uint32_t clock) { return moment.clock < clock; });
+  return fence != fences.end() && before(*fence, reader);
 }
 
 }  // namespace heed::emulator

@@ -1,4 +1,8 @@
 // What happened before what in the block that runs: vector clocks, cut into epochs by __syncthreads.
+//
+// Beside the threads there are agents, which do what the asynchronous proxy does: one for the copies that
+// each mbarrier counts, whose clock is the mbarrier's phase, and one for the wgmma of each warpgroup, whose
+// clock counts them. No barrier orders what agents do, but the waits by which threads learn of it.
 #pragma once
 
 #include <cstddef>
@@ -6,13 +10,19 @@
 #include <unordered_map>
 #include <vector>
 
+#include <heed/kernels/simt/host/machine.h>
+
 namespace heed::emulator {
 
-/// When a thread did something: everything of an earlier epoch is over; inside an epoch its own clock counts.
+/// When a thread or agent did something: everything of an earlier epoch is over; inside an epoch its own
+/// clock counts.
 struct Moment {
   uint32_t epoch, clock;
   unsigned thread;
 };
+
+constexpr unsigned kMaxGroups = kMaxThreads / 128;
+constexpr unsigned kAgents = kMaxGroups + kMaxMbarriers;
 
 class Clocks {
  public:
@@ -24,25 +34,54 @@ class Clocks {
     return moment.thread == thread || moment.epoch < epoch_ || moment.clock <= seen(thread, moment.thread);
   }
 
-  void block_barrier() { ++epoch_; }
+  void block_barrier();
   void warp_barrier(unsigned warp, uint32_t lanes);
   void arrive(const void* barrier, unsigned thread);
   void leave(const void* barrier, unsigned thread);
   void barrier_done(const void* barrier) { passed_on_.erase(barrier); }
 
+  /// The moment of an agent, which no epoch ends.
+  Moment of_group(unsigned group, uint32_t product) const { return {kNoEpoch, product, threads_ + group}; }
+  Moment of_copies(unsigned mbarrier, uint32_t phase) const {
+    return {kNoEpoch, phase, threads_ + kMaxGroups + mbarrier};
+  }
+  bool is_group(const Moment& moment) const {
+    return moment.thread >= threads_ && moment.thread < threads_ + kMaxGroups;
+  }
+  bool is_agent(const Moment& moment) const { return moment.thread >= threads_; }
+  unsigned group_of(const Moment& moment) const { return moment.thread - threads_; }
+  /// `thread` knows that what the agent did until `moment` is over.
+  void learn(const Moment& moment, unsigned thread) {
+    uint32_t& known = seen(thread, moment.thread);
+    known = known < moment.clock ? moment.clock : known;
+  }
+
+  /// The phase of an mbarrier ends: what arrivals passed on can be learnt.
+  void phase_end(const void* mbarrier) { released_[mbarrier] = passed_on_[mbarrier]; }
+  void phase_seen(const void* mbarrier, unsigned thread);
+
+  /// What the thread wrote is visible to agents, as far as its fence is known.
+  void fence_async(unsigned thread);
+  bool visible_to_agents(const Moment& written, unsigned reader) const;
+
  private:
+  static constexpr uint32_t kNoEpoch = ~0u;
+  using Row = std::vector<uint32_t>;
+
+  unsigned columns() const { return threads_ + kAgents; }
+  void merge(unsigned thread, const Row& row);
   uint32_t& seen(unsigned thread, unsigned other) {
-    return seen_[static_cast<size_t>(thread) * threads_ + other];
+    return seen_[static_cast<size_t>(thread) * columns() + other];
   }
   uint32_t seen(unsigned thread, unsigned other) const {
-    return seen_[static_cast<size_t>(thread) * threads_ + other];
+    return seen_[static_cast<size_t>(thread) * columns() + other];
   }
 
   unsigned threads_ = 0;
   uint32_t epoch_ = 0;
-  std::vector<uint32_t>
-      seen_;  // [threads, threads]: the last moment of the second that the first knows to be over
-  std::unordered_map<const void*, std::vector<uint32_t>> passed_on_;
+  Row seen_;  // [threads, threads and agents]: the last moment of the second that the first knows to be over
+  std::unordered_map<const void*, Row> passed_on_, released_;
+  std::vector<std::vector<Moment>> fences_;  // of each thread, in order
 };
 
 }  // namespace heed::emulator
