@@ -1,5 +1,6 @@
 # The CUDA backend: HEED_CUDA_MODE ON compiles kernels/cuda with nvcc, EMULATED with the host compiler against the
 # emulator in kernels/simt.
+# heed_hopper_objects(NAME SOURCES …)                      an object library of kernels that use Hopper's own instructions
 # heed_cuda_flags                                          defines HEED_CUDA_AVAILABLE as 0 or 1
 
 add_library(heed_cuda_flags INTERFACE)
@@ -11,10 +12,11 @@ endif()
 
 if(HEED_CUDA_MODE STREQUAL "ON")
   if(NOT CMAKE_CUDA_ARCHITECTURES)
-    # One translation to PTX for all, as kernels do not depend on the architecture; CMake would make one for each.
+    # One translation to PTX for all, as most kernels do not depend on the architecture; CMake would make one for each.
     set(CMAKE_CUDA_ARCHITECTURES OFF)
+    set(portable "$<NOT:$<BOOL:$<TARGET_PROPERTY:HEED_HOPPER>>>")
     target_compile_options(heed_build_flags INTERFACE
-      "$<$<COMPILE_LANGUAGE:CUDA>:--generate-code=arch=compute_80,code=[sm_80,sm_90a,compute_80]>")
+      "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,${portable}>:--generate-code=arch=compute_80,code=[sm_80,sm_90a,compute_80]>")
   endif()
   enable_language(CUDA)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc 13 has it
@@ -32,6 +34,17 @@ if(HEED_CUDA_MODE STREQUAL "ON")
   endif()
   set(heed_cuda_include_hint ${CUDAToolkit_INCLUDE_DIRS})
 endif()
+
+function(heed_hopper_objects name)
+  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
+  add_library(${name} OBJECT ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES HEED_HOPPER ON CUDA_ARCHITECTURES OFF
+                        POSITION_INDEPENDENT_CODE ${BUILD_SHARED_LIBS})
+  target_compile_options(${name} PRIVATE "--generate-code=arch=compute_90a,code=sm_90a")
+  target_compile_features(${name} PRIVATE cxx_std_20)
+  target_include_directories(${name} PRIVATE ${PROJECT_BINARY_DIR}/include)
+  target_link_libraries(${name} PRIVATE heed_build_flags)
+endfunction()
 
 # The emulator needs only CUDA's headers: from a toolkit, or from the wheels nvidia-cuda-runtime, nvidia-cuda-crt and
 # nvidia-cuda-cccl unpacked anywhere.

@@ -48,6 +48,7 @@ void attention_forward(const AttentionForward<T>& args) {
     const AttentionPath path = attention_path(args);
     if (path == AttentionPath::short_sequences) return short_attention_forward(kWhat, args);
     if (path == AttentionPath::flash) return flash_attention_forward(kWhat, args);
+    if (path == AttentionPath::hopper) return hopper::attention_forward(kWhat, args);
   }
   const int64_t blocks = simt::ceil_div<int64_t>(args.segments.max_query, kAttentionWarps);
   launch(kWhat, forward_kernel<T>, attention_grid(args.segments.count * blocks, args.heads),

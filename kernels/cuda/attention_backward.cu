@@ -150,6 +150,7 @@ void attention_backward(const AttentionBackward<T>& args) {
     const AttentionPath path = attention_path(args);
     if (path == AttentionPath::short_sequences) return short_attention_backward(kWhat, args);
     if (path == AttentionPath::flash) return flash_attention_backward(kWhat, args);
+    if (path == AttentionPath::hopper) return hopper::attention_backward(kWhat, args);
   }
 
   const Scratch scratch(static_cast<size_t>(args.heads * args.query_rows) * sizeof(float));

@@ -11,11 +11,15 @@ namespace heed::cuda {
 enum class AttentionPath {
   generic,          // everything, a warp a query: attention.cu, attention_backward.cu
   short_sequences,  // bf16, sequences that fit into a block: attention_short.cu
-  flash             // bf16, any length: attention_flash.cu, attention_flash_backward.cu
+  flash,            // bf16, any length: attention_flash.cu, attention_flash_backward.cu
+  hopper            // bf16, widths 64 and 128, devices of compute capability 9.0: hopper/
 };
 
 inline constexpr int kShortLength =
     128;  // queries and keys of a sequence that AttentionPath::short_sequences takes
+
+inline constexpr int kHopperLength =
+    96;  // queries and keys of the longest sequence that is worth tiles of 128
 
 /// Whether rows of each head can be read 16 bytes at a time; a null view can.
 template <class T>
@@ -34,11 +38,35 @@ AttentionPath attention_path_of(const Args& args, bool aligned) {
   return is_short && w <= 64 ? AttentionPath::short_sequences : AttentionPath::flash;
 }
 
+/// Of the current device: 80 for 8.0.
+int compute_capability();
+
+/// What the kernels for Hopper take in place of others for bf16: nothing is added to the scores or dropped,
+/// each query sees a range of keys, and sequences are not so short that a tile would hold mostly nothing.
+template <class Args>
+bool is_for_hopper(const Args& args) {
+  const auto& b = args.bias;
+  const Visibility& v = args.visibility;
+  const bool bare = b.bias == nullptr && b.mask == nullptr && b.alibi_slopes == nullptr &&
+                    b.relative == nullptr && !args.dropout.active();
+  const bool ranges = v.dilation <= 1 && v.global_tokens == 0;
+  const bool filled = args.width == 128 || (args.width == 64 && args.segments.max_query >= kHopperLength &&
+                                            args.segments.max_key >= kHopperLength);
+  return bare && ranges && filled && args.query_rows > 0 && args.key_rows > 0 && compute_capability() == 90;
+}
+
+/// `path`, or that for Hopper.
+template <class Args>
+AttentionPath on_hopper(AttentionPath path, const Args& args) {
+  return path != AttentionPath::generic && is_for_hopper(args) ? AttentionPath::hopper : path;
+}
+
 template <class T>
 AttentionPath attention_path(const kernels::AttentionForward<T>& args) {
   if (!std::is_same_v<T, bfloat16>) return AttentionPath::generic;
-  return attention_path_of(args, has_aligned_rows(args.q) && has_aligned_rows(args.k) &&
-                                     has_aligned_rows(args.v) && has_aligned_rows(args.out));
+  return on_hopper(attention_path_of(args, has_aligned_rows(args.q) && has_aligned_rows(args.k) &&
+                                               has_aligned_rows(args.v) && has_aligned_rows(args.out)),
+                   args);
 }
 
 /// Gradients of biases are left to the generic kernels.
@@ -46,10 +74,11 @@ template <class T>
 AttentionPath attention_path(const kernels::AttentionBackward<T>& args) {
   if (!std::is_same_v<T, bfloat16> || args.gbias != nullptr || args.grelative != nullptr)
     return AttentionPath::generic;
-  return attention_path_of(args, has_aligned_rows(args.q) && has_aligned_rows(args.k) &&
-                                     has_aligned_rows(args.v) && has_aligned_rows(args.out) &&
-                                     has_aligned_rows(args.gout) && has_aligned_rows(args.gq) &&
-                                     has_aligned_rows(args.gk) && has_aligned_rows(args.gv));
+  return on_hopper(attention_path_of(args, has_aligned_rows(args.q) && has_aligned_rows(args.k) &&
+                                               has_aligned_rows(args.v) && has_aligned_rows(args.out) &&
+                                               has_aligned_rows(args.gout) && has_aligned_rows(args.gq) &&
+                                               has_aligned_rows(args.gk) && has_aligned_rows(args.gv)),
+                   args);
 }
 
 // What the paths but the generic one launch; there are queries and keys' heads to launch for. `what` names
@@ -58,5 +87,9 @@ void short_attention_forward(const char* what, const kernels::AttentionForward<b
 void short_attention_backward(const char* what, const kernels::AttentionBackward<bfloat16>& args);
 void flash_attention_forward(const char* what, const kernels::AttentionForward<bfloat16>& args);
 void flash_attention_backward(const char* what, const kernels::AttentionBackward<bfloat16>& args);
+namespace hopper {
+void attention_forward(const char* what, const kernels::AttentionForward<bfloat16>& args);
+void attention_backward(const char* what, const kernels::AttentionBackward<bfloat16>& args);
+}  // namespace hopper
 
 }  // namespace heed::cuda

@@ -17,6 +17,8 @@ void check(cudaError_t error, const char* what);
 /// ordered.
 int current_device();
 cudaStream_t current_stream();
+/// Its multiprocessors.
+int multiprocessors();
 
 /// Launches on the current stream, and checks the launch. `what` names the operation for messages.
 template <class... Parameters, class... Arguments>

@@ -28,7 +28,7 @@ class DeviceState {
  public:
   explicit DeviceState(int device);
 
-  const int index;
+  const int index, capability, multiprocessors;
   const std::string name;
   Allocator allocator;
   Staging staging;

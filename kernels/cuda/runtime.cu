@@ -6,6 +6,7 @@
 
 #include <heed/core/base/check.h>
 #include <heed/kernels/capture.h>
+#include <heed/kernels/cuda/attention_path.h>
 #include <heed/kernels/cuda/device_state.cuh>
 #include <heed/kernels/cuda/wrong_index.cuh>
 #include <heed/kernels/runtime.h>
@@ -15,13 +16,22 @@ namespace {
 
 thread_local int selected_device = 0;
 
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+  return value;
+}
+
+int capability_of(int device) {
+  return 10 * attribute(cudaDevAttrComputeCapabilityMajor, device) +
+         attribute(cudaDevAttrComputeCapabilityMinor, device);
+}
+
 // The number of a device that the kernels are compiled for: sm_80 and sm_90a, and PTX for what comes after.
 int supported(int device) {
-  int major = 0, minor = 0;
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
-  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "cudaDeviceGetAttribute");
-  HEED_CHECK(major >= 8, DeviceError, "cuda:", device, " has compute capability ", major, ".", minor,
-             "; heed needs 8.0 or later; the cpu works without");
+  const int capability = capability_of(device);
+  HEED_CHECK(capability >= 80, DeviceError, "cuda:", device, " has compute capability ", capability / 10, ".",
+             capability % 10, "; heed needs 8.0 or later; the cpu works without");
   return device;
 }
 
@@ -69,6 +79,8 @@ void read_report(const std::byte* report, cudaStream_t stream, const char* what)
 
 DeviceState::DeviceState(int device)
     : index(supported(device)),
+      capability(capability_of(device)),
+      multiprocessors(attribute(cudaDevAttrMultiProcessorCount, device)),
       name("cuda:" + std::to_string(device)),
       allocator(source()),
       stream_(make_stream(device)),
@@ -190,6 +202,8 @@ void set_device(int index) {
 }
 
 int current_device() { return selected_device; }
+int multiprocessors() { return device_state(selected_device).multiprocessors; }
+int compute_capability() { return device_state(selected_device).capability; }
 cudaStream_t current_stream() { return device_state(selected_device).stream(); }
 
 Allocator& allocator(int index) { return device_state(index).allocator; }

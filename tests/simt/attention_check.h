@@ -99,8 +99,9 @@ template <class T>
 void check_one_problem(const AttentionProblem<T>& p, cuda::AttentionPath path) {
   testing::kernel_cases.count += 2;  // forward and backward
   const Attention attention(p);
-  ASSERT_EQ(cuda::attention_path(attention.forward_args()), path);
-  ASSERT_EQ(cuda::attention_path(attention.backward_args({.bias = false})), path);
+  ASSERT_EQ(cuda::attention_path(attention.forward_args()), cuda::on_hopper(path, attention.forward_args()));
+  const auto backward_args = attention.backward_args({.bias = false});
+  ASSERT_EQ(cuda::attention_path(backward_args), cuda::on_hopper(path, backward_args));
   AttentionResult<T, float> got, biases;
   attention.forward(got);
   attention.backward({.bias = false}, got);

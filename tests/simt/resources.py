@@ -9,7 +9,7 @@ written into the sources, from what the compiler says.
 The budget of a kernel stands in a comment right above it:
 
     // Budget: 64 registers, 2048 bytes shared.
-    // Budget: 64 registers, 2048 bytes shared, 16 bytes stack.      where a stack is accepted
+    // Budget: 64 registers, 2048 bytes shared, 16 bytes stack.      where a stack, of spills too, is accepted
 
 Registers are a thread's; shared memory is a block's, without what the launch adds. All instances and architectures count.
 Kernels of the .cuh files that a source includes count where it instantiates them.
@@ -100,7 +100,7 @@ def check(name, text, found, headers=None):
             wrong.append(f"{place}: the compiler reports no such kernel")
             continue
         for usage in mine:
-            if usage.spills:
+            if usage.spills and not (budget and budget.stack):
                 wrong.append(f"{place} spills {usage.spills} bytes for {usage.architecture} ({usage.function})")
         used = most(mine)
         if budget is None:

@@ -1,0 +1,245 @@
+// What the attention kernels for Hopper share: tiles of rows that the TMA brings, products of them by a
+// warpgroup, and the ring of tiles between the warp that loads and those that compute (Shah et al., arXiv
+// 2407.08608).
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include <climits>
+
+#include <heed/kernels/cuda/attention_gaps.cuh>
+#include <heed/kernels/cuda/attention_pairs.cuh>
+#include <heed/kernels/cuda/device.cuh>
+#include <heed/kernels/simt/hopper.h>
+
+namespace heed::cuda::hopper {
+
+inline constexpr int kGroupThreads = 128, kGroupRows = 64;  // of a warpgroup
+inline constexpr int kColumns = 64;                         // of a panel: 128 bytes of bf16
+
+/// The block's warpgroup, the same number for all of a warp to the compiler.
+__device__ __forceinline__ int warpgroup() {
+  return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kGroupThreads, 0);
+}
+
+/// How the work is cut: a block of threads takes every gridDim.x-th unit, one after the other, so that its
+/// loads go on while it finishes. A unit is a stretch of rows of a sequence and head or, `paired`, the first
+/// and the last, the second and the last but one, and so on: under a causal rule all pairs see as much.
+struct Cut {
+  unsigned sequences;
+  unsigned stretches;  // of a sequence
+  unsigned per_plane;  // units of a sequence and head
+  unsigned units;      // in all
+  bool paired;
+
+  /// Sequences of at most `longest` rows, `rows` a stretch.
+  template <class Args>
+  Cut(const char* what, const Args& args, int64_t longest, int rows, int64_t heads)
+      : sequences(static_cast<unsigned>(args.segments.count)),
+        stretches(static_cast<unsigned>(simt::ceil_div<int64_t>(longest, rows))) {
+    const int64_t planes = args.segments.count * heads;
+    paired = args.visibility.causal != Causal::none && planes * stretches >= 4 * multiprocessors();
+    per_plane = paired ? (stretches + 1) / 2 : stretches;
+    HEED_CHECK(planes * per_plane < int64_t{1} << 31, ShapeError, what, ": ", planes,
+               " sequences of a head are too many on CUDA");
+    units = static_cast<unsigned>(planes * per_plane);
+  }
+
+  dim3 grid() const {
+    const auto processors = static_cast<unsigned>(multiprocessors());
+    return {units < processors ? units : processors};
+  }
+
+  /// work(sequence, head, stretch) for all of a block's, the long ones first.
+  template <class F>
+  __device__ __forceinline__ void each_task(const F& work) const {
+    unsigned unit = blockIdx.x;
+    bool second = false;
+#pragma unroll 1
+    while (unit < units) {
+      const unsigned place = unit % per_plane, plane = unit / per_plane;
+      const unsigned stretch = second ? place : stretches - 1 - place;
+      work(static_cast<int>(plane % sequences), static_cast<int>(plane / sequences),
+           static_cast<int>(stretch));
+      second = paired && !second && stretch != place;
+      if (!second) unit += gridDim.x;
+    }
+  }
+};
+
+/// The map of a view's rows, for boxes of `box` rows of one head and 64 columns.
+inline simt::TensorMap map_of(const char* what, const kernels::HeadsView<const bfloat16>& view, int64_t rows,
+                              int64_t heads, int64_t width, int box) {
+  constexpr uint64_t kElement = sizeof(bfloat16);
+  const auto bytes = [&](int64_t stride, int64_t count) {  // the stride along an axis of one element is free
+    return count == 1 ? width * kElement : static_cast<uint64_t>(stride) * kElement;
+  };
+  simt::TensorMap map;
+  check(simt::make_tensor_map(
+            map, view.data,
+            {static_cast<uint64_t>(width), static_cast<uint64_t>(heads), static_cast<uint64_t>(rows)},
+            {bytes(view.head_stride, heads), bytes(view.row_stride, rows)},
+            {kColumns, 1, static_cast<uint32_t>(box)}),
+        what);
+  return map;
+}
+
+/// Rows of a head in shared memory, 64 columns side by side and then the next 64; aligned to 1,024 bytes.
+template <int kRows, int kWidth>
+struct Panels {
+  static constexpr int kPanel = kRows * kColumns;
+  static constexpr uint32_t kBytes = kRows * kWidth * sizeof(bfloat16);
+
+  bfloat16 data[kRows * kWidth];
+
+  /// Begins to copy the rows from `row` on, by one thread.
+  __device__ __forceinline__ void load(const simt::TensorMap& map, int64_t row, int head,
+                                       simt::Mbarrier& barrier) {
+#pragma unroll
+    for (int panel = 0; panel < kWidth / kColumns; ++panel)
+      simt::tma_load(data + panel * kPanel, map, panel * kColumns, head, static_cast<int>(row), barrier);
+  }
+
+  /// Rows from `row` on, columns [16 step, 16 step + 16) as the inner dimension of a product.
+  __device__ __forceinline__ uint64_t columns(int row, int step) const {
+    constexpr int kSteps = kColumns / 16;
+    return simt::matrix_descriptor(data + step / kSteps * kPanel + row * kColumns) +
+           static_cast<uint64_t>(step % kSteps) * 2;  // 32 bytes
+  }
+
+  /// All columns, rows [16 step, 16 step + 16) as the inner dimension.
+  __device__ __forceinline__ uint64_t rows(int step) const {
+    return simt::matrix_descriptor(data + step * 16 * kColumns, kPanel * sizeof(bfloat16));
+  }
+};
+
+/// products[64 x kRows] = rows [row, row + 64) of a by those of b.
+template <int kRowsA, int kRows, int kWidth>
+__device__ __forceinline__ void multiply(float (&products)[kRows / 8][4], const Panels<kRowsA, kWidth>& a,
+                                         int row, const Panels<kRows, kWidth>& b) {
+#pragma unroll
+  for (int step = 0; step < kWidth / 16; ++step)
+    simt::wgmma<simt::Major::k>(products, a.columns(row, step), b.columns(0, step), step != 0);
+}
+
+/// Weights of 64 rows and kRows of another operand, as the first operand of a product.
+template <int kRows>
+struct Weights {
+  uint32_t word[kRows / 16][4];
+
+  __device__ __forceinline__ void take(const float (&value)[kRows / 8][4]) {
+#pragma unroll
+    for (int step = 0; step < kRows / 16; ++step)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float(&four)[4] = value[2 * step + i / 2];
+        const __nv_bfloat162 both = __floats2bfloat162_rn(four[i % 2 * 2], four[i % 2 * 2 + 1]);
+        memcpy(&word[step][i], &both, sizeof both);
+      }
+  }
+};
+
+/// sums[64 x kWidth] += weights by the rows of b.
+template <int kRows, int kWidth>
+__device__ __forceinline__ void add_products(Sums<kWidth>& sums, const Weights<kRows>& weights,
+                                             const Panels<kRows, kWidth>& b) {
+#pragma unroll
+  for (int step = 0; step < kRows / 16; ++step)
+    simt::wgmma<simt::Major::mn>(sums.value, weights.word[step], b.rows(step), true);
+}
+
+/// A place in a ring of kStages tiles: which, and the parity of the phase in which it is filled.
+template <int kStages>
+struct Turn {
+  int stage = 0;
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ void next() {
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+/// The barriers of a tile: `full` when it is there, `free` when all warps that read it are done.
+struct Stage {
+  simt::Mbarrier full, free;
+
+  __device__ __forceinline__ void init(uint32_t writers, uint32_t readers) {
+    simt::mbarrier_init(full, writers);
+    simt::mbarrier_init(free, readers);
+  }
+
+  __device__ __forceinline__ void wait_free(uint32_t parity) { simt::mbarrier_wait(free, parity ^ 1); }
+  /// Waits until the tile may be written, and begins to: by the only thread that does.
+  template <int kRows, int kWidth>
+  __device__ __forceinline__ void load(Panels<kRows, kWidth>& tile, const simt::TensorMap& map, int64_t row,
+                                       int head, uint32_t parity) {
+    wait_free(parity);
+    simt::mbarrier_arrive_expect(full, Panels<kRows, kWidth>::kBytes);
+    tile.load(map, row, head, full);
+  }
+
+  __device__ __forceinline__ void wait(uint32_t parity) { simt::mbarrier_wait(full, parity); }
+  /// By every warp that reads the tile.
+  __device__ __forceinline__ void done() {
+    if (lane_id() == 0) simt::mbarrier_arrive(free);
+  }
+};
+
+/// Places [begin, end). What a row sees, or is seen by, has no holes here, since windows are not dilated, and
+/// moves on with the row.
+struct Range {
+  int begin, end;
+
+  __device__ __forceinline__ bool contains(int first, int last) const {
+    return begin <= first && last <= end;
+  }
+};
+
+__device__ __forceinline__ Range keys_seen_by(const Visibility& v, int query, const Plane& p) {
+  if (query >= p.queries) return {0, 0};
+  return {static_cast<int>(v.key_begin(query, p.queries, p.keys)),
+          static_cast<int>(v.key_end(query, p.queries, p.keys))};
+}
+
+__device__ __forceinline__ Range queries_that_see(const Visibility& v, int key, const Plane& p) {
+  if (key >= p.keys) return {0, 0};
+  const int on_diagonal = v.causal == Causal::bottom_right ? key - (p.keys - p.queries) : key;
+  int begin = 0, end = p.queries;
+  if (v.causal != Causal::none && on_diagonal > begin) begin = on_diagonal;
+  if (v.window_right >= 0 && on_diagonal - v.window_right > begin) begin = on_diagonal - v.window_right;
+  if (v.window_left >= 0 && int64_t{on_diagonal} + v.window_left + 1 < end)
+    end = on_diagonal + v.window_left + 1;
+  return {begin, end};
+}
+
+/// What some of the `rows` rows from `first` on see, or all of them; `count` is how many there are. Of rows
+/// that are none, all see everything: what they make is not used.
+template <class Of>
+__device__ __forceinline__ Range seen_by_some(int first, int rows, int count, const Of& of) {
+  const int last = first + rows < count ? first + rows : count;
+  return {of(first).begin, of(last - 1).end};
+}
+template <class Of>
+__device__ __forceinline__ Range seen_by_all(int first, int rows, int count, const Of& of) {
+  if (first >= count) return {0, INT_MAX};
+  const int last = first + rows < count ? first + rows : count;
+  return {of(last - 1).begin, of(first).end};
+}
+
+/// -inf in the columns that a row does not see; `first`: the place of the first column.
+template <int kTiles>
+__device__ __forceinline__ void hide(float (&product)[kTiles][4], const Range (&range)[2], int first) {
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int at = first + j * 8 + lane_id() % 4 * 2 + i % 2;
+      if (at < range[i / 2].begin || at >= range[i / 2].end) product[j][i] = -kInfinity;
+    }
+}
+
+}  // namespace heed::cuda::hopper
