@@ -75,4 +75,11 @@ struct CrossEntropyOptions {
 [[nodiscard]] Tensor cross_entropy(const Tensor& logits, const Tensor& targets,
                                    const CrossEntropyOptions& options = {});
 
+/// The same of logits x weightᵀ, x [.., in] and weight [classes, in]: of many classes at a fraction of the
+/// memory and, on a device, of the time, since the logits are made and used up in slices of rows. The
+/// gradients of x and weight are made by the forward. Without weights of classes and with a mean or sum;
+/// otherwise linear() and cross_entropy(). A slice has `slice` rows; 0: as many as suit the device.
+[[nodiscard]] Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                                          const CrossEntropyOptions& options = {}, int64_t slice = 0);
+
 }  // namespace heed

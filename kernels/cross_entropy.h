@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <heed/core/base/dtype.h>
+#include <heed/core/base/host_device.h>
 #include <heed/core/base/work.h>
 
 namespace heed::kernels {
@@ -24,6 +25,14 @@ struct CrossEntropyForward {
   int64_t* counted;        // [1], rows that were not ignored
   T* glogits;              // [rows, classes], the gradient of loss; null if not wanted
   int64_t rows, classes;
+  // Elements from one row of logits and glogits to the next; 0: classes. What lies between rows has no
+  // influence, and may become 0 in glogits.
+  int64_t stride = 0;
+  // The targets of which counted is the number, where these rows are a part of more; null: their own.
+  const int64_t* counted_targets = nullptr;
+  int64_t counted_rows = 0;
+
+  HEED_HOST_DEVICE int64_t row_stride() const { return stride == 0 ? classes : stride; }
 
   Work work() const { return moves<T>((glogits ? 2 : 1) * rows * classes); }
 };

@@ -106,6 +106,12 @@ Tensor LanguageModel::forward(const Tokens& tokens, KeyValueCache& cache) const 
   return logits(states(tokens, &cache));
 }
 
+Tensor LanguageModel::loss(const Tokens& tokens, const Tensor& targets,
+                           const CrossEntropyOptions& options) const {
+  return linear_cross_entropy(states(tokens), generator ? generator->weight : embedding.weight, targets,
+                              options);
+}
+
 KeyValueCache LanguageModel::make_cache(int64_t sequences) const {
   return KeyValueCache(config_.layers, sequences, 2 * config_.layout().key_columns(),
                        embedding.weight.options());

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include <heed/core/losses.h>
 #include <heed/nn/embedding.h>
 #include <heed/nn/key_value_cache.h>
 #include <heed/nn/tokens.h>
@@ -45,6 +46,9 @@ class LanguageModel : public Module {
   /// The two halves of a forward: states [rows, d_model], and their logits. `cache` may be null.
   Tensor states(const Tokens& tokens, KeyValueCache* cache = nullptr) const;
   Tensor logits(const Tensor& states) const;
+  /// The cross-entropy of the logits against the tokens that follow, [rows], by linear_cross_entropy: of many
+  /// words at a fraction of the memory.
+  Tensor loss(const Tokens& tokens, const Tensor& targets, const CrossEntropyOptions& options = {}) const;
 
   /// An empty one that fits.
   KeyValueCache make_cache(int64_t sequences) const;

@@ -17,9 +17,8 @@ void gpt_step(benchmark::State& state) {
   const bench::Sequences sequences(count, length, sizes.vocab, 1, cuda_device());
   const Tensor labels = bench::Sequences(count, length, sizes.vocab, 2, cuda_device()).ids;
   bench::TrainingStep<nn::LanguageModel> step(
-      sizes.config(), DType::bf16, true, [&](const nn::LanguageModel& model) {
-        return cross_entropy(model.forward(sequences.tokens()), labels);
-      });
+      sizes.config(), DType::bf16, true,
+      [&](const nn::LanguageModel& model) { return model.loss(sequences.tokens(), labels); });
   if (!(std::abs(step.loss() - std::log(static_cast<double>(sizes.vocab))) < 1.5))
     return state.SkipWithError("the loss of the first steps is off");
   bench::time_on_device(state, 1, 0, [&](int) { step(); });

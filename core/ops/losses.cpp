@@ -106,9 +106,7 @@ Tensor kl_divergence(const Tensor& x, const Tensor& target, const KlDivergenceOp
 // ---- class ids
 // ----------------------------------------------------------------------------------------------
 
-void check_classes(const char* operation, const Tensor& x, const Tensor& targets, const Tensor& weight) {
-  HEED_CHECK(x.rank() > 0 && x.size(-1) > 0, ShapeError, operation, ": the input is ", x.shape(),
-             "; the last axis holds the classes, at least one");
+void check_targets(const char* operation, const Tensor& x, const Tensor& targets) {
   Shape rows = x.shape();
   rows.erase(rows.rank() - 1);
   HEED_CHECK(targets.shape() == rows, ShapeError, operation, ": targets are ", targets.shape(), ", expected ",
@@ -118,6 +116,12 @@ void check_classes(const char* operation, const Tensor& x, const Tensor& targets
   HEED_CHECK(targets.device() == x.device(), DeviceError, operation, ": targets on ", targets.device(),
              ", the input on ", x.device(), "; move one with to(Device)");
   check_floating(x, operation);
+}
+
+void check_classes(const char* operation, const Tensor& x, const Tensor& targets, const Tensor& weight) {
+  HEED_CHECK(x.rank() > 0 && x.size(-1) > 0, ShapeError, operation, ": the input is ", x.shape(),
+             "; the last axis holds the classes, at least one");
+  check_targets(operation, x, targets);
   check_parameter(weight, "weight", {x.size(-1)}, x, operation);
 }
 

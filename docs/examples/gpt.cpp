@@ -26,7 +26,7 @@ int main() {
   const nn::Tokens batch = nn::Tokens::packed(windows);
   const Tensor labels = tensor(next, batch.ids.shape());
   for (int step = 0; step < 120; ++step) {
-    const Tensor loss = cross_entropy(model.forward(batch), labels);
+    const Tensor loss = model.loss(batch, labels);
     if (step % 40 == 0) std::cout << "step " << step << ": loss " << loss.item<float>() << "\n";
     loss.backward();
     adam.step({.clip = 1});

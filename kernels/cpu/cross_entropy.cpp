@@ -72,8 +72,8 @@ struct CrossEntropySteps {
   double product = 1, wanted = 0;
 
   HWY_INLINE bool ignored(int64_t row) const { return args.targets[row] == args.ignore; }
-  HWY_INLINE const T* x(int64_t row) const { return args.logits + row * args.classes; }
-  HWY_INLINE T* g(int64_t row) const { return args.glogits + row * args.classes; }
+  HWY_INLINE const T* x(int64_t row) const { return args.logits + row * args.row_stride(); }
+  HWY_INLINE T* g(int64_t row) const { return args.glogits + row * args.row_stride(); }
   HWY_INLINE int64_t place(int64_t row) const { return row & (at_once - 1); }
   HWY_INLINE A* exponentials(int64_t row) const {
     if constexpr (!kGradient) return nullptr;
@@ -202,9 +202,11 @@ HEED_EXPORT_TYPED(scale_gradient)
 /// The number of rows that are not ignored; IndexError if one of them has an impossible target.
 template <class T>
 int64_t count_targets(const kernels::CrossEntropyForward<T>& args) {
+  const bool apart = args.counted_targets != nullptr;
+  const int64_t* const targets = apart ? args.counted_targets : args.targets;
   int64_t counted = 0;
-  for (int64_t r = 0; r < args.rows; ++r) {
-    const int64_t target = args.targets[r];
+  for (int64_t r = 0; r < (apart ? args.counted_rows : args.rows); ++r) {
+    const int64_t target = targets[r];
     if (target == args.ignore) continue;
     kernels::check_index(kernels::IndexUse::cross_entropy_target, target, r, args.classes);
     ++counted;

@@ -72,9 +72,11 @@ __global__ void __launch_bounds__(kThreadsPerBlock<kThreads>)
     rows_kernel(CrossEntropyForward<T> args, IndexGuard targets, float* losses) {
   const int64_t row = int64_t{blockIdx.x} * kGroupsPerBlock<kThreads> + threadIdx.x / kThreads;
   if (row >= args.rows) return;
-  const RowLayout<kThreads, kWidth, kKeep> layout(args.classes, threadIdx.x % kThreads);
+  // Of a last vector that is not full, the rest counts as -inf.
+  const RowLayout<kThreads, kWidth, kKeep> layout(simt::ceil_div<int64_t>(args.classes, kWidth) * kWidth,
+                                                  threadIdx.x % kThreads);
   const int64_t target = args.targets[row];
-  T* g = args.glogits == nullptr ? nullptr : args.glogits + row * args.classes;
+  T* g = args.glogits == nullptr ? nullptr : args.glogits + row * args.row_stride();
   const bool ignored = target == args.ignore;
   if (ignored || !targets.holds(target, row)) {
     const float value = ignored ? 0.0f : kNan;
@@ -82,13 +84,14 @@ __global__ void __launch_bounds__(kThreadsPerBlock<kThreads>)
     if (layout.thread == 0) losses[row] = value;
     return;
   }
-  const T* logits = args.logits + row * args.classes;
+  const T* logits = args.logits + row * args.row_stride();
   const RowPart<T, kThreads, kWidth, kKeep> x(layout, logits);
   float most = -kInfinity;
   layout.each([&](int piece, auto col) {
     float v[kWidth];
     x.read(v, piece, col);
-    for (int j = 0; j < kWidth; ++j) most = fmaxf(most, v[j]);
+    for (int j = 0; j < kWidth; ++j)
+      if (col + j < args.classes) most = fmaxf(most, v[j]);
   });
   most = group_max<kThreads>(most);
   float2 sums{0.0f, 0.0f};  // Σ exp(x - most), Σ (x - most)
@@ -96,6 +99,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock<kThreads>)
     float v[kWidth];
     x.read(v, piece, col);
     for (int j = 0; j < kWidth; ++j) {
+      if (col + j >= args.classes) continue;
       sums.x += expf(v[j] - most);
       sums.y += v[j] - most;
     }
@@ -116,7 +120,7 @@ __global__ void __launch_bounds__(kThreadsPerBlock<kThreads>)
     x.read(v, piece, col);
     for (int j = 0; j < kWidth; ++j) {
       const float right = col + j == target ? 1.0f - smoothing : 0.0f;
-      v[j] = expf(v[j] - most) * scale - weight * (uniform + right);
+      v[j] = col + j < args.classes ? expf(v[j] - most) * scale - weight * (uniform + right) : 0.0f;
     }
     store(g + col, v);
   });
@@ -182,10 +186,11 @@ template <class T>
 void cross_entropy_forward(const CrossEntropyForward<T>& args) {
   constexpr const char* kWhat = "cross_entropy_forward";
   const Scratch losses(static_cast<size_t>(args.rows) * sizeof(float));
-  launch(kWhat, count_kernel, dim3(1), dim3(kSumThreads), 0, args.targets, args.ignore, args.rows,
-         args.counted);
+  const bool apart = args.counted_targets != nullptr;
+  launch(kWhat, count_kernel, dim3(1), dim3(kSumThreads), 0, apart ? args.counted_targets : args.targets,
+         args.ignore, apart ? args.counted_rows : args.rows, args.counted);
   if (args.rows > 0)
-    with_row_layout<T>(args.classes, vectorizable<T>(args.classes, args.logits, args.glogits),
+    with_row_layout<T>(args.classes, vectorizable<T>(args.row_stride(), args.logits, args.glogits),
                        [&]<int kThreads, int kWidth, bool kKeep>() {
                          launch(kWhat, rows_kernel<T, kThreads, kWidth, kKeep>,
                                 blocks_of_rows<kThreads>(args.rows), dim3(kThreadsPerBlock<kThreads>), 0,

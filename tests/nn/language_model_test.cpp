@@ -226,6 +226,26 @@ TEST(LanguageModel, Gradients) {
   test::check_gradients("language model", leaves, [&] { return test::Tensors{model.forward(tokens)}; });
 }
 
+// Of the logits that the forward would make, whichever weight they are by.
+TEST(LanguageModel, LossWithoutLogits) {
+  for (const bool tied : {false, true}) {
+    LanguageModelConfig config = small();
+    config.tie_embeddings = tied;
+    const auto model = model_of(config);
+    const Tokens tokens = Tokens::packed({{1, 2, 3, 4}, {5, 6}});
+    const Tensor targets = tensor(std::vector<int64_t>{2, 3, 4, 0, 6, 0}, {6});
+    const CrossEntropyOptions options{.ignore = 0, .label_smoothing = 0.1};
+    const Tensor loss = model->loss(tokens, targets, options);
+    EXPECT_NEAR(loss.item<double>(), cross_entropy(model->forward(tokens), targets, options).item<double>(),
+                1e-6);
+    loss.backward();
+    const Tensor gradient = model->embedding.weight.grad().clone();
+    model->parameters().zero_grad();
+    cross_entropy(model->forward(tokens), targets, options).backward();
+    EXPECT_LE(test::max_difference(gradient, model->embedding.weight.grad()), 1e-6);
+  }
+}
+
 TEST(LanguageModel, Errors) {
   const auto refuse = [](auto&& change, const char* words) {
     LanguageModelConfig config = small();
