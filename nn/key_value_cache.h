@@ -19,6 +19,8 @@ class KeyValueCache {
  public:
   /// Of empty sequences. `columns` are those of keys and values side by side.
   KeyValueCache(int64_t layers, int64_t sequences, int64_t columns, const TensorOptions& options);
+  KeyValueCache(KeyValueCache&&) = default;  // a copy would write where the first does
+  KeyValueCache& operator=(KeyValueCache&&) = default;
 
   int64_t sequences() const { return static_cast<int64_t>(lengths_.size()); }
   /// Tokens of a sequence. IndexError.
