@@ -21,8 +21,8 @@ void use_preset(Settings& s) {
   s.tie = Tie::output;
   s.select = Selection::edits;
   s.max_tokens = 64;
-  s.batch_tokens = 3'000;
-  s.epochs = 18;
+  s.batch_tokens = 1'000;
+  s.epochs = 22;
   s.lr = 2e-3;
   s.warmup = 400;
   s.layers = 3;
