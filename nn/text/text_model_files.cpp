@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include <heed/core/io/safetensors.h>
 #include <heed/nn/inspection.h>
@@ -28,17 +29,29 @@ void for_each_field(TransformerConfig& c, Field&& field) {
   field("target_vocabulary", c.target_vocabulary);
   field("d_model", c.d_model);
   field("heads", c.heads);
+  field("key_heads", c.key_heads);
+  field("head_width", c.head_width);
   field("d_ff", c.d_ff);
   field("encoder_layers", c.encoder_layers);
   field("decoder_layers", c.decoder_layers);
   field("max_length", c.max_length);
   field("relative_limit", c.relative_limit);
   field("norm", c.norm);
+  field("norm_kind", c.norm_kind);
   field("activation", c.activation);
   field("position", c.position);
+  field("rotary_base", c.rotary.base);
+  field("rotary_width", c.rotary.width);
+  field("rotary_pairing", c.rotary.pairing);
+  field("rotary_scaling", c.rotary.scaling.kind);
+  field("rotary_factor", c.rotary.scaling.factor);
+  field("rotary_low_frequency", c.rotary.scaling.low_frequency);
+  field("rotary_high_frequency", c.rotary.scaling.high_frequency);
+  field("rotary_original_length", c.rotary.scaling.original_length);
   field("eps", c.eps);
   field("qkv_bias", c.qkv_bias);
   field("out_bias", c.out_bias);
+  field("feed_forward_bias", c.feed_forward_bias);
   field("scale_embeddings", c.scale_embeddings);
   field("final_norm", c.final_norm);
   field("tie_generator", c.tie_generator);
@@ -53,6 +66,20 @@ template <class Enum>
 std::string to_text(Enum value) {
   return name(value);
 }
+constexpr std::pair<const char*, RotaryPairing> kPairings[] = {{"half", RotaryPairing::half},
+                                                               {"interleaved", RotaryPairing::interleaved}};
+constexpr std::pair<const char*, RotaryScalingKind> kScalings[] = {{"none", RotaryScalingKind::none},
+                                                                   {"linear", RotaryScalingKind::linear},
+                                                                   {"ntk", RotaryScalingKind::ntk},
+                                                                   {"llama3", RotaryScalingKind::llama3}};
+template <class Words, class Enum>
+std::string word_of(const Words& words, Enum value) {
+  for (const auto& entry : words)
+    if (entry.second == value) return entry.first;
+  return "?";
+}
+std::string to_text(RotaryPairing value) { return word_of(kPairings, value); }
+std::string to_text(RotaryScalingKind value) { return word_of(kScalings, value); }
 
 /// False where the text is no value of that type.
 bool from_text(const std::string& text, int64_t& value) {
@@ -61,7 +88,7 @@ bool from_text(const std::string& text, int64_t& value) {
 }
 bool from_text(const std::string& text, double& value) {
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && value > 0 && value < 1;
+  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && value > 0 && value <= kMost;
 }
 bool from_text(const std::string& text, bool& value) {
   value = text == "true";
@@ -76,8 +103,19 @@ bool from_text(const std::string& text, std::optional<bool>& value) {
   return true;
 }
 bool from_text(const std::string& text, NormPlacement& value) { return value = parse_norm(text), true; }
+bool from_text(const std::string& text, NormKind& value) { return value = parse_norm_kind(text), true; }
 bool from_text(const std::string& text, FeedForwardKind& value) {
   return value = parse_feed_forward(text), true;
+}
+template <class Words, class Enum>
+bool find_word(const Words& words, const std::string& text, Enum& value) {
+  for (const auto& entry : words)
+    if (text == entry.first) return value = entry.second, true;
+  return false;
+}
+bool from_text(const std::string& text, RotaryPairing& value) { return find_word(kPairings, text, value); }
+bool from_text(const std::string& text, RotaryScalingKind& value) {
+  return find_word(kScalings, text, value);
 }
 bool from_text(const std::string& text, PositionKind& value) { return value = parse_position(text), true; }
 

@@ -118,6 +118,36 @@ TEST(TextModel, FilesGiveItBack) {
   }
 }
 
+// A folder tells all that outputs depend on, also where that is not the default.
+TEST(TextModel, FilesTellTheWholeArchitecture) {
+  const test::TemporaryFolder folder;
+  const TextModel plain = small_model();
+  TransformerConfig config = plain.model().config();
+  config.position = PositionKind::rotary;
+  config.rotary = {.base = 500,
+                   .width = 4,
+                   .pairing = RotaryPairing::interleaved,
+                   .scaling = {.kind = RotaryScalingKind::linear, .factor = 2.5}};
+  config.norm_kind = NormKind::rms;
+  config.key_heads = 1;
+  config.qkv_bias = config.feed_forward_bias = config.scale_embeddings = config.tie_generator = false;
+  config.activation = FeedForwardKind::swiglu;
+  config.final_norm = false;
+  Generator generator(7);
+  const auto transformer = std::make_shared<Transformer>(config, generator);
+  transformer->eval();
+  const TextModel model(transformer,
+                        std::shared_ptr<const data::Tokenizer>(std::shared_ptr<void>(), &plain.source()),
+                        std::shared_ptr<const data::Tokenizer>(std::shared_ptr<void>(), &plain.target()), 9);
+  model.save(folder.path());
+  const TextModel copy = load_text_model(folder.path());
+  for (const char* text : {"abc", "hgfedcba"}) {
+    const auto a = model.run(Texts{text}, {.beam = 2}), b = copy.run(Texts{text}, {.beam = 2});
+    EXPECT_EQ(a[0][0].tokens, b[0][0].tokens);
+    EXPECT_EQ(a[0][0].score, b[0][0].score);
+  }
+}
+
 TEST(TextModel, DamagedFilesAreRefused) {
   const test::TemporaryFolder folder;
   const TextModel model = small_model();
@@ -152,6 +182,7 @@ TEST(TextModel, DamagedFilesAreRefused) {
            {"tie_generator", "yes", "'tie_generator' cannot be 'yes'"},
            {"heads", "3", "not divisible"},
            {"eps", "nan", "'eps' cannot be"},
+           {"rotary_pairing", "none", "'rotary_pairing' cannot be"},
            {"max_output", "0", "no tokens"}}) {
     model.save(folder.path());
     forge(key, value);
