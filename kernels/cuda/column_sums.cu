@@ -7,7 +7,7 @@ namespace heed::cuda {
 namespace {
 
 constexpr int kCols = 32;    // of a block
-constexpr int kSlices = 16;  // most threads of a column, each adding every blockDim.y-th partial
+constexpr int kSlices = 32;  // most threads of a column, each adding every blockDim.y-th partial
 
 struct SliceSums {
   float value[kSlices][kCols];
@@ -17,7 +17,7 @@ struct Arguments {
   PartialSums sums[2];
 };
 
-// Budget: 32 registers, 2048 bytes shared.
+// Budget: 32 registers, 4096 bytes shared.
 __global__ void __launch_bounds__(kCols* kSlices)
     add_partials_kernel(Arguments args, int64_t count, int64_t cols) {
   auto& slices = simt::shared<SliceSums>();
@@ -26,6 +26,7 @@ __global__ void __launch_bounds__(kCols* kSlices)
   const int64_t col = int64_t{blockIdx.x} * kCols + threadIdx.x;
   float total = 0.0f;
   if (col < cols)
+#pragma unroll 8
     for (int64_t p = threadIdx.y; p < count; p += blockDim.y) total += sums.partials[p * cols + col];
   slices.value[threadIdx.y][threadIdx.x] = total;
   __syncthreads();

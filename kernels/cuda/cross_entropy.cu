@@ -42,10 +42,10 @@ __global__ void __launch_bounds__(kSumThreads)
 }
 
 // 1 / counted, or 1.
-template <class T>
-__device__ __forceinline__ double row_weight(const CrossEntropyForward<T>& args) {
+template <class A, class T>
+__device__ __forceinline__ A row_weight(const CrossEntropyForward<T>& args) {
   const int64_t counted = *args.counted;
-  return args.mean && counted > 0 ? 1.0 / static_cast<double>(counted) : 1.0;
+  return args.mean && counted > 0 ? A(1) / static_cast<A>(counted) : A(1);
 }
 
 // Budget: 32 registers, 2048 bytes shared.
@@ -54,12 +54,12 @@ __global__ void __launch_bounds__(kSumThreads) loss_kernel(CrossEntropyForward<T
   double sum = 0;
   for (int64_t row = threadIdx.x; row < args.rows; row += kSumThreads) sum += losses[row];
   sum = sum_of_threads(sum);
-  if (threadIdx.x == 0) *args.loss = static_cast<float>(sum * row_weight(args));
+  if (threadIdx.x == 0) *args.loss = static_cast<float>(sum * row_weight<double>(args));
 }
 
-template <int kThreads, int kWidth, bool kKeep, class T>
-__device__ __forceinline__ void fill_row(const RowLayout<kThreads, kWidth, kKeep>& layout, T* row,
-                                         float value) {
+template <class T, class Layout>
+__device__ __forceinline__ void fill_row(const Layout& layout, T* row, float value) {
+  constexpr int kWidth = Layout::kWidth;
   float v[kWidth];
   for (int j = 0; j < kWidth; ++j) v[j] = value;
   if (row != nullptr) layout.each([&](int, auto col) { store(row + col, v); });
@@ -67,14 +67,15 @@ __device__ __forceinline__ void fill_row(const RowLayout<kThreads, kWidth, kKeep
 
 // Losses of single rows, not yet weighted, and the gradient.
 // Budget: 120 registers, 96 bytes shared.
-template <class T, int kThreads, int kWidth, bool kKeep>
-__global__ void __launch_bounds__(kThreadsPerBlock<kThreads>)
+template <class T, class Layout>
+__global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
     rows_kernel(CrossEntropyForward<T> args, IndexGuard targets, float* losses) {
-  const int64_t row = int64_t{blockIdx.x} * kGroupsPerBlock<kThreads> + threadIdx.x / kThreads;
+  using Group = RowGroup<Layout>;
+  constexpr int kWidth = Layout::kWidth;
+  const int64_t row = Group::first_row();
   if (row >= args.rows) return;
   // Of a last vector that is not full, the rest counts as -inf.
-  const RowLayout<kThreads, kWidth, kKeep> layout(simt::ceil_div<int64_t>(args.classes, kWidth) * kWidth,
-                                                  threadIdx.x % kThreads);
+  const Layout layout(simt::ceil_div<int64_t>(args.classes, kWidth) * kWidth, Group::thread());
   const int64_t target = args.targets[row];
   T* g = args.glogits == nullptr ? nullptr : args.glogits + row * args.row_stride();
   const bool ignored = target == args.ignore;
@@ -85,43 +86,58 @@ __global__ void __launch_bounds__(kThreadsPerBlock<kThreads>)
     return;
   }
   const T* logits = args.logits + row * args.row_stride();
-  const RowPart<T, kThreads, kWidth, kKeep> x(layout, logits);
+  RowPart<T, Layout> x(layout, logits);
+  const auto fill_rest = [&](float(&v)[Layout::kWidth], auto col, float value) {
+    if (col + kWidth <= args.classes) return;
+    for (int j = 0; j < kWidth; ++j)
+      if (col + j >= args.classes) v[j] = value;
+  };
   float most = -kInfinity;
   layout.each([&](int piece, auto col) {
     float v[kWidth];
     x.read(v, piece, col);
-    for (int j = 0; j < kWidth; ++j)
-      if (col + j < args.classes) most = fmaxf(most, v[j]);
+    fill_rest(v, col, -kInfinity);
+    for (int j = 0; j < kWidth; ++j) most = fmaxf(most, v[j]);
   });
-  most = group_max<kThreads>(most);
+  most = Group::max(most);
   float2 sums{0.0f, 0.0f};  // Σ exp(x - most), Σ (x - most)
   layout.each([&](int piece, auto col) {
-    float v[kWidth];
+    float v[kWidth], term[kWidth];
     x.read(v, piece, col);
     for (int j = 0; j < kWidth; ++j) {
-      if (col + j >= args.classes) continue;
-      sums.x += expf(v[j] - most);
-      sums.y += v[j] - most;
+      v[j] -= most;
+      term[j] = simt::exp2_approx(v[j] * kLog2OfE);
+    }
+    fill_rest(v, col, 0.0f);
+    fill_rest(term, col, 0.0f);
+    for (int j = 0; j < kWidth; ++j) {
+      sums.x += term[j];
+      sums.y += v[j];
+      if constexpr (Layout::kKeep) x.kept().value[piece][j] = term[j];
     }
   });
-  sums = group_sum<kThreads>(sums);
+  sums = Group::sum(sums);
 
   const float smoothing = static_cast<float>(args.label_smoothing);
-  const float uniform = static_cast<float>(args.label_smoothing / static_cast<double>(args.classes));
+  const float uniform = smoothing / static_cast<float>(args.classes);
   if (layout.thread == 0) {
     const float own = static_cast<float>(logits[target]) - most;
     const float loss = logf(sums.x) - (1.0f - smoothing) * own;
     losses[row] = smoothing == 0.0f ? loss : loss - uniform * sums.y;
   }
   if (g == nullptr) return;
-  const float weight = static_cast<float>(row_weight(args)), scale = weight / sums.x;
+  const float weight = row_weight<float>(args), scale = weight / sums.x;
+  const float everywhere = weight * uniform, at_target = weight * (1.0f - smoothing);
   layout.each([&](int piece, auto col) {
     float v[kWidth];
     x.read(v, piece, col);
     for (int j = 0; j < kWidth; ++j) {
-      const float right = col + j == target ? 1.0f - smoothing : 0.0f;
-      v[j] = col + j < args.classes ? expf(v[j] - most) * scale - weight * (uniform + right) : 0.0f;
+      const float term = Layout::kKeep ? v[j] : simt::exp2_approx((v[j] - most) * kLog2OfE);
+      v[j] = term * scale - everywhere;
     }
+    if (target >= col && target < col + kWidth)
+      for (int j = 0; j < kWidth; ++j) v[j] -= col + j == target ? at_target : 0.0f;
+    fill_rest(v, col, 0.0f);
     store(g + col, v);
   });
 }
@@ -190,13 +206,12 @@ void cross_entropy_forward(const CrossEntropyForward<T>& args) {
   launch(kWhat, count_kernel, dim3(1), dim3(kSumThreads), 0, apart ? args.counted_targets : args.targets,
          args.ignore, apart ? args.counted_rows : args.rows, args.counted);
   if (args.rows > 0)
-    with_row_layout<T>(args.classes, vectorizable<T>(args.row_stride(), args.logits, args.glogits),
-                       [&]<int kThreads, int kWidth, bool kKeep>() {
-                         launch(kWhat, rows_kernel<T, kThreads, kWidth, kKeep>,
-                                blocks_of_rows<kThreads>(args.rows), dim3(kThreadsPerBlock<kThreads>), 0,
-                                args, IndexGuard(kernels::IndexUse::cross_entropy_target, args.classes),
-                                losses.as<float>());
-                       });
+    with_row_layout<T, 32, 32>(
+        args.classes, vectorizable<T>(args.row_stride(), args.logits, args.glogits), [&]<class Layout>() {
+          using Group = RowGroup<Layout>;
+          launch(kWhat, rows_kernel<T, Layout>, blocks_of_rows<Group>(args.rows), dim3(Group::kBlock), 0, args,
+                 IndexGuard(kernels::IndexUse::cross_entropy_target, args.classes), losses.as<float>());
+        });
   launch(kWhat, loss_kernel<T>, dim3(1), dim3(kSumThreads), 0, args, losses.as<float>());
 }
 

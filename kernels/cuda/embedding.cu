@@ -1,59 +1,84 @@
+#include <heed/kernels/cuda/device.cuh>
 #include <heed/kernels/cuda/dropout_mask.cuh>
-#include <heed/kernels/cuda/elementwise.cuh>
 #include <heed/kernels/cuda/sorted_rows.cuh>
+#include <heed/kernels/cuda/vector.cuh>
 #include <heed/kernels/cuda/wrong_index.cuh>
 #include <heed/kernels/embedding.h>
 
 namespace heed::cuda {
 namespace {
 
-// The space is that of y; operands 1 and 2 are the row and the column.
-template <class T>
-struct EmbedOp {
-  static constexpr int kOperands = 3, kWidth = kVectorWidth<T>;
-  kernels::EmbeddingForward<T> args;
+constexpr int kThreads = 256;
+constexpr int kRows = 4;  // that a thread looks up at once
+
+struct Guards {
   IndexGuard ids, positions;
-
-  bool aligned() const {
-    return aligned_for<kWidth>(args.weight) && aligned_for<kWidth>(args.position) &&
-           aligned_for<kWidth>(args.y);
-  }
-
-  // A row of the table, or NaN if it has no such row, so that a step does not learn from it.
-  template <int kWidth>
-  __device__ __forceinline__ void look_up(float (&v)[kWidth], const T* table, const IndexGuard& guard,
-                                          int64_t id, int64_t row, int64_t col) const {
-    if (guard.holds(id, row)) return load(v, table + id * args.cols + col);
-    for (int j = 0; j < kWidth; ++j) v[j] = kNan;
-  }
-
-  template <int kWidth>
-  __device__ __forceinline__ void run(const int64_t (&at)[3], unsigned) const {
-    const int64_t id = args.ids[at[1]];
-    float v[kWidth] = {};
-    if (id != kNoToken) {
-      look_up(v, args.weight, ids, id, at[1], at[2]);
-      const float scale = static_cast<float>(args.scale);
-      for (int j = 0; j < kWidth; ++j) v[j] *= scale;
-      if (args.position != nullptr) {
-        float position[kWidth];
-        look_up(position, args.position, positions, args.position_ids[at[1]], at[1], at[2]);
-        for (int j = 0; j < kWidth; ++j) v[j] += position[j];
-      }
-      apply_dropout(v, args.dropout, at[0]);
-    }
-    store(args.y + at[0], v);
-  }
 };
+
+// v += the row of the table from column `col` on, or NaN if it has no such row, so that a step does not learn
+// from it.
+template <int kWidth, class T>
+__device__ __forceinline__ void add_row(float (&v)[kWidth], const T* table, int64_t start, bool exists) {
+  float row[kWidth];
+  if (exists) load(row, table + start);
+  for (int j = 0; j < kWidth; ++j) v[j] += exists ? row[j] : kNan;
+}
+
+// Threads (x, y) of a block: from column x * kWidth on, rows kRows * y to kRows * (y + 1).
+// Budget: 80 registers, 0 bytes shared.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kThreads) forward_kernel(kernels::EmbeddingForward<T> args, Guards guards) {
+  const int64_t first = (int64_t{blockIdx.x} * blockDim.y + threadIdx.y) * kRows;
+  int64_t id[kRows];
+  bool holds[kRows];
+#pragma unroll
+  for (int k = 0; k < kRows; ++k) id[k] = first + k < args.rows ? args.ids[first + k] : kNoToken;
+#pragma unroll
+  for (int k = 0; k < kRows; ++k) holds[k] = id[k] != kNoToken && guards.ids.holds(id[k], first + k);
+  const float scale = static_cast<float>(args.scale);
+  for (int64_t col = int64_t{threadIdx.x} * kWidth; col < args.cols; col += int64_t{blockDim.x} * kWidth) {
+    T raw[kRows][kWidth];
+#pragma unroll
+    for (int k = 0; k < kRows; ++k)
+      if (holds[k]) load_raw(raw[k], args.weight + id[k] * args.cols + col);
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) {
+      const int64_t row = first + k, at = row * args.cols + col;
+      if (row >= args.rows) return;
+      float v[kWidth] = {};
+      if (id[k] != kNoToken) {
+        if (holds[k]) widen(v, raw[k]);
+        for (int j = 0; j < kWidth; ++j) v[j] = holds[k] ? v[j] * scale : kNan;
+        if (args.position != nullptr) {
+          const int64_t position = args.position_ids[row];
+          add_row(v, args.position, position * args.cols + col, guards.positions.holds(position, row));
+        }
+        apply_dropout(v, args.dropout, at);
+      }
+      store(args.y + at, v);
+    }
+  }
+}
 
 }  // namespace
 
 template <class T>
 void embedding_forward(const kernels::EmbeddingForward<T>& args) {
-  elementwise("embedding_forward",
-              EmbedOp<T>{args, IndexGuard(kernels::IndexUse::embedding_id, args.vocabulary),
-                         IndexGuard(kernels::IndexUse::embedding_position, args.positions)},
-              rows_and_columns(args.rows, args.cols));
+  if (args.rows == 0 || args.cols == 0) return;
+  const Guards guards{IndexGuard(kernels::IndexUse::embedding_id, args.vocabulary),
+                      IndexGuard(kernels::IndexUse::embedding_position, args.positions)};
+  const auto run = [&]<int kWidth>() {
+    unsigned across = 1;
+    while (across < kThreads && across * kWidth < args.cols) across *= 2;
+    const dim3 block(across, kThreads / across);
+    launch("embedding_forward", forward_kernel<T, kWidth>,
+           dim3(static_cast<unsigned>(simt::ceil_div<int64_t>(args.rows, block.y * kRows))), block, 0, args,
+           guards);
+  };
+  if (vectorizable<T>(args.cols, args.weight, args.position, args.y))
+    run.template operator()<kVectorWidth<T>>();
+  else
+    run.template operator()<1>();
 }
 
 template <class T>

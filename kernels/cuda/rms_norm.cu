@@ -17,42 +17,48 @@ using kernels::RMSNormForward;
 constexpr int64_t kMaxBlocks = 256;
 
 // Σ (x * scale)² / cols.
-template <int kThreads, class T, int kWidth, bool kKeep>
-__device__ __forceinline__ float mean_square(const RowLayout<kThreads, kWidth, kKeep>& layout,
-                                             const RowPart<T, kThreads, kWidth, kKeep>& x, float scale) {
+template <class Group, class T, class Layout>
+__device__ __forceinline__ float mean_square(const Layout& layout, const RowPart<T, Layout>& x, float scale,
+                                             int turn) {
+  constexpr int kWidth = Layout::kWidth;
   float squares = 0.0f;
   layout.each([&](int piece, auto col) {
     float v[kWidth];
     x.read(v, piece, col);
     for (int j = 0; j < kWidth; ++j) squares += (v[j] * scale) * (v[j] * scale);
   });
-  return group_sum<kThreads>(squares) / static_cast<float>(layout.cols);
+  return Group::sum(squares, turn) / static_cast<float>(layout.cols);
 }
 
 // Budget: 160 registers, 128 bytes shared.
-template <class T, int kThreads, int kWidth, bool kKeep>
-__global__ void __launch_bounds__(kThreadsPerBlock<kThreads>) rms_forward_kernel(RMSNormForward<T> args) {
-  const int64_t row = int64_t{blockIdx.x} * kGroupsPerBlock<kThreads> + threadIdx.x / kThreads;
+template <class T, class Layout>
+__global__ void __launch_bounds__(RowGroup<Layout>::kBlock) rms_forward_kernel(RMSNormForward<T> args) {
+  using Group = RowGroup<Layout>;
+  constexpr int kWidth = Layout::kWidth;
+  const int64_t row = Group::first_row();
   if (row >= args.rows) return;
-  const RowLayout<kThreads, kWidth, kKeep> layout(args.cols, threadIdx.x % kThreads);
+  const Layout layout(args.cols, Group::thread());
   const int64_t start = row * args.cols;
-  RowPart<T, kThreads, kWidth, kKeep> x(layout, args.x + start);
-  if (args.residual != nullptr)
-    x.transform(layout, args.sum + start, [&](float(&v)[kWidth], auto col) {
+  const bool adds = args.residual != nullptr;
+  RowPart<T, Layout> x((adds ? args.sum : args.x) + start);
+  if (Layout::kKeep || adds)
+    x.fill(layout, [&](auto& v, int, auto col) {
+      load(v, args.x + start + col);
+      if (!adds) return;
       float residual[kWidth];
       load(residual, args.residual + start + col);
       apply_dropout(v, args.dropout, start + col);
-      for (int j = 0; j < kWidth; ++j) v[j] = T(v[j] + residual[j]);  // as it is stored
-      store(args.sum + start + col, v);
+      for (int j = 0; j < kWidth; ++j) v[j] += residual[j];
+      T stored[kWidth];
+      narrow(stored, v);
+      store_raw(args.sum + start + col, stored);
+      widen(v, stored);
     });
   const float eps = static_cast<float>(args.eps);
-  float scale = 1.0f, rstd = 1.0f / sqrtf(mean_square<kThreads>(layout, x, scale) + eps);
+  float scale = 1.0f, rstd = 1.0f / sqrtf(mean_square<Group>(layout, x, scale, 0) + eps);
   if (!(rstd > 0.0f)) {  // the squares overflow
-    const RowLayout<kThreads, kWidth, false> again(args.cols, layout.thread);
-    const T* const from = args.residual == nullptr ? args.x : args.sum;
-    const RowPart<T, kThreads, kWidth, false> row_again(again, from + start);
     scale = 0x1p-96f;
-    rstd = 1.0f / sqrtf(mean_square<kThreads>(again, row_again, scale) + eps * scale * scale);
+    rstd = 1.0f / sqrtf(mean_square<Group>(layout, x, scale, 1) + eps * scale * scale);
   }
   if (layout.thread == 0 && args.rstd != nullptr) args.rstd[row] = rstd * scale;
 
@@ -77,12 +83,12 @@ __device__ __forceinline__ void add_to(T* to, bool accumulate, const float (&v)[
 
 // One row: its gradient (g - n mean(g n)) rstd, with g = gy * weight and n the normalised x, and what it adds
 // to the sums over rows. x and gy are read once if kKeep.
-template <int kThreads, int kWidth, bool kKeep, class T, class Sums>
-__device__ __forceinline__ void backward_row(const RMSNormBackward<T>& args, int64_t row,
-                                             const RowLayout<kThreads, kWidth, kKeep>& layout, Sums& sums) {
+template <class Group, class T, class Layout>
+__device__ __forceinline__ void backward_row(const RMSNormBackward<T>& args, int64_t row, const Layout& layout,
+                                             int turn, [[maybe_unused]] Pieces<Layout>& sums) {
+  constexpr int kWidth = Layout::kWidth;
   const int64_t start = row * args.cols;
-  const RowPart<T, kThreads, kWidth, kKeep> x_part(layout, args.sum + start),
-      gy_part(layout, args.gy + start);
+  const RowPart<T, Layout> x_part(layout, args.sum + start), gy_part(layout, args.gy + start);
   const float rstd = args.rstd[row];
   float product = 0.0f;
   layout.each([&](int piece, auto col) {
@@ -93,11 +99,11 @@ __device__ __forceinline__ void backward_row(const RMSNormBackward<T>& args, int
     for (int j = 0; j < kWidth; ++j) {
       const float gn = gy[j] * (x[j] * rstd);
       product += gn * weight[j];
-      if constexpr (kKeep) sums[piece][j] += gn;
+      if constexpr (Layout::kKeep) sums.value[piece][j] += gn;
     }
   });
   if (args.gx == nullptr && args.gresidual == nullptr) return;
-  const float slope = group_sum<kThreads>(product) / static_cast<float>(args.cols);
+  const float slope = Group::sum(product, turn) / static_cast<float>(args.cols);
   layout.each([&](int piece, auto col) {
     float x[kWidth], gy[kWidth], weight[kWidth], out[kWidth];
     x_part.read(x, piece, col);
@@ -113,40 +119,38 @@ __device__ __forceinline__ void backward_row(const RMSNormBackward<T>& args, int
 }
 
 // Writes a block's sums over its rows as its partials, [cols]. The groups of a block add theirs in order.
-template <int kThreads, int kWidth, class Sums>
-__device__ __forceinline__ void write_partials(float* to, const RowLayout<kThreads, kWidth, true>& layout,
-                                               const Sums& sums) {
-  if constexpr (kGroupsPerBlock<kThreads> == 1) {
-    layout.each([&](int piece, int col) { store(to + col, sums[piece]); });
+template <class Group, class Layout>
+__device__ __forceinline__ void write_partials(float* to, const Layout& layout, const Pieces<Layout>& sums) {
+  if constexpr (Group::kGroups == 1) {
+    layout.each([&](int piece, int col) { store(to + col, sums.value[piece]); });
   } else {
     simt::Arena<> arena;
     float* total = arena.take<float>(static_cast<size_t>(layout.cols));
-    for (int group = 0; group < kGroupsPerBlock<kThreads>; ++group) {
-      if (static_cast<int>(threadIdx.x) / kThreads == group)
+    for (int group = 0; group < Group::kGroups; ++group) {
+      if (Group::index() == group)
         layout.each([&](int piece, int col) {
-          for (int j = 0; j < kWidth; ++j)
-            total[col + j] = sums[piece][j] + (group > 0 ? total[col + j] : 0.0f);
+          for (int j = 0; j < Layout::kWidth; ++j)
+            total[col + j] = sums.value[piece][j] + (group > 0 ? total[col + j] : 0.0f);
         });
       __syncthreads();
     }
-    for (int col = threadIdx.x; col < layout.cols; col += kThreadsPerBlock<kThreads>) to[col] = total[col];
+    for (int col = threadIdx.x; col < layout.cols; col += Group::kBlock) to[col] = total[col];
   }
 }
 
 // partials: [blocks, cols], or null if gweight is not wanted or the row is too long to be kept.
 // Budget: 240 registers, 128 bytes shared.
-template <class T, int kThreads, int kWidth, bool kKeep>
-__global__ void __launch_bounds__(kThreadsPerBlock<kThreads>, kThreads == kWarpThreads ? 2 : 1)
+template <class T, class Layout>
+__global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
     rms_backward_kernel(RMSNormBackward<T> args, float* partials) {
-  using Layout = RowLayout<kThreads, kWidth, kKeep>;
-  const Layout layout(args.cols, threadIdx.x % kThreads);
-  float sums[Layout::kPieces][kWidth] = {};
-  const int64_t groups = int64_t{gridDim.x} * kGroupsPerBlock<kThreads>;
-  for (int64_t row = int64_t{blockIdx.x} * kGroupsPerBlock<kThreads> + threadIdx.x / kThreads;
-       row < args.rows; row += groups)
-    backward_row<kThreads, kWidth, kKeep>(args, row, layout, sums);
-  if constexpr (kKeep)
-    if (partials != nullptr) write_partials(partials + int64_t{blockIdx.x} * args.cols, layout, sums);
+  using Group = RowGroup<Layout>;
+  const Layout layout(args.cols, Group::thread());
+  Pieces<Layout> sums{};
+  int64_t row = Group::first_row();
+  for (int turn = 0; row < args.rows; row += Group::row_step(), turn ^= 1)
+    backward_row<Group>(args, row, layout, turn, sums);
+  if constexpr (Layout::kKeep)
+    if (partials != nullptr) write_partials<Group>(partials + int64_t{blockIdx.x} * args.cols, layout, sums);
 }
 
 constexpr int kColumnTile = 32;  // columns of a block of the next kernel
@@ -183,12 +187,13 @@ __global__ void __launch_bounds__(kColumnTile* kColumnRows)
 template <class T>
 void rms_norm_forward(const RMSNormForward<T>& args) {
   if (args.rows == 0) return;
-  with_row_layout<T>(args.cols,
-                     vectorizable<T>(args.cols, args.residual, args.x, args.weight, args.sum, args.y),
-                     [&]<int kThreads, int kWidth, bool kKeep>() {
-                       launch("rms_norm_forward", rms_forward_kernel<T, kThreads, kWidth, kKeep>,
-                              blocks_of_rows<kThreads>(args.rows), dim3(kThreadsPerBlock<kThreads>), 0, args);
-                     });
+  with_row_layout<T, 32, 32, 256>(
+      args.cols, vectorizable<T>(args.cols, args.residual, args.x, args.weight, args.sum, args.y),
+      [&]<class Layout>() {
+        using Group = RowGroup<Layout>;
+        launch("rms_norm_forward", rms_forward_kernel<T, Layout>, blocks_of_rows<Group>(args.rows),
+               dim3(Group::kBlock), 0, args);
+      });
 }
 
 template <class T>
@@ -201,11 +206,12 @@ void rms_norm_backward(const RMSNormBackward<T>& args) {
       check(cudaMemsetAsync(args.gweight, 0, cols * sizeof(float), current_stream()), kWhat);
     return;
   }
-  with_row_layout<T>(
+  with_row_layout<T, 32, 16, 256>(
       args.cols,
       vectorizable<T>(args.cols, args.gy, args.gsum, args.sum, args.weight, args.gresidual, args.gx),
-      [&]<int kThreads, int kWidth, bool kKeep>() {
-        const int64_t groups = kGroupsPerBlock<kThreads>;
+      [&]<class Layout>() {
+        constexpr bool kKeep = Layout::kKeep;
+        constexpr int64_t groups = RowGroup<Layout>::kGroups;
         const int64_t blocks = std::min(simt::ceil_div<int64_t>(args.rows, groups), kMaxBlocks);
         const int64_t splits =
             kKeep ? blocks : std::min<int64_t>(simt::ceil_div<int64_t>(args.rows, kColumnRows), 64);
@@ -213,8 +219,8 @@ void rms_norm_backward(const RMSNormBackward<T>& args) {
         float* partials = wants_sums ? scratch.as<float>() : nullptr;
         const bool adds_groups = kKeep && wants_sums && groups > 1;
         if (args.gx != nullptr || args.gresidual != nullptr || (kKeep && wants_sums))
-          launch(kWhat, rms_backward_kernel<T, kThreads, kWidth, kKeep>, dim3(static_cast<unsigned>(blocks)),
-                 dim3(kThreadsPerBlock<kThreads>),
+          launch(kWhat, rms_backward_kernel<T, Layout>, dim3(static_cast<unsigned>(blocks)),
+                 dim3(RowGroup<Layout>::kBlock),
                  adds_groups ? simt::SharedLayout().add<float>(cols).bytes : 0, args, partials);
         if (!wants_sums) return;
         if (!kKeep)

@@ -13,6 +13,7 @@ namespace heed::cuda {
 
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+inline constexpr float kLog2OfE = 1.4426950409f;
 
 /// Elements of T in one 16-byte access.
 template <class T>
@@ -70,33 +71,40 @@ __device__ __forceinline__ void store_raw(T* to, const T (&values)[kWidth]) {
   }
 }
 
-/// The same, converted to and from the type of computation.
+/// Elements in the type of computation, and back.
 template <int kWidth, class T>
-__device__ __forceinline__ void load(math_t<T> (&out)[kWidth], const T* from) {
-  if constexpr (std::is_same_v<T, math_t<T>>) {
-    load_raw(out, from);
-  } else {
-    T raw[kWidth];
-    load_raw(raw, from);
+__device__ __forceinline__ void widen(math_t<T> (&out)[kWidth], const T (&raw)[kWidth]) {
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) out[i] = raw[i];
-  }
+  for (int i = 0; i < kWidth; ++i) out[i] = raw[i];
 }
 
 template <int kWidth, class T>
-__device__ __forceinline__ void store(T* to, const math_t<T> (&values)[kWidth]) {
-  if constexpr (std::is_same_v<T, math_t<T>>) {
-    store_raw(to, values);
+__device__ __forceinline__ void narrow(T (&raw)[kWidth], const math_t<T> (&values)[kWidth]) {
+  if constexpr (std::is_same_v<T, math_t<T>> || kWidth == 1) {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) raw[i] = T(values[i]);
   } else {
-    T raw[kWidth];
-    if constexpr (kWidth == 1) raw[0] = T(values[0]);
 #pragma unroll
     for (int i = 0; i + 1 < kWidth; i += 2) {
       const __nv_bfloat162 pair = __floats2bfloat162_rn(values[i], values[i + 1]);
       memcpy(static_cast<void*>(raw + i), &pair, sizeof pair);
     }
-    store_raw(to, raw);
   }
+}
+
+/// load_raw and store_raw of elements that are converted.
+template <int kWidth, class T>
+__device__ __forceinline__ void load(math_t<T> (&out)[kWidth], const T* from) {
+  T raw[kWidth];
+  load_raw(raw, from);
+  widen(out, raw);
+}
+
+template <int kWidth, class T>
+__device__ __forceinline__ void store(T* to, const math_t<T> (&values)[kWidth]) {
+  T raw[kWidth];
+  narrow(raw, values);
+  store_raw(to, raw);
 }
 
 }  // namespace heed::cuda

@@ -104,6 +104,13 @@ HEED_SIMT_DEVICE float exp2_approx(float x) {
   return y;
 }
 
+/// rcp.approx.ftz.f32: 1 / x within 1 ulp, subnormals flushed to zero.
+HEED_SIMT_DEVICE float rcp_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 /// cp.async: copies kBytes (4, 8 or 16, both addresses aligned to it) to shared memory in the background;
 /// zeros if not valid, and then `global` is not read.
 template <int kBytes>

@@ -83,6 +83,11 @@ __global__ void exp2_case(const uint32_t*, uint32_t* out) {
   out[64 + lane] = __float_as_uint(simt::exp2_approx(static_cast<float>(128 + lane)));
 }
 
+__global__ void rcp_case(const uint32_t*, uint32_t* out) {
+  const uint32_t exponent = threadIdx.x * 8 + 2;  // of a power of two
+  out[threadIdx.x] = __float_as_uint(simt::rcp_approx(__uint_as_float(exponent << 23)));
+}
+
 struct Handover {
   uint32_t value[2][32];
 };
@@ -400,6 +405,7 @@ const std::vector<GoldenCase>& golden_cases() {
       {"cp_async_8", "cp_async", 128, launch_case<cp_async_case<8>, 32>},
       {"cp_async_16", "cp_async", 256, launch_case<cp_async_case<16>, 32>},
       {"exp2_approx", "exp2_approx", 96, launch_case<exp2_case, 32>},
+      {"rcp_approx", "rcp_approx", 32, launch_case<rcp_case, 32>},
       {"barriers", "barrier_sync barrier_arrive", 32, launch_case<barrier_case, kGroupThreads>},
       {"spin", "spin_pause", 32, launch_case<spin_case, kGroupThreads>},
       {"vectors", "load_as store_as", 192, launch_case<vectors_case, 32>},

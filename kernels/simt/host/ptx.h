@@ -20,6 +20,7 @@ inline float exp2_approx(float x) {
   const float y = exp2f(x);
   return y < 0x1p-126f ? 0.0f : y;
 }
+inline float rcp_approx(float x) { return 1.0f / x; }
 
 template <int kBytes>
 void cp_async(void* shared, const void* global, bool valid = true, HEED_SIMT_AT) {
