@@ -27,7 +27,8 @@ __device__ __forceinline__ void add_row(float (&v)[kWidth], const T* table, int6
 // Threads (x, y) of a block: from column x * kWidth on, rows kRows * y to kRows * (y + 1).
 // Budget: 80 registers, 0 bytes shared.
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads) forward_kernel(kernels::EmbeddingForward<T> args, Guards guards) {
+__global__ void __launch_bounds__(kThreads, 2)
+    forward_kernel(kernels::EmbeddingForward<T> args, Guards guards) {
   const int64_t first = (int64_t{blockIdx.x} * blockDim.y + threadIdx.y) * kRows;
   int64_t id[kRows];
   bool holds[kRows];

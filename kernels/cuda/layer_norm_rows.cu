@@ -18,21 +18,21 @@ template <class Layout, bool kResidual>
 constexpr bool kManyRows = kResidual || Layout::kThreads < 32;
 
 template <class T, class Layout, bool kResidual>
-using ForwardStream =
-    RowStream<T, Layout, RowGroup<Layout>, kResidual ? 2 : 1, kManyRows<Layout, kResidual>>;
+using ForwardStream = RowStream<T, Layout, RowGroup<Layout>, kResidual ? 2 : 1, kManyRows<Layout, kResidual>>;
 
 // Threads of a multiprocessor, by the registers that each needs, and its blocks.
 template <class T, class Layout, bool kResidual>
-constexpr int kForwardThreads = !Layout::kKeep || Layout::kWidth == 1                     ? 512
-                                : Layout::kPieces * Layout::kWidth <= 16                  ? 1024
+constexpr int kForwardThreads = !Layout::kKeep || Layout::kWidth == 1                    ? 512
+                                : Layout::kPieces * Layout::kWidth <= 16                 ? 1024
                                 : kResidual && std::is_same_v<T, float> && Layout::kFull ? 512
-                                                                                          : 768;
+                                                                                         : 768;
 template <class T, class Layout, bool kResidual>
 constexpr int kForwardBlocks = std::max(1, kForwardThreads<T, Layout, kResidual> / RowGroup<Layout>::kBlock);
 
 // Σ x / cols and Σ (x - that)² / cols; `share` is 1 / cols.
 template <class Group, class T, class Layout>
-__device__ __forceinline__ float2 find_moments(const Layout& layout, const RowPart<T, Layout>& x, float share) {
+__device__ __forceinline__ float2 find_moments(const Layout& layout, const RowPart<T, Layout>& x,
+                                               float share) {
   constexpr int kWidth = Layout::kWidth;
   const float cols = static_cast<float>(layout.cols);
   float sum = 0.0f;
@@ -89,7 +89,7 @@ __device__ __forceinline__ Statistics find_statistics(const ResidualLayerNormFor
   return map_row<Group>(args, row, layout, x, share, found);
 }
 
-// Budget: 136 registers, 128 bytes shared.
+// Budget: 112 registers, 256 bytes shared.
 template <class T, class Layout, bool kResidual>
 __global__ void __launch_bounds__(RowGroup<Layout>::kBlock, kForwardBlocks<T, Layout, kResidual>)
     forward_kernel(ResidualLayerNormForward<T> args) {

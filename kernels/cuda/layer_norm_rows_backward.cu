@@ -50,8 +50,8 @@ __device__ __forceinline__ void write_gradient(const ResidualLayerNormBackward<T
 template <class Group, class T, class Layout>
 __device__ __forceinline__ void backward_row(const ResidualLayerNormBackward<T>& args, int64_t row,
                                              bool exists, const Layout& layout, float mean, float rstd,
-                                             float share, int turn,
-                                             RowPart<T, Layout>& gy_part, RowPart<T, Layout>& x_part,
+                                             float share, int turn, RowPart<T, Layout>& gy_part,
+                                             RowPart<T, Layout>& x_part,
                                              [[maybe_unused]] Pieces<Layout>& gweight,
                                              [[maybe_unused]] Pieces<Layout>& gbias) {
   constexpr int kWidth = Layout::kWidth;
@@ -167,7 +167,7 @@ __device__ __forceinline__ void write_partials(float* to_weight, float* to_bias,
 }
 
 // partials: [gweight, gbias][blocks][cols], or null if neither is wanted or the row is too long to be kept.
-// Budget: 64 registers, 128 bytes shared.
+// Budget: 128 registers, 256 bytes shared.
 template <class T, class Layout>
 __global__ void __launch_bounds__(BackwardGroup<Layout>::kBlock, kResidentBlocks)
     backward_kernel(ResidualLayerNormBackward<T> args, float* partials) {
@@ -264,14 +264,14 @@ void normalize_rows_backward(const char* what, const ResidualLayerNormBackward<T
       vectorizable<T>(args.cols, args.gy, args.gsum, args.sum, args.weight, args.gresidual, args.gx),
       [&]<class Layout>() {
         const dim3 grid = blocks_over_rows<BackwardGroup<Layout>>(args.rows, kResidentBlocks);
-        const int64_t splits =
-            Layout::kKeep ? int64_t{grid.x} : std::min<int64_t>(simt::ceil_div<int64_t>(args.rows, kColumnRows), 64);
+        const int64_t splits = Layout::kKeep
+                                   ? int64_t{grid.x}
+                                   : std::min<int64_t>(simt::ceil_div<int64_t>(args.rows, kColumnRows), 64);
         const size_t cols = static_cast<size_t>(args.cols);
         const Scratch scratch(wants_sums ? 2 * static_cast<size_t>(splits) * cols * sizeof(float) : 0);
         float* partials = wants_sums ? scratch.as<float>() : nullptr;
         if (args.gx != nullptr || args.gresidual != nullptr || (Layout::kKeep && wants_sums))
-          launch(what, backward_kernel<T, Layout>, grid,
-                 dim3(BackwardGroup<Layout>::kBlock),
+          launch(what, backward_kernel<T, Layout>, grid, dim3(BackwardGroup<Layout>::kBlock),
                  std::max(BackwardStream<T, Layout>::kBytes, column_sum_bytes<Layout>(args.cols)), args,
                  partials);
         if (!wants_sums) return;

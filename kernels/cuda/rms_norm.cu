@@ -30,7 +30,7 @@ __device__ __forceinline__ float mean_square(const Layout& layout, const RowPart
   return Group::sum(squares, turn) / static_cast<float>(layout.cols);
 }
 
-// Budget: 160 registers, 128 bytes shared.
+// Budget: 80 registers, 128 bytes shared.
 template <class T, class Layout>
 __global__ void __launch_bounds__(RowGroup<Layout>::kBlock) rms_forward_kernel(RMSNormForward<T> args) {
   using Group = RowGroup<Layout>;
@@ -84,8 +84,9 @@ __device__ __forceinline__ void add_to(T* to, bool accumulate, const float (&v)[
 // One row: its gradient (g - n mean(g n)) rstd, with g = gy * weight and n the normalised x, and what it adds
 // to the sums over rows. x and gy are read once if kKeep.
 template <class Group, class T, class Layout>
-__device__ __forceinline__ void backward_row(const RMSNormBackward<T>& args, int64_t row, const Layout& layout,
-                                             int turn, [[maybe_unused]] Pieces<Layout>& sums) {
+__device__ __forceinline__ void backward_row(const RMSNormBackward<T>& args, int64_t row,
+                                             const Layout& layout, int turn,
+                                             [[maybe_unused]] Pieces<Layout>& sums) {
   constexpr int kWidth = Layout::kWidth;
   const int64_t start = row * args.cols;
   const RowPart<T, Layout> x_part(layout, args.sum + start), gy_part(layout, args.gy + start);
@@ -139,9 +140,9 @@ __device__ __forceinline__ void write_partials(float* to, const Layout& layout, 
 }
 
 // partials: [blocks, cols], or null if gweight is not wanted or the row is too long to be kept.
-// Budget: 240 registers, 128 bytes shared.
+// Budget: 120 registers, 128 bytes shared.
 template <class T, class Layout>
-__global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
+__global__ void __launch_bounds__(RowGroup<Layout>::kBlock, 1)
     rms_backward_kernel(RMSNormBackward<T> args, float* partials) {
   using Group = RowGroup<Layout>;
   const Layout layout(args.cols, Group::thread());
