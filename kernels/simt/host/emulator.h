@@ -19,8 +19,8 @@ class Error : public std::runtime_error {
 /// The order in which the blocks of a grid, and the threads of a block that could run, take their turns.
 enum class Order : uint8_t { forward, reverse, random };
 
-/// When an asynchronous copy or product happens: as it is issued, or as late as its wait allows. Both are legal
-/// on a GPU.
+/// When an asynchronous copy or product happens: as it is issued, or as late as its wait allows. Both are
+/// legal on a GPU.
 enum class Async : uint8_t { eager, deferred };
 
 /// What a program finds on its machine: the device, a driver too old for it, or no device.
