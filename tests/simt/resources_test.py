@@ -58,7 +58,12 @@ class Resources(unittest.TestCase):
         self.assertEqual(len(wrong), 1)
         self.assertIn("scale.cu:3: scale_kernel takes 41 registers for sm_80, its budget is 40", wrong[0])
 
-    def test_spills_cannot_be_budgeted(self):
+    def test_spills_need_a_budget_of_their_own(self):
+        source = SOURCE.replace("8 bytes stack.", "8 bytes stack, 12 bytes spilled.")
+        self.assertEqual(complaints(report(SCALE, 40), report(COPY, 9, stack=8, stores=4, loads=8), source=source), [])
+        wrong = complaints(report(SCALE, 40), report(COPY, 9, stack=8, stores=8, loads=8), source=source)
+        self.assertEqual(len(wrong), 1)
+        self.assertIn("copy spills 16 bytes for sm_90a", wrong[0])
         for spill in (dict(stores=4), dict(loads=4)):
             wrong = complaints(report(SCALE, 40, **spill), report(COPY, 9))
             self.assertEqual(len(wrong), 1)
