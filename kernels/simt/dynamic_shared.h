@@ -13,7 +13,7 @@ namespace heed::simt {
 /// Lets `kernel` have `bytes` of dynamic shared memory on the current device. Asks the runtime only where
 /// they are more than before.
 inline cudaError_t allow_dynamic_shared(const void* kernel, size_t bytes) {
-  constexpr size_t kAlwaysAllowed = 48 * 1024;
+  constexpr size_t kAlwaysAllowed = 16 * 1024;  // of 48 KiB, in which static shared memory counts too
   if (bytes <= kAlwaysAllowed) return cudaSuccess;
   int device = 0;
   if (const cudaError_t error = cudaGetDevice(&device); error != cudaSuccess) return error;

@@ -187,6 +187,7 @@ void run_grid(const Launch& launch) {
   blockDim = launch.block;
   m.threads = launch.block.x * launch.block.y * launch.block.z;
   m.dynamic_bytes = launch.shared_bytes;
+  m.shared_allowed = dynamic_shared_is_set(launch.kernel) ? shared_limit() : kSharedWithoutAsking;
   m.launch = launch.at;
   m.body = [](void* body) { static_cast<LaunchBody*>(body)->run(); };
   m.body_argument = launch.body.get();

@@ -96,6 +96,7 @@ struct Machine {
   // the launch it belongs to
   Location launch;
   size_t dynamic_bytes = 0;
+  size_t shared_allowed = 0;  // static and dynamic
   void (*body)(void*) = nullptr;
   void* body_argument = nullptr;
   // the first failure

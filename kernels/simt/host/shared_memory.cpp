@@ -104,10 +104,10 @@ void* static_shared(const void* key, size_t bytes, size_t alignment, Location at
   require_fiber(at);
   if (void* known = find(key, 0, bytes)) return known;
   static_bytes = (static_bytes + alignment - 1) / alignment * alignment + bytes;
-  if (static_bytes + machine.dynamic_bytes > shared_limit())
+  if (static_bytes + machine.dynamic_bytes > machine.shared_allowed)
     fail("too much shared memory: " + std::to_string(static_bytes) + " bytes static and " +
              std::to_string(machine.dynamic_bytes) + " dynamic, the limit is " +
-             std::to_string(shared_limit()),
+             std::to_string(machine.shared_allowed),
          at);
   return add(key, 0, bytes, alignment, at);
 }

@@ -47,9 +47,11 @@ const Named* find(cudaError_t error) {
 
 }  // namespace
 
+bool dynamic_shared_is_set(const void* kernel) { return dynamic_shared_limits().count(kernel) > 0; }
+
 size_t dynamic_shared_limit(const void* kernel) {
   const auto found = dynamic_shared_limits().find(kernel);
-  return found == dynamic_shared_limits().end() ? 48 * 1024 : found->second;
+  return found == dynamic_shared_limits().end() ? kSharedWithoutAsking : found->second;
 }
 
 cudaError_t report(cudaError_t error) {

@@ -22,7 +22,10 @@ Placement placement(const void* pointer, size_t bytes);
 /// Throws Error if something was written just before or after an allocation.
 void check_device_redzones(Location launch);
 
-/// The most dynamic shared memory that the kernel may have, unless cudaFuncSetAttribute allows more.
+/// Shared memory of a kernel for which cudaFuncSetAttribute allowed none: static and dynamic together.
+inline constexpr size_t kSharedWithoutAsking = 48 * 1024;
+bool dynamic_shared_is_set(const void* kernel);
+/// The most dynamic shared memory that the kernel may have.
 size_t dynamic_shared_limit(const void* kernel);
 
 /// Keeps an error for cudaGetLastError and returns it.
