@@ -65,17 +65,17 @@ __device__ __forceinline__ void fill_row(const Layout& layout, T* row, float val
   if (row != nullptr) layout.each([&](int, auto col) { store(row + col, v); });
 }
 
-// Losses of single rows, not yet weighted, and the gradient.
-// Budget: 88 registers, 768 bytes shared.
-template <class T, class Layout>
+// Losses of single rows, not yet weighted, and the gradient. Of rows that are padded the last vector is not
+// full: the rest counts as -inf. Budget: 88 registers, 768 bytes shared.
+template <class T, class Layout, bool kPadded>
 __global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
     rows_kernel(CrossEntropyForward<T> args, IndexGuard targets, float* losses) {
   using Group = RowGroup<Layout>;
   constexpr int kWidth = Layout::kWidth;
   const int64_t row = Group::first_row();
   if (row >= args.rows) return;
-  // Of a last vector that is not full, the rest counts as -inf.
-  const Layout layout(simt::ceil_div<int64_t>(args.classes, kWidth) * kWidth, Group::thread());
+  const Layout layout(kPadded ? simt::ceil_div<int64_t>(args.classes, kWidth) * kWidth : args.classes,
+                      Group::thread());
   const int64_t target = args.targets[row];
   T* g = args.glogits == nullptr ? nullptr : args.glogits + row * args.row_stride();
   const bool ignored = target == args.ignore;
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
   const T* logits = args.logits + row * args.row_stride();
   RowPart<T, Layout> x(layout, logits);
   const auto fill_rest = [&](float(&v)[Layout::kWidth], auto col, float value) {
-    if (col + kWidth <= args.classes) return;
+    if (!kPadded || col + kWidth <= args.classes) return;
     for (int j = 0; j < kWidth; ++j)
       if (col + j >= args.classes) v[j] = value;
   };
@@ -209,8 +209,10 @@ void cross_entropy_forward(const CrossEntropyForward<T>& args) {
     with_row_layout<T, 32, 32>(
         args.classes, vectorizable<T>(args.row_stride(), args.logits, args.glogits), [&]<class Layout>() {
           using Group = RowGroup<Layout>;
-          launch(kWhat, rows_kernel<T, Layout>, blocks_of_rows<Group>(args.rows), dim3(Group::kBlock), 0,
-                 args, IndexGuard(kernels::IndexUse::cross_entropy_target, args.classes), losses.as<float>());
+          const auto kernel = args.classes % Layout::kWidth == 0 ? rows_kernel<T, Layout, false>
+                                                                 : rows_kernel<T, Layout, true>;
+          launch(kWhat, kernel, blocks_of_rows<Group>(args.rows), dim3(Group::kBlock), 0, args,
+                 IndexGuard(kernels::IndexUse::cross_entropy_target, args.classes), losses.as<float>());
         });
   launch(kWhat, loss_kernel<T>, dim3(1), dim3(kSumThreads), 0, args, losses.as<float>());
 }
