@@ -88,9 +88,10 @@ __global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
   const T* logits = args.logits + row * args.row_stride();
   RowPart<T, Layout> x(layout, logits);
   const auto fill_rest = [&](float(&v)[Layout::kWidth], auto col, float value) {
-    if (!kPadded || col + kWidth <= args.classes) return;
-    for (int j = 0; j < kWidth; ++j)
-      if (col + j >= args.classes) v[j] = value;
+    if constexpr (kPadded)
+      if (col + kWidth > args.classes)
+        for (int j = 0; j < kWidth; ++j)
+          if (col + j >= args.classes) v[j] = value;
   };
   float most = -kInfinity;
   layout.each([&](int piece, auto col) {

@@ -25,7 +25,7 @@ class RowStream {
   static_assert(kSources <= 2);
   static constexpr bool kEarly = kWanted && Layout::kKeep && Layout::kWidth * sizeof(T) == 16;
   static constexpr int kVectors = kSources * (kEarly ? Layout::kPieces : 1);  // of a thread, for one row
-  static constexpr int kDepth = kVectors < 4 ? 2 : 1;  // rows on their way
+  static constexpr int kDepth = kVectors < 4 ? 2 : 1;                         // rows on their way
   static constexpr size_t kBytes = kEarly ? size_t{16} * Group::kBlock * kVectors * kDepth : 0;
 
   /// `second` counts only where there are two.
@@ -62,7 +62,8 @@ class RowStream {
 
  private:
   __device__ __forceinline__ T* slot(int turn, int source, int piece) const {
-    return reinterpret_cast<T*>(memory_ + (turn % kDepth * kVectors + source * Layout::kPieces + piece) * Group::kBlock);
+    return reinterpret_cast<T*>(memory_ + (turn % kDepth * kVectors + source * Layout::kPieces + piece) *
+                                              Group::kBlock);
   }
 
   __device__ __forceinline__ void request(int64_t row, int turn) {
