@@ -20,7 +20,9 @@ struct ForwardOp {
     T x[kWidth];
   };
 
-  bool aligned() const { return aligned_for<kVectorWidth<T>>(args.x) && aligned_for<kVectorWidth<T>>(args.y); }
+  bool aligned() const {
+    return aligned_for<kVectorWidth<T>>(args.x) && aligned_for<kVectorWidth<T>>(args.y);
+  }
 
   template <int kWidth>
   __device__ __forceinline__ void read(Input<kWidth>& in, int64_t at) const {

@@ -45,10 +45,9 @@ struct Pieces {
   float value[Layout::kKeep ? Layout::kPieces : 1][Layout::kWidth];
 };
 
-/// The threads of a block of kBlock that work on the same row. Groups of more than a warp have a barrier each,
-/// so they need not keep step; those of one warp have to.
-template <class Layout, int kBlock_ = Layout::kThreads < 128 ? 128 : Layout::kThreads>
-struct RowGroup {
+/// The threads of a block of kBlock that work on the same row. Groups of more than a warp have a barrier
+/// each, so they need not keep step; those of one warp have to.
+template <class Layout, int kBlock_ = Layout::kThreads<128 ? 128 : Layout::kThreads> struct RowGroup {
   static constexpr int kThreads = Layout::kThreads, kBlock = kBlock_, kGroups = kBlock / kThreads;
   static constexpr int kWarps = kThreads / 32;
   static_assert(kThreads <= 32 || kGroups < 16);
@@ -194,8 +193,8 @@ void with_threads_for(int64_t cols, F run) {
 }
 
 /// Calls run.operator()<Layout>() with what suits rows of `cols` elements of T: kLeastThreads or more, and no
-/// more than a warp as long as a thread can keep the elements, at most kPerThread of 16 or 32; kLongRowThreads
-/// where the row is too long to be kept.
+/// more than a warp as long as a thread can keep the elements, at most kPerThread of 16 or 32;
+/// kLongRowThreads where the row is too long to be kept.
 template <class T, int kLeastThreads, int kPerThread, int kLongRowThreads = 1024, class F>
 void with_row_layout(int64_t cols, bool vectors, F run) {
   constexpr int kWide = kVectorWidth<T>, kMostThreads = 512, kSingles = 8, kFew = 16;

@@ -194,9 +194,9 @@ TEST_P(LayerNorm, Bfloat16) { check_case<bfloat16>(GetParam()); }
 INSTANTIATE_TEST_SUITE_P(Shapes, LayerNorm,
                          ::testing::Values(Case{1, 1}, Case{3, 1}, Case{5, 2}, Case{7, 8}, Case{4, 31},
                                            Case{9, 32}, Case{6, 33}, Case{2, 100}, Case{17, 128},
-                                           Case{5, 264}, Case{9, 768}, Case{3, 1023}, Case{5, 1024}, Case{3, 1025},
-                                           Case{2, 1032}, Case{3, 4099}, Case{2, 8192}, Case{1, 8193},
-                                           Case{9, 8200}, Case{1030, 4}));
+                                           Case{5, 264}, Case{9, 768}, Case{3, 1023}, Case{5, 1024},
+                                           Case{3, 1025}, Case{2, 1032}, Case{3, 4099}, Case{2, 8192},
+                                           Case{1, 8193}, Case{9, 8200}, Case{1030, 4}));
 
 INSTANTIATE_TEST_SUITE_P(
     Options, LayerNorm,
