@@ -65,8 +65,9 @@ __device__ __forceinline__ void fill_row(const Layout& layout, T* row, float val
   if (row != nullptr) layout.each([&](int, auto col) { store(row + col, v); });
 }
 
-// Losses of single rows, not yet weighted, and the gradient. Of rows that are padded the last vector is not
-// full: the rest counts as -inf. Budget: 88 registers, 768 bytes shared.
+// Losses of single rows, not yet weighted, and the gradient. kPadded: the last vector of a row is not full,
+// and its rest counts as -inf.
+// Budget: 88 registers, 768 bytes shared.
 template <class T, class Layout, bool kPadded>
 __global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
     rows_kernel(CrossEntropyForward<T> args, IndexGuard targets, float* losses) {
