@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include <heed/core/base/divide.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/class_loss.h>
@@ -17,9 +18,8 @@ constexpr int64_t kFewestRows = 64;
 
 struct Sizes {
   int64_t rows, in, classes;
-  int64_t
-      columns;    // of logits: on a device more than classes where products are fast for whole vectors alone
-  int64_t slice;  // rows
+  int64_t columns;  // of logits: on a device whole vectors, for which products are fast
+  int64_t slice;    // rows
 };
 
 template <class T>
@@ -28,7 +28,7 @@ Sizes sizes_of(const Tensor& x, const Tensor& weight, int64_t slice) {
                 classes = weight.shape()[0];
   constexpr int64_t kElement = sizeof(T);
   const bool on_cpu = x.device().is_cpu();
-  const int64_t vector = on_cpu ? 1 : 16 / kElement, columns = (classes + vector - 1) / vector * vector;
+  const int64_t vector = on_cpu ? 1 : 16 / kElement, columns = ceil_divide(classes, vector) * vector;
   const int64_t fit = kSliceBytes / (columns * kElement) / kFewestRows * kFewestRows;
   return {rows, in, classes, columns, std::min(rows, slice > 0 ? slice : std::max(fit, kFewestRows))};
 }
@@ -132,7 +132,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   Tensor losses;
   visit_floating(x.dtype(), kWhat, [&]<class T>() {
     const Sizes s = sizes_of<T>(*input, *matrix, slice);
-    losses = empty({(s.rows + s.slice - 1) / s.slice}, accumulator_options(x));
+    losses = empty({ceil_divide(s.rows, s.slice)}, accumulator_options(x));
     if (needs_grad({weight})) gradients.weight = empty({s.columns, s.in}, accumulator_options(weight));
     const Tensor rows_of_classes = padded(*matrix, s.columns);
     const Tensor logits = empty({s.slice, s.columns}, x.options());

@@ -98,6 +98,14 @@ class Operand {
   uint32_t fragment_[kInRegisters ? Tile<kWidth>::kSteps : 1][4];
 };
 
+/// Two neighbours of an operand.
+__device__ __forceinline__ uint32_t pair(float low, float high) {
+  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+  uint32_t word;
+  memcpy(&word, &both, sizeof word);
+  return word;
+}
+
 /// Sixteen rows of sums, as mma.sync leaves them: lane l has of eight columns each the elements 2 (l % 4) and
 /// + 1 of row l / 4, then those of row l / 4 + 8.
 template <int kWidth>
@@ -152,14 +160,6 @@ struct Sums {
         cuda::store<4>(at, four);
       }
     }
-  }
-
- private:
-  __device__ static __forceinline__ uint32_t pair(float low, float high) {
-    const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-    uint32_t word;
-    memcpy(&word, &both, sizeof word);
-    return word;
   }
 };
 

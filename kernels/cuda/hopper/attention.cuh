@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 #include <climits>
 
@@ -17,6 +16,7 @@ namespace heed::cuda::hopper {
 
 inline constexpr int kGroupThreads = 128, kGroupRows = 64;  // of a warpgroup
 inline constexpr int kColumns = 64;                         // of a panel: 128 bytes of bf16
+inline constexpr int kKeys = 128, kStages = 2;              // of a tile that streams past; tiles on their way
 
 /// The block's warpgroup, the same number for all of a warp to the compiler.
 __device__ __forceinline__ int warpgroup() {
@@ -134,8 +134,7 @@ struct Weights {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float(&four)[4] = value[2 * step + i / 2];
-        const __nv_bfloat162 both = __floats2bfloat162_rn(four[i % 2 * 2], four[i % 2 * 2 + 1]);
-        memcpy(&word[step][i], &both, sizeof both);
+        word[step][i] = pair(four[i % 2 * 2], four[i % 2 * 2 + 1]);
       }
   }
 };

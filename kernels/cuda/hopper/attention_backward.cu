@@ -9,7 +9,7 @@
 namespace heed::cuda::hopper {
 namespace {
 
-constexpr int kGroups = 2, kRows = kGroups * kGroupRows, kStages = 2;
+constexpr int kGroups = 2, kRows = kGroups * kGroupRows;
 constexpr int kComputing = kGroups * kGroupThreads, kThreads = kComputing + kGroupThreads;
 // Registers of a thread that loads, and of one that computes.
 template <int kWidth>
@@ -18,8 +18,7 @@ template <int kWidth>
 constexpr int kMany = kWidth == 64 ? 232 : 240;
 constexpr int kReaders = kGroups * 4;  // warps
 
-// Rows of a tile that streams past.
-constexpr int kKeys = 128, kQueries = 64;
+constexpr int kQueries = 64;  // of a tile that streams past
 
 /// What is taken off a query's scores, in units of log 2: +inf where it sees nothing, for weights of 0.
 __device__ __forceinline__ float shift_of(float lse) { return lse == -kInfinity ? kInfinity : lse * kLog2e; }

@@ -2,14 +2,13 @@
 // 64 queries. A warpgroup computes the softmax of one tile while its product with the next one's keys runs,
 // and the warpgroups take turns at the tensor cores (Shah et al., arXiv 2407.08608).
 #include <heed/kernels/cuda/attention_path.h>
+#include <heed/kernels/cuda/attention_softmax.cuh>
 #include <heed/kernels/cuda/hopper/attention.cuh>
 
 namespace heed::cuda::hopper {
 namespace {
 
 using Bf16Forward = AttentionForward<bfloat16>;
-
-constexpr int kKeys = 128, kStages = 2;
 
 template <int kWidth>
 struct Shape {
@@ -46,8 +45,7 @@ class Softmax {
 #pragma unroll
       for (int j = 0; j < kKeys / 8; ++j)
         most = fmaxf(most, fmaxf(product[j][2 * half], product[j][2 * half + 1]));
-      most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
-      most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
+      most = row_max(most);
       shift[half] = most == -kInfinity ? 0.0f : most * scale_;
       factor[half] = simt::exp2_approx(most_[half] * scale_ - shift[half]);
       most_[half] = most;
@@ -63,10 +61,7 @@ class Softmax {
   }
 
   /// The sum of a row's weights, by all lanes; then its log-sum-exp.
-  __device__ __forceinline__ float total(int half) {
-    total_[half] += __shfl_xor_sync(0xffffffffu, total_[half], 1);
-    return total_[half] += __shfl_xor_sync(0xffffffffu, total_[half], 2);
-  }
+  __device__ __forceinline__ float total(int half) { return total_[half] = row_sum(total_[half]); }
   __device__ __forceinline__ float log_sum(int half) const {
     return total_[half] == 0.0f ? -kInfinity : (most_[half] * scale_ + log2f(total_[half])) * kLn2;
   }
