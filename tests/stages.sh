@@ -94,6 +94,7 @@ PYTHON
     say "decoded: $decoded"
     return 1
   }
+  logged "$build/log/readme-build.log" "$root/heed" build || return 1
   logged "$build/log/install.log" cmake --install "$build/release" --prefix "$base/prefix" || return 1
   test_consumer "$base/prefix" find_package
 }
