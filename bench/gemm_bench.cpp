@@ -115,9 +115,17 @@ void linear(benchmark::State& state, bool backward) {
   const auto bias = random_values<float>(out, 3);
   Values<float> y(size_t(rows * out)), pre(size_t(rows * out)), gbias(static_cast<size_t>(out));
   const Dropout dropout = make_dropout(0.1, {1, nullptr, 0});
-  const kernels::LinearForward<float> forward{
-      x.data(),   weight.data(), nullptr, bias.data(), Activation::gelu, dropout, y.data(),
-      pre.data(), rows,          in,      out};
+  const kernels::LinearForward<float> forward{.x = x.data(),
+                                              .weight = weight.data(),
+                                              .copies = nullptr,
+                                              .bias = bias.data(),
+                                              .activation = Activation::gelu,
+                                              .dropout = dropout,
+                                              .y = y.data(),
+                                              .pre_activation = pre.data(),
+                                              .rows = rows,
+                                              .in = in,
+                                              .out = out};
   cpu::linear_forward(forward);
   const Values<float> gy = random_values<float>(rows * out, 4);
   const kernels::LinearActivationBackward<float> args{

@@ -104,14 +104,15 @@ GradSlot GradOut::into(int i, DType dtype) {
   const Node::Edge& edge = wanted_edge_to(node_, i);
   const bool shared = std::any_of(given_.begin(), given_.end(), [&](int other) {
     const Node::Edge& seen = node_.edges()[static_cast<size_t>(other)];
-    return seen.node == edge.node && seen.output == edge.output;
+    return &seen.node->gradient_holder() == &edge.node->gradient_holder() && seen.output == edge.output;
   });
   given_.push_back(i);
   if (!shared) {
     GradSlot slot = edge.node->slot(edge.output, dtype);
     if (slot.tensor.defined()) return slot;
   }
-  // The same tensor came in twice, or its gradient is kept in another dtype: write apart, add when done.
+  // The same tensor came in twice, or parts of it, or its gradient is kept in another dtype: write apart, add
+  // when done.
   const Node::Output& target = target_of(edge);
   pending_.push_back({i, empty(target.shape, {dtype, target.device})});
   return {pending_.back().tensor, false};
@@ -160,6 +161,14 @@ void Node::run(bool last) {
   GradOut gx(*this);
   apply(gy, gx);
   gx.finish();
+}
+
+Node& Node::gradient_holder() {
+  const Output& out = outputs_[0];
+  if (is_leaf() || !is_part() || !out.hooks.empty() || out.retain || out.gradient.defined()) return *this;
+  Node& holder = edges_[0].node->gradient_holder();
+  const bool takes_parts = holder.is_leaf() && !holder.frozen && holder.outputs_[0].hooks.empty();
+  return takes_parts ? holder : *this;
 }
 
 GradSlot Node::slot(int output, DType dtype) {
@@ -282,7 +291,7 @@ bool received_gradient(const Node& node) {
 bool earlier(const Ref<Node>& a, const Ref<Node>& b) { return a->sequence() < b->sequence(); }
 
 void check_finite(const Node& producer, const Node::Edge& edge) {
-  const Tensor& gradient = edge.node->gradient(edge.output);
+  const Tensor& gradient = edge.node->gradient_holder().gradient(edge.output);
   if (!gradient.defined() || all_finite(gradient)) return;
   throw NumericError(concat(
       "backward: the gradient that ", producer.name(), " computed for its input of shape ", gradient.shape(),

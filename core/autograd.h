@@ -199,6 +199,9 @@ class Node : public RefCounted, public Pooled {
 
   /// Slot for a gradient of output `output` in `dtype`, or a null tensor where it is kept in another dtype.
   virtual GradSlot slot(int output, DType dtype);
+  /// The node whose gradient slot() gives memory of: the leaf that output 0 is a part of, as long as nothing
+  /// else asks for the part's own gradient; else this one.
+  Node& gradient_holder();
   /// Adds to the gradient of output `output`.
   virtual void collect(int output, const Tensor& gradient);
   /// What has been collected for output `output`; undefined if nothing has.
@@ -210,6 +213,8 @@ class Node : public RefCounted, public Pooled {
   bool frozen = false;  // of a leaf: it wants no gradient any more
 
  protected:
+  /// Whether output 0 is a view without gaps of the only input.
+  virtual bool is_part() const { return false; }
   void destroy() noexcept override;  // iterative, so that the end of a long graph needs no deep stack
   virtual void apply(const GradIn& gy, GradOut& gx) = 0;
 
@@ -244,6 +249,14 @@ inline Saved save(const Tensor& tensor) { return Saved(tensor); }
 
 namespace detail {
 
+/// A closure whose output may be a view without gaps of its only input. part() gives its part of the slot of
+/// the whole, and makes zero what a slot to be written holds besides.
+template <class F>
+concept Viewing = requires(const F& closure, const GradSlot& whole) {
+  { closure.is_part() } -> std::convertible_to<bool>;
+  { closure.part(whole) } -> std::convertible_to<GradSlot>;
+};
+
 template <class F>
 concept Recomputing = requires(const F& closure) {
   { F::kRecomputed } -> std::convertible_to<int>;
@@ -271,7 +284,21 @@ class ClosureNode final : public Node {
     return {};
   }
 
+  GradSlot slot(int output, DType dtype) override {
+    if constexpr (Viewing<F>) {
+      if (&gradient_holder() != this) {
+        const GradSlot whole = edges()[0].node->slot(edges()[0].output, dtype);
+        return whole.tensor.defined() ? closure_->part(whole) : GradSlot{};
+      }
+    }
+    return Node::slot(output, dtype);
+  }
+
  private:
+  bool is_part() const override {
+    if constexpr (Viewing<F>) return closure_ && closure_->is_part();
+    return false;
+  }
   void apply(const GradIn& gy, GradOut& gx) override { (*closure_)(gy, gx); }
   std::optional<F> closure_;
 };

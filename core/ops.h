@@ -243,17 +243,11 @@ struct LinearOptions {
   Activation activation = Activation::none;
   double dropout = 0;              // of the activation's result
   Generator* generator = nullptr;  // null: default_generator()
-  /// The weight is a parameter: where nothing is recorded and x has at most 256 rows, as in decoding, a copy
-  /// of it in the layout of the CPU's product is kept with its memory until the next write to it, and takes
-  /// as much room again.
-  bool keep_packed = false;
-  /// Of a weight and bias that stack those of several layers, such as attention's projections: only the
-  /// outputs from number `first_output` on, `outputs` of them (0: all that follow). ShapeError if there are
-  /// not so many.
-  int64_t first_output = 0, outputs = 0;
 };
 /// dropout(activation(x weightᵀ + bias)), fused. x [.., in], weight [out, in], bias [out] or undefined → [..,
-/// out].
+/// out]. Of a weight that stacks those of several layers take slices along axis 0: their gradients are
+/// written into that of the whole. Under NoGrad the CPU may keep a packed copy of the weight with its memory
+/// until the next write to it, as large as itself, for products of few rows as in decoding.
 [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                             const LinearOptions& options = {});
 

@@ -127,26 +127,28 @@ Storage::~Storage() {
 }
 
 struct Storage::Copy : Pooled {
-  MatrixKey key;
+  Matrix matrix;
   int64_t version;        // of what was copied
   const std::byte* data;  // of `memory`, whose own line of the cache is spared
   Copy* next;
   Ref<Storage> memory;
 };
 
-const std::byte* Storage::kept_copy(const MatrixKey& key) const {
+const std::byte* Storage::find(const Matrix& matrix) const {
   const int64_t now = version();
   for (const Copy* copy = copies_.load(std::memory_order_acquire); copy; copy = copy->next)
-    if (copy->version == now && copy->key == key) return copy->data;
+    if (copy->version == now && copy->matrix == matrix) return copy->data;
   return nullptr;
 }
 
-const std::byte* Storage::keep_copy(const MatrixKey& key, Ref<Storage> memory) {
-  const std::byte* const data = memory->data();
-  std::unique_ptr<Copy> mine(new Copy{{}, key, version(), data, nullptr, std::move(memory)});
+const std::byte* Storage::keep(const Matrix& matrix, int64_t bytes, FunctionRef<void(std::byte*)> pack) {
+  Ref<Storage> memory = make_ref<Storage>(device_, bytes);
+  std::byte* const data = memory->data();
+  pack(data);
+  std::unique_ptr<Copy> mine(new Copy{{}, matrix, version(), data, nullptr, std::move(memory)});
   mine->next = copies_.load(std::memory_order_acquire);
   do {
-    if (const std::byte* other = kept_copy(key)) return other;
+    if (const std::byte* other = find(matrix)) return other;
   } while (!copies_.compare_exchange_weak(mine->next, mine.get(), std::memory_order_acq_rel));
   return mine.release()->data;
 }

@@ -9,22 +9,14 @@
 
 #include <heed/core/base/allocator.h>
 #include <heed/core/base/device.h>
-#include <heed/core/base/dtype.h>
 #include <heed/core/base/ref_ptr.h>
+#include <heed/kernels/packed_copies.h>
 
 namespace heed {
 
-/// Which part of a Storage, as what matrix, in elements of its tensor's dtype.
-struct MatrixKey {
-  int64_t offset, rows, cols;
-  DType dtype;
-
-  friend bool operator==(const MatrixKey&, const MatrixKey&) = default;
-};
-
 /// A block of memory on one device with a version that counts the writes into it. Views of a tensor share its
 /// storage, hence its version; the slots of a parameter arena are parts with a version of their own.
-class Storage : public RefCounted, public Pooled {
+class Storage : public RefCounted, public Pooled, private kernels::PackedCopies {
  public:
   /// Uninitialised memory, during the capture of a step from its arena. OutOfMemory, DeviceError.
   Storage(Device device, int64_t bytes);
@@ -46,14 +38,13 @@ class Storage : public RefCounted, public Pooled {
     drop_copies();
   }
 
-  /// The copy of a matrix of this memory in another layout that was kept since the last write; null if none
-  /// was. Neither waits for another thread nor writes to memory that several share.
-  const std::byte* kept_copy(const MatrixKey& key) const;
-  /// Keeps one until the next write. Returns what is kept: another thread's, if that came first.
-  const std::byte* keep_copy(const MatrixKey& key, Ref<Storage> copy);
+  /// What kernels keep of this memory's matrices, each copy until the next write.
+  kernels::PackedCopies& packed_copies() { return *this; }
 
  private:
   struct Copy;
+  const std::byte* find(const Matrix& matrix) const override;
+  const std::byte* keep(const Matrix& matrix, int64_t bytes, FunctionRef<void(std::byte*)> pack) override;
   void drop_copies() {
     if (copies_.load(std::memory_order_relaxed)) delete_copies();
   }

@@ -8,15 +8,16 @@
 #include <heed/core/base/work.h>
 #include <heed/kernels/activation.h>
 #include <heed/kernels/gemm.h>
+#include <heed/kernels/packed_copies.h>
 
 namespace heed::kernels {
 
 template <class T>
-struct LinearForward {  // y = dropout(f(x Wᵀ + bias))
-  const T* x;           // [rows, in]
-  const T* weight;      // [out, in]
-  const T* packed;      // null, or the CPU's own copy of weight (below), which few rows are multiplied by
-  const T* bias;        // [out] or null
+struct LinearForward {   // y = dropout(f(x Wᵀ + bias))
+  const T* x;            // [rows, in]
+  const T* weight;       // [out, in]
+  PackedCopies* copies;  // of weight's memory: it is read again and again; null: it is soon written to
+  const T* bias;         // [out] or null
   Activation activation;
   Dropout dropout;    // element number row * out + column
   T* y;               // [rows, out]
@@ -116,15 +117,3 @@ struct LinearBackward {
 HEED_DECLARE(cpu)
 HEED_DECLARE(cuda)
 #undef HEED_DECLARE
-
-namespace heed::cpu {
-
-/// Elements of LinearForward::packed for a weight [out, in]; 0 for a type whose product does not take it.
-template <class T>
-int64_t packed_weight_size(int64_t out, int64_t in);
-
-/// Writes it: a weight that is multiplied again and again need not be packed for each product.
-template <class T>
-void pack_weight(const T* weight, int64_t out, int64_t in, T* packed);
-
-}  // namespace heed::cpu

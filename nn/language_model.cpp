@@ -97,7 +97,7 @@ Tensor LanguageModel::states(const Tokens& tokens, KeyValueCache* cache) const {
 }
 
 Tensor LanguageModel::logits(const Tensor& states) const {
-  return generator ? (*generator)(states) : linear(states, embedding.weight, {}, {.keep_packed = true});
+  return generator ? (*generator)(states) : linear(states, embedding.weight);
 }
 
 Tensor LanguageModel::forward(const Tokens& tokens) const { return logits(states(tokens)); }

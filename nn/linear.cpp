@@ -15,9 +15,7 @@ Linear::Linear(int64_t in, int64_t out, bool with_bias, Generator& generator) {
 }
 
 Tensor Linear::operator()(const Tensor& x, const LinearOptions& options) const {
-  LinearOptions with_packed = options;
-  with_packed.keep_packed = true;
-  return linear(x, weight, bias, with_packed);
+  return linear(x, weight, bias, options);
 }
 
 void Linear::visit(Visitor& v) {

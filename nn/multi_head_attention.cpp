@@ -61,17 +61,17 @@ Tensor MultiHeadAttention::attend(const Tensor& q, const Tensor& kv, const Segme
 }
 
 Tensor MultiHeadAttention::project_qkv(const Tensor& x) const {
-  return linear(x, in_proj_weight, in_proj_bias, {.keep_packed = true});
+  return linear(x, in_proj_weight, in_proj_bias);
 }
 Tensor MultiHeadAttention::project_q(const Tensor& x) const { return project(x, 0, layout.query_columns()); }
 Tensor MultiHeadAttention::project_kv(const Tensor& memory) const {
-  return project(memory, layout.query_columns(), 2 * layout.key_columns());
+  return project(memory, layout.query_columns(), layout.query_columns() + 2 * layout.key_columns());
 }
 
-// With some of the stacked projections.
-Tensor MultiHeadAttention::project(const Tensor& x, int64_t first_output, int64_t outputs) const {
-  return linear(x, in_proj_weight, in_proj_bias,
-                {.keep_packed = true, .first_output = first_output, .outputs = outputs});
+// With the outputs [begin, end) of the stacked projections.
+Tensor MultiHeadAttention::project(const Tensor& x, int64_t begin, int64_t end) const {
+  return linear(x, in_proj_weight.slice(0, begin, end),
+                in_proj_bias.defined() ? in_proj_bias.slice(0, begin, end) : Tensor());
 }
 
 AttentionOptions MultiHeadAttention::attention_options(const AttentionCall& call) const {

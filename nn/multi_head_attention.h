@@ -77,7 +77,7 @@ class MultiHeadAttention : public Module {
   Linear out_proj;        // query_columns → d_model
 
  private:
-  Tensor project(const Tensor& x, int64_t first_output, int64_t outputs) const;
+  Tensor project(const Tensor& x, int64_t begin, int64_t end) const;
   AttentionOptions attention_options(const AttentionCall& call) const;
 
   mutable Tensor alibi_slopes_;

@@ -14,31 +14,15 @@ struct LinearCall {
   Saved kept;       // y after relu, what went into another activation; undefined without one
   Activation activation;
   Dropout dropout;
-  int64_t rows, in, first, out;  // outputs first … first + out - 1 of the weight's
+  int64_t rows, in, out;
 };
-
-/// Where a gradient of those outputs' rows goes, `width` elements each. The other rows of a gradient that is
-/// written anew become zero.
-template <class A>
-A* rows_of(const GradSlot& slot, const LinearCall& call, int64_t width) {
-  if (!slot.tensor.defined()) return nullptr;
-  A* const all = slot.tensor.data<A>();
-  if (!slot.accumulate) {
-    const auto zero = [&](int64_t begin, int64_t end) {
-      fill_bytes(all + begin * width, slot.tensor.device(), 0, (end - begin) * width * int64_t{sizeof(A)});
-    };
-    zero(0, call.first);
-    zero(call.first + call.out, slot.tensor.shape()[0]);
-  }
-  return all + call.first * width;
-}
 
 template <class T>
 void backward(LinearCall& call, const GradIn& gy, GradOut& gx) {
   using A = accumulator_t<T>;
   Tensor g = gy[0].contiguous();
   const GradSlot to_bias = accumulator_if_wanted(gx, 2);
-  A* gbias = rows_of<A>(to_bias, call, 1);
+  A* gbias = data_or_null<A>(to_bias.tensor);
   if (call.activation != Activation::none || call.dropout.active()) {
     const Tensor gpre = gy.owned(0) ? g : empty_like(g);
     const Tensor kept = *call.kept;
@@ -62,30 +46,14 @@ void backward(LinearCall& call, const GradIn& gy, GradOut& gx) {
                                            .gbias = gbias,
                                            .accumulate_bias = to_bias.accumulate,
                                            .x = data_or_null<T>(x),
-                                           .gweight = rows_of<A>(to_weight, call, call.in),
+                                           .gweight = data_or_null<A>(to_weight.tensor),
                                            .accumulate_weight = to_weight.accumulate,
-                                           .weight = data_or_null<T>(weight, call.first * call.in),
+                                           .weight = data_or_null<T>(weight),
                                            .gx = data_or_null<T>(to_x.tensor),
                                            .accumulate_x = to_x.accumulate,
                                            .rows = call.rows,
                                            .in = call.in,
                                            .out = call.out});
-}
-
-/// Rows first … first + out - 1 of the weight as the CPU's product takes them, made on first use and kept
-/// with its memory; null where the product takes none.
-template <class T>
-const T* kept_packed(const Tensor& weight, int64_t first, int64_t out) {
-  if (!weight.device().is_cpu()) return nullptr;
-  const int64_t in = weight.shape()[1];
-  Storage& storage = *weight.storage();
-  const MatrixKey key{weight.offset() + first * in, out, in, weight.dtype()};
-  if (const std::byte* kept = storage.kept_copy(key)) return reinterpret_cast<const T*>(kept);
-  const int64_t size = cpu::packed_weight_size<T>(out, in);
-  if (size == 0) return nullptr;
-  const Ref<Storage> copy = make_ref<Storage>(weight.device(), size * int64_t{sizeof(T)});
-  cpu::pack_weight(weight.data<T>() + first * in, out, in, reinterpret_cast<T*>(copy->data()));
-  return reinterpret_cast<const T*>(storage.keep_copy(key, copy));
 }
 
 }  // namespace
@@ -94,13 +62,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
   const int64_t rows = rows_and_cols(x, "linear").first, in = x.size(-1);
   HEED_CHECK(weight.rank() == 2 && weight.shape()[1] == in, ShapeError, "linear: weight is ", weight.shape(),
              ", expected [out, ", in, "] for an input of ", x.shape());
-  const int64_t stacked = weight.shape()[0], first = options.first_output,
-                out = options.outputs == 0 ? stacked - first : options.outputs;
-  HEED_CHECK(first >= 0 && first <= stacked && out >= 0 && out <= stacked - first, ShapeError,
-             "linear: ", options.outputs, " outputs from number ", first, " on of a weight that is ",
-             weight.shape());
+  const int64_t out = weight.shape()[0];
   check_same_kind(x, weight, "linear");
-  check_parameter(bias, "bias", {stacked}, x, "linear");
+  check_parameter(bias, "bias", {out}, x, "linear");
   check_floating(x, "linear");
   const Dropout dropout = draw_dropout(options.dropout, options.generator, "linear");
 
@@ -109,24 +73,23 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
   shape[x.rank() - 1] = out;
   const Tensor y = empty(shape, x.options());
   const bool recorded = needs_grad({x, weight, bias}), relu = options.activation == Activation::relu;
-  constexpr int64_t kFewRows = 256;  // packing takes a fiftieth of a product of more
-  const bool keep_packed = options.keep_packed && !recorded && rows <= kFewRows;
   const bool keep = recorded && options.activation != Activation::none && !relu;
+  // In training the next step writes to the weight.
+  kernels::PackedCopies* const copies = grad_enabled() ? nullptr : &matrix->storage()->packed_copies();
   const Tensor pre_activation = keep ? empty_like(y) : Tensor();
   visit_floating(x.dtype(), "linear", [&]<class T>() {
-    HEED_DISPATCH(
-        x.device(), linear_forward,
-        kernels::LinearForward<T>{.x = input->data<T>(),
-                                  .weight = matrix->data<T>() + first * in,
-                                  .packed = keep_packed ? kept_packed<T>(*matrix, first, out) : nullptr,
-                                  .bias = data_or_null<T>(*shift, first),
-                                  .activation = options.activation,
-                                  .dropout = dropout,
-                                  .y = y.data<T>(),
-                                  .pre_activation = data_or_null<T>(pre_activation),
-                                  .rows = rows,
-                                  .in = in,
-                                  .out = out});
+    HEED_DISPATCH(x.device(), linear_forward,
+                  kernels::LinearForward<T>{.x = input->data<T>(),
+                                            .weight = matrix->data<T>(),
+                                            .copies = copies,
+                                            .bias = data_or_null<T>(*shift),
+                                            .activation = options.activation,
+                                            .dropout = dropout,
+                                            .y = y.data<T>(),
+                                            .pre_activation = data_or_null<T>(pre_activation),
+                                            .rows = rows,
+                                            .in = in,
+                                            .out = out});
   });
 
   if (!recorded) return y;
@@ -138,7 +101,6 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
                                    .dropout = dropout,
                                    .rows = rows,
                                    .in = in,
-                                   .first = first,
                                    .out = out}](const GradIn& gy, GradOut& gx) mutable {
                   visit_floating(gy[0].dtype(), "linear", [&]<class T>() { backward<T>(call, gy, gx); });
                 });

@@ -71,6 +71,26 @@ void give_part(GradOut& gx, const Tensor& g, Part part) {
   copy_elements(part(slot.tensor), g, slot.accumulate);
 }
 
+struct SliceClosure {
+  int axis;
+  int64_t first, last, step;
+
+  void operator()(const GradIn& gy, GradOut& gx) const {
+    give_part(gx, gy[0], [&](const Tensor& whole) { return whole.slice(axis, first, last, step); });
+  }
+
+  /// Whole rows, one after another: a product by them writes its gradient where it belongs.
+  bool is_part() const { return axis == 0 && step == 1; }
+
+  GradSlot part(const GradSlot& whole) const {
+    if (!whole.accumulate) {
+      if (first > 0) whole.tensor.slice(0, 0, first).zero_();
+      if (last < whole.tensor.shape()[0]) whole.tensor.slice(0, last, whole.tensor.shape()[0]).zero_();
+    }
+    return {whole.tensor.slice(0, first, last), whole.accumulate};
+  }
+};
+
 }  // namespace
 
 // ---- shapes
@@ -200,10 +220,7 @@ Tensor Tensor::slice(int64_t axis, int64_t begin, int64_t end, int64_t step) con
   if (target[place] > 1) strides[place] *= step;
   const int64_t start = target[place] == 0 ? 0 : first * this->strides()[place];
   return record("slice", *this, make_view(*this, target, strides, offset() + start),
-                [place, first, last, step](const GradIn& gy, GradOut& gx) {
-                  give_part(gx, gy[0],
-                            [&](const Tensor& parent) { return parent.slice(place, first, last, step); });
-                });
+                SliceClosure{place, first, last, step});
 }
 
 std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t axis) {

@@ -178,10 +178,6 @@ HEED_EXPORT(double, f64)
 HEED_EXPORT(bfloat16, bf16)
 #undef HEED_EXPORT
 
-/// Of bf16 a copy would be twice as large, and oneDNN may multiply it.
-template <class T>
-constexpr bool kTakesPacked = std::is_same_v<T, accumulator_t<T>>;
-
 constexpr int64_t kRowsPerTask = 32;
 constexpr int64_t kColsPerTask = 1024;
 
@@ -283,22 +279,13 @@ void linear_forward(const kernels::LinearForward<T>& args) {
       output.epilogue = nullptr;
     }
   }
-  const BlockedGemm<T> product{args.rows, args.out, args.in, {args.x, args.in, 1}, {args.weight, 1, args.in},
-                               output};
-  if constexpr (kTakesPacked<T>) {
-    if (args.packed) return gemm_blocked_packed<T>(product, args.packed);
-  }
-  gemm_blocked<T>(product);
-}
-
-template <class T>
-int64_t packed_weight_size(int64_t out, int64_t in) {
-  return kTakesPacked<T> ? gemm_packed_size<T>(out, in) : 0;
-}
-
-template <class T>
-void pack_weight(const T* weight, int64_t out, int64_t in, T* packed) {
-  if constexpr (kTakesPacked<T>) gemm_pack<T>(out, in, {weight, 1, in}, packed);
+  gemm_blocked<T>({.m = args.rows,
+                   .n = args.out,
+                   .k = args.in,
+                   .a = {args.x, args.in, 1},
+                   .b = {args.weight, 1, args.in},
+                   .output = output,
+                   .b_copies = args.copies});
 }
 
 template <class T>
@@ -324,9 +311,7 @@ void linear_backward(const kernels::LinearBackward<T>& args) {
 #define HEED_INSTANTIATE(T)                                                                 \
   template void linear_forward<T>(const kernels::LinearForward<T>&);                        \
   template void linear_activation_backward<T>(const kernels::LinearActivationBackward<T>&); \
-  template void linear_backward<T>(const kernels::LinearBackward<T>&);                      \
-  template int64_t packed_weight_size<T>(int64_t, int64_t);                                 \
-  template void pack_weight<T>(const T*, int64_t, int64_t, T*);
+  template void linear_backward<T>(const kernels::LinearBackward<T>&);
 HEED_INSTANTIATE(float)
 HEED_INSTANTIATE(double)
 HEED_INSTANTIATE(bfloat16)

@@ -26,7 +26,7 @@ void run(const FusedGemm<T, C>& args) {
     if (args.bias != nullptr)
       return cpu::linear_forward(kernels::LinearForward<T>{.x = p.a,
                                                            .weight = p.b,
-                                                           .packed = nullptr,
+                                                           .copies = nullptr,
                                                            .bias = args.bias,
                                                            .activation = Activation::none,
                                                            .dropout = {},

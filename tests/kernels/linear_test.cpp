@@ -96,24 +96,46 @@ struct Case {
   bool bias, keep;
 };
 
-template <class T>
-std::vector<T> packed(const std::vector<T>& weight, int64_t out, int64_t in) {
-  auto result = poisoned<T>(cpu::packed_weight_size<T>(out, in));
-  cpu::pack_weight(weight.data(), out, in, result.data());
-  return result;
-}
+/// Of one weight, as its memory would keep them.
+class Copies : public kernels::PackedCopies {
+ public:
+  const std::byte* find(const Matrix& matrix) const override {
+    return made() && matrix == matrix_ ? copy_.data() : nullptr;
+  }
+  const std::byte* keep(const Matrix& matrix, int64_t bytes, FunctionRef<void(std::byte*)> pack) override {
+    EXPECT_FALSE(made());
+    matrix_ = matrix;
+    copy_.assign(static_cast<size_t>(bytes), std::byte{0xff});  // NaN
+    pack(copy_.data());
+    return copy_.data();
+  }
+  bool made() const { return !copy_.empty(); }
+  const std::vector<std::byte>& bytes() const { return copy_; }
+
+ private:
+  Matrix matrix_{};
+  std::vector<std::byte> copy_;
+};
 
 template <class T>
-void check_forward(const Case& c, bool pack) {
+void check_forward(const Case& c, Copies* copies) {
   std::mt19937 engine(7);
   const auto x = uniform<T>(c.rows * c.in, engine), weight = uniform<T>(c.out * c.in, engine);
   const auto bias = uniform<T>(c.out, engine);
   auto y = poisoned<T>(c.rows * c.out), pre = poisoned<T>(c.rows * c.out);
   const Dropout dropout = make_dropout(c.p, {99, nullptr, 12});
-  const std::vector<T> copy = pack ? packed(weight, c.out, c.in) : std::vector<T>();
-  cpu::linear_forward(LinearForward<T>{x.data(), weight.data(), pack ? copy.data() : nullptr,
-                                       c.bias ? bias.data() : nullptr, c.activation, dropout, y.data(),
-                                       c.keep ? pre.data() : nullptr, c.rows, c.in, c.out});
+  for (int call = 0; call < (copies ? 2 : 1); ++call)  // makes the copy, then takes it
+    cpu::linear_forward(LinearForward<T>{.x = x.data(),
+                                         .weight = weight.data(),
+                                         .copies = copies,
+                                         .bias = c.bias ? bias.data() : nullptr,
+                                         .activation = c.activation,
+                                         .dropout = dropout,
+                                         .y = y.data(),
+                                         .pre_activation = c.keep ? pre.data() : nullptr,
+                                         .rows = c.rows,
+                                         .in = c.in,
+                                         .out = c.out});
   const Real u = kRoundoff<accumulator_t<T>>;
   for (int64_t i = 0; i < c.rows; ++i) {
     for (int64_t j = 0; j < c.out; ++j) {
@@ -144,8 +166,10 @@ void check_forward(const Case& c, bool pack) {
 
 template <class T>
 void check_forward(const Case& c) {
-  check_forward<T>(c, false);
-  if (cpu::packed_weight_size<T>(c.out, c.in) > 0) check_forward<T>(c, true);
+  check_forward<T>(c, nullptr);
+  if (std::is_same_v<T, bfloat16>) return;
+  Copies copies;
+  check_forward<T>(c, &copies);
 }
 
 TYPED_TEST(LinearOf, Forward) {
@@ -170,22 +194,33 @@ TYPED_TEST(LinearOf, ForwardSizes) {
   check_forward<TypeParam>({4, 4, 0, Activation::relu, 0.1, true, true});
 }
 
-/// y = x Wᵀ, the weight packed unless `copy` is null.
-void multiply(const std::vector<float>& x, const std::vector<float>& weight, const float* copy,
-              std::vector<float>& y, int64_t rows, int64_t in, int64_t out) {
-  cpu::linear_forward(LinearForward<float>{
-      x.data(), weight.data(), copy, nullptr, Activation::none, {}, y.data(), nullptr, rows, in, out});
+/// y = x Wᵀ, the weight packed unless `copies` is null.
+template <class T>
+void multiply(const std::vector<T>& x, const std::vector<T>& weight, Copies* copies, std::vector<T>& y,
+              int64_t rows, int64_t in, int64_t out) {
+  cpu::linear_forward(LinearForward<T>{.x = x.data(),
+                                       .weight = weight.data(),
+                                       .copies = copies,
+                                       .bias = nullptr,
+                                       .activation = Activation::none,
+                                       .dropout = {},
+                                       .y = y.data(),
+                                       .pre_activation = nullptr,
+                                       .rows = rows,
+                                       .in = in,
+                                       .out = out});
 }
 
 TEST(Linear, ANanInOneRowStaysThereWithAPackedWeight) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   std::mt19937 engine(3);
   const int64_t in = 5, out = 37;
-  const auto weight = uniform<float>(out * in, engine), copy = packed(weight, out, in);
+  const auto weight = uniform<float>(out * in, engine);
+  Copies copies;
   for (int64_t rows : {1, 2, 13}) {
     std::vector<float> x(static_cast<size_t>(rows * in), 1.0f), y(static_cast<size_t>(rows * out));
     x[static_cast<size_t>((rows - 1) * in)] = nan;
-    multiply(x, weight, copy.data(), y, rows, in, out);
+    multiply(x, weight, &copies, y, rows, in, out);
     for (int64_t i = 0; i < rows * out; ++i)
       EXPECT_EQ(std::isnan(y[static_cast<size_t>(i)]), i >= (rows - 1) * out) << rows << " rows, " << i;
   }
@@ -196,22 +231,44 @@ TEST(Linear, APackedWeightGivesTheSameBitsWithAnyThreads) {
   for (int64_t rows : {1, 3, 12, 13, 200}) {
     const int64_t in = 1030, out = 300;
     const auto x = uniform<float>(rows * in, engine), weight = uniform<float>(out * in, engine);
-    const std::vector<float> copy = packed(weight, out, in);
     std::vector<float> first;
+    std::vector<std::byte> first_copy;
     for (int threads : {1, 2, 4}) {
       set_thread_count(threads);
-      const std::vector<float> again = packed(weight, out, in);  // with NaN where nothing is written
-      EXPECT_EQ(std::memcmp(again.data(), copy.data(), copy.size() * sizeof(float)), 0);
+      Copies copies;
       for (bool pack : {true, false}) {
         if (!pack && rows <= 8) continue;  // where nothing is packed the sums have another order
         std::vector<float> y(static_cast<size_t>(rows * out));
-        multiply(x, weight, pack ? copy.data() : nullptr, y, rows, in, out);
+        multiply(x, weight, pack ? &copies : nullptr, y, rows, in, out);
         if (first.empty()) first = y;
         EXPECT_EQ(y, first) << rows << " rows, " << threads << " threads";
       }
+      if (first_copy.empty()) first_copy = copies.bytes();
+      EXPECT_EQ(copies.bytes(), first_copy);
     }
   }
   set_thread_count(1);
+}
+
+TEST(Linear, PacksAWeightOnceAndOnlyForFewRows) {
+  std::mt19937 engine(5);
+  const int64_t in = 16, out = 24;
+  const auto check = [&]<class T>(int64_t rows, bool packs) {
+    const auto x = uniform<T>(rows * in, engine), weight = uniform<T>(out * in, engine);
+    auto y = poisoned<T>(rows * out), again = y;
+    Copies copies;
+    multiply(x, weight, &copies, y, rows, in, out);
+    EXPECT_EQ(copies.made(), packs) << rows << " rows";
+    multiply(x, weight, &copies, again, rows, in, out);  // Copies fails if it is asked for a second one
+    EXPECT_EQ(std::memcmp(y.data(), again.data(), y.size() * sizeof(T)), 0);
+  };
+  for (const int64_t rows : {1, 8, 40, 256}) {
+    check.operator()<float>(rows, true);
+    check.operator()<double>(rows, true);
+    check.operator()<bfloat16>(rows, false);
+  }
+  check.operator()<float>(257, false);
+  check.operator()<double>(257, false);
 }
 
 template <class T>
@@ -368,8 +425,17 @@ TYPED_TEST(LinearOf, BitsDoNotDependOnTheThreads) {
     set_thread_count(threads);
     auto y = poisoned<T>(rows * out), pre = y, gpre = y;
     auto gbias = poisoned<accumulator_t<T>>(out);
-    cpu::linear_forward(LinearForward<T>{x.data(), weight.data(), nullptr, nullptr, Activation::gelu, dropout,
-                                         y.data(), pre.data(), rows, in, out});
+    cpu::linear_forward(LinearForward<T>{.x = x.data(),
+                                         .weight = weight.data(),
+                                         .copies = nullptr,
+                                         .bias = nullptr,
+                                         .activation = Activation::gelu,
+                                         .dropout = dropout,
+                                         .y = y.data(),
+                                         .pre_activation = pre.data(),
+                                         .rows = rows,
+                                         .in = in,
+                                         .out = out});
     cpu::linear_activation_backward(LinearActivationBackward<T>{
         gy.data(), pre.data(), Activation::gelu, dropout, gpre.data(), gbias.data(), false, rows, out});
     if (threads == 1) {

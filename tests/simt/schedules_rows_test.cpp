@@ -180,9 +180,17 @@ TYPED_TEST(RowSchedules, Linear) {
         const Buffer<T> x(numbers<T>(rows * in, 1)), weight(numbers<T>(out * in, 2)),
             bias(numbers<T>(out, 3)), y(count), pre(numbers<T>(count, 5));
         cuda::linear_forward(
-            kernels::LinearForward<T>{x.data(), weight.data(), nullptr, biased ? bias.data() : nullptr,
-                                      activation, plain ? Dropout{} : some_dropout(), y.data(),
-                                      activation == Activation::gelu ? pre.data() : nullptr, rows, in, out});
+            kernels::LinearForward<T>{.x = x.data(),
+                                      .weight = weight.data(),
+                                      .copies = nullptr,
+                                      .bias = biased ? bias.data() : nullptr,
+                                      .activation = activation,
+                                      .dropout = plain ? Dropout{} : some_dropout(),
+                                      .y = y.data(),
+                                      .pre_activation = activation == Activation::gelu ? pre.data() : nullptr,
+                                      .rows = rows,
+                                      .in = in,
+                                      .out = out});
         return bytes(y, pre);
       });
       check_schedules("linear activation backward", [&] {

@@ -261,6 +261,20 @@ class DirectProduct {
   Workspace<A> partial_;
 };
 
+/// By the packed copy of B that is kept with B's memory, made now if there is none.
+template <class T>
+void multiply_packed_copy(const BlockedGemm<T>& args) {
+  using A = accumulator_t<T>;
+  const Product<T> product(args);
+  const kernels::PackedCopies::Matrix b{args.b.data, args.k, args.n, dtype_of<T>()};
+  const std::byte* copy = args.b_copies->find(b);
+  if (!copy) {
+    const auto pack = [&](std::byte* to) { product.pack(0, args.n, reinterpret_cast<A*>(to)); };
+    copy = args.b_copies->keep(b, product.geometry.packed_size(args.n, args.k) * int64_t{sizeof(A)}, pack);
+  }
+  product.multiply(0, args.n, reinterpret_cast<const A*>(copy));
+}
+
 template <class T>
 bool uses_amx(const BlockedGemm<T>& args) {
   return !std::is_same_v<T, double> && gemm_backend(args) == GemmBackend::amx;
@@ -290,6 +304,8 @@ template <class T>
 void gemm_blocked(const BlockedGemm<T>& args) {
   const GemmPath path = gemm_path(args);
   switch (path) {
+    case GemmPath::packed_copy:
+      return multiply_packed_copy(args);
     case GemmPath::dot:
       return Product<T>(args, path).multiply_dots();
     case GemmPath::amx:
@@ -322,30 +338,10 @@ bool gemm_blocked_pair(const BlockedGemm<T>& first, const BlockedGemm<T>& second
   return true;
 }
 
-template <class T>
-int64_t gemm_packed_size(int64_t n, int64_t k) {
-  return gemm_functions<T>().geometry.packed_size(n, k);
-}
-
-template <class T>
-void gemm_pack(int64_t n, int64_t k, MatrixView<T> b, accumulator_t<T>* packed) {
-  const BlockedGemm<T> args{0, n, k, {}, b, {}};
-  Product<T>(args).pack(0, n, packed);
-}
-
-template <class T>
-void gemm_blocked_packed(const BlockedGemm<T>& args, const accumulator_t<T>* packed) {
-  if (uses_amx(args)) return gemm_blocked(args);
-  Product<T>(args).multiply(0, args.n, packed);
-}
-
 #define HEED_INSTANTIATE(T)                                                                 \
   template void gemm_blocked<T>(const BlockedGemm<T>&);                                     \
   template bool gemm_blocked_pair<T>(const BlockedGemm<T>&, const BlockedGemm<T>&, int64_t, \
-                                     FunctionRef<void(int64_t)>);                           \
-  template int64_t gemm_packed_size<T>(int64_t, int64_t);                                   \
-  template void gemm_pack<T>(int64_t, int64_t, MatrixView<T>, accumulator_t<T>*);           \
-  template void gemm_blocked_packed<T>(const BlockedGemm<T>&, const accumulator_t<T>*);
+                                     FunctionRef<void(int64_t)>);
 HEED_INSTANTIATE(float)
 HEED_INSTANTIATE(double)
 HEED_INSTANTIATE(bfloat16)

@@ -7,6 +7,7 @@
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/function_ref.h>
 #include <heed/kernels/gemm.h>
+#include <heed/kernels/packed_copies.h>
 
 namespace heed::cpu {
 
@@ -67,6 +68,7 @@ struct BlockedGemm {
   int64_t m, n, k;
   MatrixView<T> a, b;
   GemmOutput<T> output;
+  kernels::PackedCopies* b_copies = nullptr;  // where B's packed copy may be kept for later products
 };
 
 /// A single product. Where C is not what sums are kept in, the output is the caller's to complete.
@@ -100,17 +102,5 @@ bool gemm_blocked_pair(const BlockedGemm<T>& first, const BlockedGemm<T>& second
 template <class T>
 bool gemm_pair(const kernels::Gemm<T, accumulator_t<T>>& first, const kernels::Gemm<T>& second, int64_t tasks,
                FunctionRef<void(int64_t)> task);
-
-/// Elements of b [k, n] when packed.
-template <class T>
-int64_t gemm_packed_size(int64_t n, int64_t k);
-
-/// Packs b [k, n] into panels, as gemm_blocked does for itself.
-template <class T>
-void gemm_pack(int64_t n, int64_t k, MatrixView<T> b, accumulator_t<T>* packed);
-
-/// gemm_blocked with what gemm_pack made of args.b, to the same bits for more than a few rows.
-template <class T>
-void gemm_blocked_packed(const BlockedGemm<T>& args, const accumulator_t<T>* packed);
 
 }  // namespace heed::cpu

@@ -10,6 +10,7 @@
 namespace heed::cpu {
 namespace {
 
+constexpr int64_t kMaxCopyRows = 256;  // packing takes a fiftieth of a product of more
 constexpr int64_t kMaxDotRows = 8;  // of A: to pack B, read once or twice, would take longer than the product
 constexpr int64_t kMaxStripRows = 3 * kMC, kMinStripCols = 12 * kStripCols;
 constexpr int64_t kMinReplicatedRows = 512;
@@ -22,6 +23,13 @@ bool amx_pays(const BlockedGemm<T>& product) {
   constexpr bool kIsFloat = std::is_same_v<T, float>;
   constexpr int64_t kMinRows = kIsFloat ? 48 : 8, kMinDepth = kIsFloat ? 24 : 1;
   return product.m >= kMinRows && product.k >= kMinDepth;
+}
+
+/// Whether a copy of B stays with its memory. Of bf16 it would be twice as large, and oneDNN may multiply it.
+template <class T>
+bool keeps_packed_copy(const BlockedGemm<T>& product) {
+  return std::is_same_v<T, accumulator_t<T>> && product.b_copies && product.m <= kMaxCopyRows &&
+         gemm_backend(product) != GemmBackend::amx;
 }
 
 }  // namespace
@@ -49,7 +57,7 @@ GemmBackend gemm_backend(const BlockedGemm<T>& product) {
 template <class T>
 bool reads_in_place(const BlockedGemm<T>& product) {
   if constexpr (!std::is_same_v<T, accumulator_t<T>>) return false;
-  const auto& [m, n, k, a, b, output] = product;
+  const auto& [m, n, k, a, b, output, b_copies] = product;
   constexpr int64_t kFar = kConflictStride / int64_t{sizeof(T)};
   return b.column_stride == 1 && n % gemm_functions<T>().geometry.nr == 0 &&
          std::min(m, k) * n <= kSmallWeight && b.row_stride < kFar &&
@@ -64,7 +72,8 @@ bool replicates_b(const BlockedGemm<T>& product) {
 
 template <class T>
 GemmPath gemm_path(const BlockedGemm<T>& product) {
-  const auto& [m, n, k, a, b, output] = product;
+  const auto& [m, n, k, a, b, output, b_copies] = product;
+  if (keeps_packed_copy(product)) return GemmPath::packed_copy;
   if (m <= kMaxDotRows && a.column_stride == 1 && b.row_stride == 1) return GemmPath::dot;
   const GemmBackend backend = gemm_backend(product);
   if (backend == GemmBackend::amx) return GemmPath::amx;

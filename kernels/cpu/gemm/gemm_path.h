@@ -2,15 +2,18 @@
 //
 // The first row that applies (gemm_path() decides; docs/kernels/gemm.md explains):
 //
-//   path           when                                                           where
-//   dot            m <= 8, A by rows, B transposed: decoding                      gemm_dot-inl.h
-//   amx            the processor has AMX; m >= 8 (bf16), or m >= 48 and k >= 24   gemm_amx.h
-//   onednn         bf16 with AVX-512 but without its dot products                 gemm_onednn.h
-//   in_place       f32, f64: small operands whose rows lie close together         DirectProduct,
-//   gemm_blocked.cpp column_strips  m <= 288, n >= 1,536: each task packs its own columns of B
-//   Product::multiply_column_strips k_blocks       k > n and large: a piece of K at a time
-//   Product::multiply_k_blocks packed         all others: B is packed once for all blocks of C
-//   Product::multiply_packed
+//   path           when                                                          where
+//   packed_copy    f32, f64: B is a weight that may stay packed; m <= 256, not   multiply_packed_copy
+//                  AMX: decoding
+//   dot            m <= 8, A by rows, B transposed                               gemm_dot-inl.h
+//   amx            the processor has AMX; m >= 8 (bf16), or m >= 48 and k >= 24  gemm_amx.h
+//   onednn         bf16 with AVX-512 but without its dot products                gemm_onednn.h
+//   in_place       f32, f64: small operands whose rows lie close together        DirectProduct
+//   column_strips  m <= 288, n >= 1,536: each task packs its own columns of B    multiply_column_strips
+//   k_blocks       k > n and large: a piece of K at a time                       multiply_k_blocks
+//   packed         all others: B is packed once for all blocks of C              multiply_packed
+//
+// What has no file of its own is in gemm_blocked.cpp.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +22,7 @@
 
 namespace heed::cpu {
 
-enum class GemmPath : uint8_t { dot, amx, onednn, in_place, column_strips, k_blocks, packed };
+enum class GemmPath : uint8_t { packed_copy, dot, amx, onednn, in_place, column_strips, k_blocks, packed };
 
 template <class T>
 GemmPath gemm_path(const BlockedGemm<T>& product);
