@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include <heed/core/backend.h>
 #include <heed/core/base/divide.h>
 #include <heed/core/captured_step.h>
 #include <heed/core/creation.h>
@@ -211,8 +212,8 @@ void CapturedStep::OnDevice::launch_step(Bucket& bucket, Generator& generator) c
 std::shared_ptr<StepOutputs::State> CapturedStep::OnDevice::step(const Function& function,
                                                                  const StepInputs& host) {
   for (const Tensor& x : host.tensors)
-    HEED_CHECK(x.device().is_cpu(), DeviceError, "captured step: an input of shape ", x.shape(), " is on ",
-               x.device(), "; inputs are handed in on the cpu");
+    HEED_CHECK(backend(x.device()).host_memory, DeviceError, "captured step: an input of shape ", x.shape(),
+               " is on ", x.device(), "; inputs are handed in on the cpu");
   Generator& generator = default_generator();
   const Key key = key_of(host, generator.seed());
   auto found = buckets.find(key);
@@ -255,7 +256,7 @@ CapturedStep::CapturedStep(Device device, Function function, const CapturedStepO
     : function_(std::move(function)) {
   HEED_CHECK(options.most_buckets >= 0, ConfigError, "captured step: most_buckets is ", options.most_buckets,
              "; it cannot be negative");
-  if (!device.is_cpu()) on_device_ = std::make_unique<OnDevice>(device, options);
+  if (backend(device).repeats_steps) on_device_ = std::make_unique<OnDevice>(device, options);
 }
 
 CapturedStep::~CapturedStep() = default;

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include <heed/core/backend.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/core/creation.h>
 #include <heed/core/dispatch.h>
@@ -9,7 +10,7 @@
 namespace heed {
 
 Tensor empty(const Shape& shape, TensorOptions options) {
-  HEED_CHECK(!(options.dtype == DType::f64 && options.device.is_cuda()), DTypeError,
+  HEED_CHECK(options.dtype != DType::f64 || backend(options.device).f64, DTypeError,
              "f64 exists on the cpu only; use f32 or bf16 on ", options.device);
   const int64_t numel = shape.numel();
   int64_t bytes = 0;

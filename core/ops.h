@@ -246,8 +246,8 @@ struct LinearOptions {
 };
 /// dropout(activation(x weightᵀ + bias)), fused. x [.., in], weight [out, in], bias [out] or undefined → [..,
 /// out]. Of a weight that stacks those of several layers take slices along axis 0: their gradients are
-/// written into that of the whole. Under NoGrad the CPU may keep a packed copy of the weight with its memory
-/// until the next write to it, as large as itself, for products of few rows as in decoding.
+/// written into that of the whole. Under NoGrad the CPU may keep a packed copy of a parameter with its
+/// memory, as large as itself, until the next write to it: for products of few rows, as in decoding.
 [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                             const LinearOptions& options = {});
 

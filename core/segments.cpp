@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include <heed/core/backend.h>
 #include <heed/core/base/check.h>
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/pooled_vector.h>
@@ -264,7 +265,7 @@ Segments Segments::dense(int64_t count, int64_t length, std::span<const int32_t>
 }
 
 Segments Segments::on_device(const Tensor& first, const Tensor& length, int64_t rows, int32_t longest) {
-  HEED_CHECK(first.device().is_cuda() && length.device() == first.device(), DeviceError,
+  HEED_CHECK(!backend(first.device()).host_memory && length.device() == first.device(), DeviceError,
              "segments: on_device takes arrays on one CUDA device, got ", first.device(), " and ",
              length.device());
   HEED_CHECK(first.dtype() == DType::i64 && length.dtype() == DType::i32, DTypeError,
@@ -317,7 +318,7 @@ int64_t Segments::query_rows_end() const { return state_->query.end; }
 int64_t Segments::key_rows_end() const { return state_->key.end; }
 
 SegmentsView Segments::view(Device device) const {
-  if (!device.is_cpu() || state_->device_query) return state_->device_view(device);
+  if (!backend(device).host_memory || state_->device_query) return state_->device_view(device);
   return state_->view_of(state_->query_first.data(), state_->key_first.data(), state_->query_length.data(),
                          state_->key_length.data());
 }

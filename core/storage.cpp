@@ -1,118 +1,39 @@
-#include <cstring>
+#include <utility>
 
-#include <heed/core/base/check.h>
-#include <heed/core/base/parallel_for.h>
-#include <heed/core/dispatch.h>
+#include <heed/core/backend.h>
 #include <heed/core/storage.h>
-#include <heed/kernels/capture.h>
-#include <heed/kernels/runtime.h>
 
 namespace heed {
-namespace detail {
 
-void fail_without_cuda(const char* what) {
-  throw DeviceError(
-      concat(what, ": this build of heed has no CUDA; configure with HEED_CUDA=ON, or use the cpu"));
-}
+int cuda_device_count() { return backend(cuda_device()).device_count(); }
 
-void fail_f64_on_cuda(const char* kernel) {
-  throw DTypeError(concat(kernel, ": f64 exists on the cpu only; use f32 or bf16 on CUDA"));
-}
+Allocator& allocator(Device device) { return backend(device).allocator(device.index); }
 
-}  // namespace detail
-
-namespace {
-
-[[maybe_unused]] void check_cuda_device(Device device, const char* what) {
-  const int count = cuda_device_count();
-  HEED_CHECK(device.index < count, DeviceError, what, ": there is no ", device, "; this machine has ", count,
-             " usable CUDA device", count == 1 ? "" : "s");
-}
-
-}  // namespace
-
-int cuda_device_count() {
-#if HEED_CUDA_AVAILABLE
-  return cuda::device_count();
-#else
-  return 0;
-#endif
-}
-
-#if HEED_CUDA_AVAILABLE
-#define HEED_CUDA_CALL(what, call) call
-#else
-#define HEED_CUDA_CALL(what, call) detail::fail_without_cuda(what)
-#endif
-
-Allocator& allocator(Device device) {
-  if (device.is_cpu()) return cpu_allocator();
-#if HEED_CUDA_AVAILABLE
-  check_cuda_device(device, "allocator");
-  return cuda::allocator(device.index);
-#else
-  detail::fail_without_cuda("allocator");
-#endif
-}
-
-std::string device_name(Device device) {
-  if (device.is_cpu()) return "cpu";
-#if HEED_CUDA_AVAILABLE
-  check_cuda_device(device, "device_name");
-  return cuda::device_name(device.index);
-#else
-  detail::fail_without_cuda("device_name");
-#endif
-}
+std::string device_name(Device device) { return backend(device).device_name(device.index); }
 
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, int64_t bytes) {
   if (bytes == 0) return;
-  if (to_device.is_cpu() && from_device.is_cpu()) {
-    std::memcpy(to, from, static_cast<size_t>(bytes));
-    return;
-  }
-#if HEED_CUDA_AVAILABLE
-  if (to_device.is_cpu())
-    cuda::copy_to_host(from_device.index, to, from, static_cast<size_t>(bytes));
-  else if (from_device.is_cpu())
-    cuda::copy_to_device(to_device.index, to, from, static_cast<size_t>(bytes));
+  const Backend &target = backend(to_device), &source = backend(from_device);
+  if (target.host_memory)
+    source.copy_to_host(from_device.index, to, from, bytes);
+  else if (source.host_memory)
+    target.copy_from_host(to_device.index, to, from, bytes);
   else
-    cuda::copy_on_device(to_device.index, to, from, static_cast<size_t>(bytes));
-#else
-  detail::fail_without_cuda("copy");
-#endif
+    target.copy(to_device.index, to, from, bytes);
 }
 
 void fill_bytes(void* to, Device device, int value, int64_t bytes) {
-  if (bytes == 0) return;
-  if (device.is_cpu()) {
-    constexpr int64_t kTaskBytes = int64_t{1} << 18;
-    parallel_for(bytes, kTaskBytes, [&](int64_t begin, int64_t end) {
-      std::memset(static_cast<char*>(to) + begin, value, static_cast<size_t>(end - begin));
-    });
-    return;
-  }
-  HEED_CUDA_CALL("fill", cuda::fill_bytes(device.index, to, value, static_cast<size_t>(bytes)));
+  if (bytes > 0) backend(device).fill(device.index, to, value, bytes);
 }
 
-bool is_capturing([[maybe_unused]] Device device) {
-#if HEED_CUDA_AVAILABLE
-  return device.is_cuda() && cuda::capture_memory(device.index) != nullptr;
-#else
-  return false;
-#endif
-}
+bool is_capturing(Device device) { return backend(device).capture_memory(device.index) != nullptr; }
 
-void synchronize(Device device) {
-  if (device.is_cpu()) return;
-  HEED_CUDA_CALL("synchronize", cuda::synchronize(device.index));
-}
+void synchronize(Device device) { backend(device).synchronize(device.index); }
 
 Storage::Storage(Device device, int64_t bytes) : bytes_(bytes), device_(device) {
-  Allocator* from = &allocator(device);
-#if HEED_CUDA_AVAILABLE
-  if (device.is_cuda() && (arena_ = cuda::capture_memory(device.index))) from = arena_.get();
-#endif
+  const Backend& memory = backend(device);
+  Allocator* from = &memory.allocator(device.index);
+  if (memory.repeats_steps && (arena_ = memory.capture_memory(device.index))) from = arena_.get();
   data_ = static_cast<std::byte*>(from->allocate(static_cast<size_t>(bytes)));
 }
 

@@ -38,8 +38,10 @@ class Storage : public RefCounted, public Pooled, private kernels::PackedCopies 
     drop_copies();
   }
 
-  /// What kernels keep of this memory's matrices, each copy until the next write.
-  kernels::PackedCopies& packed_copies() { return *this; }
+  /// Whether it holds a parameter, which is read again and again, and whose writes are noted.
+  void mark_parameter() { is_parameter_ = true; }
+  /// What kernels keep of a parameter's matrices, each copy until the next write; null for other memory.
+  kernels::PackedCopies* packed_copies() { return is_parameter_ ? this : nullptr; }
 
  private:
   struct Copy;
@@ -53,6 +55,7 @@ class Storage : public RefCounted, public Pooled, private kernels::PackedCopies 
   std::byte* data_;
   int64_t bytes_;
   Device device_;
+  bool is_parameter_ = false;
   int64_t version_ = 0;
   std::atomic<Copy*> copies_{nullptr};  // a list that grows at its front
   Ref<Storage> whole_;

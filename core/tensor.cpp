@@ -97,6 +97,7 @@ const Tensor& Tensor::set_requires_grad(bool value) const {
              " tensor has no gradient; only f32, bf16 and f64 do");
   if (!is_floating(dtype()) || (value && requires_grad())) return *this;
   if (!impl().node) impl().node = make_ref<LeafNode>(shape(), dtype(), device());
+  if (value) impl().storage->mark_parameter();
   leaf_node(*this)->freeze(!value);  // it stays: what it knows of its Parameters outlives being frozen
   return *this;
 }

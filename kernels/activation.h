@@ -5,6 +5,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/work.h>
+#include <heed/kernels/declare.h>
 
 namespace heed {
 
@@ -69,17 +70,7 @@ struct GatedBackward {
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                            \
-  namespace heed::device {                                              \
-  template <class T>                                                    \
-  void activation_forward(const kernels::ActivationForward<T>& args);   \
-  template <class T>                                                    \
-  void activation_backward(const kernels::ActivationBackward<T>& args); \
-  template <class T>                                                    \
-  void gated_forward(const kernels::GatedForward<T>& args);             \
-  template <class T>                                                    \
-  void gated_backward(const kernels::GatedBackward<T>& args);           \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(activation_forward, ActivationForward);
+HEED_KERNEL(activation_backward, ActivationBackward);
+HEED_KERNEL(gated_forward, GatedForward);
+HEED_KERNEL(gated_backward, GatedBackward);

@@ -9,6 +9,7 @@
 #include <heed/core/base/segments.h>
 #include <heed/core/base/visibility.h>
 #include <heed/core/base/work.h>
+#include <heed/kernels/declare.h>
 
 namespace heed::kernels {
 
@@ -114,18 +115,9 @@ struct AttentionWeights : AttentionScores<T> {
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                          \
-  namespace heed::device {                                            \
-  template <class T>                                                  \
-  void attention_forward(const kernels::AttentionForward<T>& args);   \
-  template <class T>                                                  \
-  void attention_backward(const kernels::AttentionBackward<T>& args); \
-  template <class T>                                                  \
-  void attention_weights(const kernels::AttentionWeights<T>& args);   \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(attention_forward, AttentionForward);
+HEED_KERNEL(attention_backward, AttentionBackward);
+HEED_KERNEL(attention_weights, AttentionWeights);
 
 namespace heed::cpu {
 

@@ -6,6 +6,7 @@
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/host_device.h>
 #include <heed/core/base/work.h>
+#include <heed/kernels/declare.h>
 
 namespace heed::kernels {
 
@@ -50,13 +51,5 @@ struct CrossEntropyBackward {     // gx (+)= gloss * glogits
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                                 \
-  namespace heed::device {                                                   \
-  template <class T>                                                         \
-  void cross_entropy_forward(const kernels::CrossEntropyForward<T>& args);   \
-  template <class T>                                                         \
-  void cross_entropy_backward(const kernels::CrossEntropyBackward<T>& args); \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(cross_entropy_forward, CrossEntropyForward);
+HEED_KERNEL(cross_entropy_backward, CrossEntropyBackward);

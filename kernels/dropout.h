@@ -6,6 +6,7 @@
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/philox.h>
 #include <heed/core/base/work.h>
+#include <heed/kernels/declare.h>
 
 namespace heed::kernels {
 
@@ -33,13 +34,5 @@ struct DropoutBackward {  // gx (+)= dropout'(gy)
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                      \
-  namespace heed::device {                                        \
-  template <class T>                                              \
-  void dropout_forward(const kernels::DropoutForward<T>& args);   \
-  template <class T>                                              \
-  void dropout_backward(const kernels::DropoutBackward<T>& args); \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(dropout_forward, DropoutForward);
+HEED_KERNEL(dropout_backward, DropoutBackward);

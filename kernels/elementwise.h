@@ -6,6 +6,7 @@
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/strided.h>
 #include <heed/core/base/work.h>
+#include <heed/kernels/declare.h>
 
 namespace heed::kernels {
 
@@ -152,25 +153,11 @@ struct Where {  // y = condition ? a : b
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                         \
-  namespace heed::device {                           \
-  template <class To, class From>                    \
-  void copy(const kernels::Copy<To, From>& args);    \
-  template <class T>                                 \
-  void fill(const kernels::Fill<T>& args);           \
-  template <class T>                                 \
-  void unary(const kernels::Unary<T>& args);         \
-  template <class T>                                 \
-  void predicate(const kernels::Predicate<T>& args); \
-  template <class T>                                 \
-  void binary(const kernels::Binary<T>& args);       \
-  template <class T>                                 \
-  void compare(const kernels::Compare<T>& args);     \
-  template <class T>                                 \
-  void clamp(const kernels::Clamp<T>& args);         \
-  template <class T>                                 \
-  void where(const kernels::Where<T>& args);         \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL_2(copy, Copy);
+HEED_KERNEL(fill, Fill);
+HEED_KERNEL(unary, Unary);
+HEED_KERNEL(predicate, Predicate);
+HEED_KERNEL(binary, Binary);
+HEED_KERNEL(compare, Compare);
+HEED_KERNEL(clamp, Clamp);
+HEED_KERNEL(where, Where);

@@ -6,6 +6,7 @@
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/philox.h>
 #include <heed/core/base/work.h>
+#include <heed/kernels/declare.h>
 #include <heed/kernels/wrong_index.h>
 
 namespace heed {
@@ -69,13 +70,5 @@ inline void check_ids(const int64_t* ids, const int64_t* position_ids, int64_t r
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                          \
-  namespace heed::device {                                            \
-  template <class T>                                                  \
-  void embedding_forward(const kernels::EmbeddingForward<T>& args);   \
-  template <class T>                                                  \
-  void embedding_backward(const kernels::EmbeddingBackward<T>& args); \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(embedding_forward, EmbeddingForward);
+HEED_KERNEL(embedding_backward, EmbeddingBackward);

@@ -5,6 +5,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/work.h>
+#include <heed/kernels/declare.h>
 
 namespace heed::kernels {
 
@@ -34,11 +35,4 @@ struct Gemm {
 
 }  // namespace heed::kernels
 
-namespace heed::cpu {
-template <class T, class C>
-void gemm(const kernels::Gemm<T, C>& args);
-}
-namespace heed::cuda {
-template <class T, class C>
-void gemm(const kernels::Gemm<T, C>& args);
-}
+HEED_KERNEL_2(gemm, Gemm);

@@ -8,6 +8,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/strided.h>
+#include <heed/kernels/declare.h>
 #include <heed/kernels/wrong_index.h>
 
 namespace heed {
@@ -101,24 +102,11 @@ struct OneHot {  // y[i, c] = (ids[i] == c)
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                               \
-  namespace heed::device {                                                 \
-  template <class T>                                                       \
-  void gather(const kernels::Gather<T>& args);                             \
-  template <class T>                                                       \
-  void scatter(const kernels::Scatter<T>& args);                           \
-  template <class T>                                                       \
-  void index_select(const kernels::IndexSelect<T>& args);                  \
-  template <class T>                                                       \
-  void index_select_backward(const kernels::IndexSelectBackward<T>& args); \
-  template <class T>                                                       \
-  void sort(const kernels::Sort<T>& args);                                 \
-  template <class T>                                                       \
-  void triangle(const kernels::Triangle<T>& args);                         \
-  void compact(const kernels::Compact& args);                              \
-  template <class T>                                                       \
-  void one_hot(const kernels::OneHot<T>& args);                            \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(gather, Gather);
+HEED_KERNEL(scatter, Scatter);
+HEED_KERNEL(index_select, IndexSelect);
+HEED_KERNEL(index_select_backward, IndexSelectBackward);
+HEED_KERNEL(sort, Sort);
+HEED_KERNEL(triangle, Triangle);
+HEED_KERNEL_0(compact, Compact);
+HEED_KERNEL(one_hot, OneHot);

@@ -5,6 +5,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/work.h>
+#include <heed/kernels/declare.h>
 
 namespace heed::kernels {
 
@@ -40,13 +41,5 @@ struct LayerNormBackward {
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                           \
-  namespace heed::device {                                             \
-  template <class T>                                                   \
-  void layer_norm_forward(const kernels::LayerNormForward<T>& args);   \
-  template <class T>                                                   \
-  void layer_norm_backward(const kernels::LayerNormBackward<T>& args); \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(layer_norm_forward, LayerNormForward);
+HEED_KERNEL(layer_norm_backward, LayerNormBackward);

@@ -7,6 +7,7 @@
 #include <heed/core/base/philox.h>
 #include <heed/core/base/work.h>
 #include <heed/kernels/activation.h>
+#include <heed/kernels/declare.h>
 #include <heed/kernels/gemm.h>
 #include <heed/kernels/packed_copies.h>
 
@@ -105,15 +106,6 @@ struct LinearBackward {
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                                         \
-  namespace heed::device {                                                           \
-  template <class T>                                                                 \
-  void linear_forward(const kernels::LinearForward<T>& args);                        \
-  template <class T>                                                                 \
-  void linear_activation_backward(const kernels::LinearActivationBackward<T>& args); \
-  template <class T>                                                                 \
-  void linear_backward(const kernels::LinearBackward<T>& args);                      \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(linear_forward, LinearForward);
+HEED_KERNEL(linear_activation_backward, LinearActivationBackward);
+HEED_KERNEL(linear_backward, LinearBackward);

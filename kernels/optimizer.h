@@ -6,6 +6,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/work.h>
+#include <heed/kernels/declare.h>
 
 namespace heed::kernels {
 
@@ -122,19 +123,9 @@ struct LionStep {
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                \
-  namespace heed::device {                                  \
-  template <class A>                                        \
-  void gradient_norm(const kernels::GradientNorm<A>& args); \
-  void set_rate(const kernels::SetRate& args);              \
-  void advance_steps(const kernels::AdvanceSteps& args);    \
-  template <class T>                                        \
-  void adam_step(const kernels::AdamStep<T>& args);         \
-  template <class T>                                        \
-  void sgd_step(const kernels::SgdStep<T>& args);           \
-  template <class T>                                        \
-  void lion_step(const kernels::LionStep<T>& args);         \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(gradient_norm, GradientNorm);
+HEED_KERNEL_0(set_rate, SetRate);
+HEED_KERNEL_0(advance_steps, AdvanceSteps);
+HEED_KERNEL(adam_step, AdamStep);
+HEED_KERNEL(sgd_step, SgdStep);
+HEED_KERNEL(lion_step, LionStep);

@@ -16,6 +16,7 @@
 #include <heed/core/base/host_device.h>
 #include <heed/core/base/philox.h>
 #include <heed/kernels/box_muller.h>
+#include <heed/kernels/declare.h>
 
 namespace heed::kernels {
 
@@ -145,14 +146,6 @@ struct IntegerRange {
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                              \
-  namespace heed::device {                                \
-  template <class T>                                      \
-  void fill_uniform(const kernels::FillUniform<T>& args); \
-  template <class T>                                      \
-  void fill_normal(const kernels::FillNormal<T>& args);   \
-  void fill_integers(const kernels::FillIntegers& args);  \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(fill_uniform, FillUniform);
+HEED_KERNEL(fill_normal, FillNormal);
+HEED_KERNEL_0(fill_integers, FillIntegers);

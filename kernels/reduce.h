@@ -7,6 +7,7 @@
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/strided.h>
 #include <heed/core/base/work.h>
+#include <heed/kernels/declare.h>
 
 namespace heed::kernels {
 
@@ -68,15 +69,6 @@ struct CumulativeSum {
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                  \
-  namespace heed::device {                                    \
-  template <class T>                                          \
-  void reduce(const kernels::Reduce<T>& args);                \
-  template <class T>                                          \
-  void arg_reduce(const kernels::ArgReduce<T>& args);         \
-  template <class T>                                          \
-  void cumulative_sum(const kernels::CumulativeSum<T>& args); \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(reduce, Reduce);
+HEED_KERNEL(arg_reduce, ArgReduce);
+HEED_KERNEL(cumulative_sum, CumulativeSum);

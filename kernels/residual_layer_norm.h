@@ -6,6 +6,7 @@
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/philox.h>
 #include <heed/core/base/work.h>
+#include <heed/kernels/declare.h>
 
 namespace heed::kernels {
 
@@ -55,16 +56,8 @@ struct ResidualLayerNormBackward {
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                                            \
-  namespace heed::device {                                                              \
-  template <class T>                                                                    \
-  void residual_layer_norm_forward(const kernels::ResidualLayerNormForward<T>& args);   \
-  template <class T>                                                                    \
-  void residual_layer_norm_backward(const kernels::ResidualLayerNormBackward<T>& args); \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(residual_layer_norm_forward, ResidualLayerNormForward);
+HEED_KERNEL(residual_layer_norm_backward, ResidualLayerNormBackward);
 
 namespace heed::cpu {
 

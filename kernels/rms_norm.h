@@ -7,6 +7,7 @@
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/philox.h>
 #include <heed/core/base/work.h>
+#include <heed/kernels/declare.h>
 
 namespace heed::kernels {
 
@@ -51,13 +52,5 @@ struct RMSNormBackward {
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                       \
-  namespace heed::device {                                         \
-  template <class T>                                               \
-  void rms_norm_forward(const kernels::RMSNormForward<T>& args);   \
-  template <class T>                                               \
-  void rms_norm_backward(const kernels::RMSNormBackward<T>& args); \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(rms_norm_forward, RMSNormForward);
+HEED_KERNEL(rms_norm_backward, RMSNormBackward);

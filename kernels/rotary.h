@@ -6,6 +6,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/work.h>
+#include <heed/kernels/declare.h>
 #include <heed/kernels/wrong_index.h>
 
 namespace heed {
@@ -44,11 +45,4 @@ inline void check_positions(const int64_t* positions, int64_t rows, int64_t entr
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                   \
-  namespace heed::device {                     \
-  template <class T>                           \
-  void rotary(const kernels::Rotary<T>& args); \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(rotary, Rotary);

@@ -11,6 +11,7 @@
 #include <heed/core/base/host_device.h>
 #include <heed/core/base/philox.h>
 #include <heed/kernels/box_muller.h>
+#include <heed/kernels/declare.h>
 #include <heed/kernels/random.h>
 
 namespace heed::kernels {
@@ -97,11 +98,4 @@ HEED_HOST_DEVICE void sample_row(const Sample<T>& args, int64_t row) {
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                   \
-  namespace heed::device {                     \
-  template <class T>                           \
-  void sample(const kernels::Sample<T>& args); \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(sample, Sample);

@@ -5,6 +5,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/work.h>
+#include <heed/kernels/declare.h>
 
 namespace heed::kernels {
 
@@ -31,13 +32,5 @@ struct SoftmaxBackward {
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                      \
-  namespace heed::device {                                        \
-  template <class T>                                              \
-  void softmax_forward(const kernels::SoftmaxForward<T>& args);   \
-  template <class T>                                              \
-  void softmax_backward(const kernels::SoftmaxBackward<T>& args); \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(softmax_forward, SoftmaxForward);
+HEED_KERNEL(softmax_backward, SoftmaxBackward);

@@ -19,7 +19,9 @@ Device parse_device(std::string_view text) {
   throw ConfigError(concat("unknown device '", text, "'; expected cpu, cuda or cuda:N"));
 }
 
-std::string to_string(Device device) { return device.is_cpu() ? "cpu" : concat("cuda:", device.index); }
+std::string to_string(Device device) {
+  return device.type == DeviceType::cpu ? "cpu" : concat("cuda:", device.index);
+}
 
 void append_text(std::string& out, Device device) { out += to_string(device); }
 std::ostream& operator<<(std::ostream& out, Device device) { return out << to_string(device); }

@@ -1,6 +1,7 @@
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
+#include <heed/core/ops/composed.h>
 #include <heed/kernels/activation.h>
 
 namespace heed {
@@ -8,6 +9,8 @@ namespace heed {
 Tensor activation(const Tensor& x, Activation which) {
   check_floating(x, "activation");
   if (which == Activation::none) return x;
+  if (!detail::has_kernel<kernels::ActivationForward>(x.device(), x.dtype()))
+    return composed::activation(x, which);
   const Tensor input = x.contiguous(), y = empty_like(input);
   visit_floating(x.dtype(), "activation", [&]<class T>() {
     HEED_DISPATCH(x.device(), activation_forward,
@@ -39,6 +42,8 @@ Tensor gated(const Tensor& x, Activation which) {
   HEED_CHECK(width % 2 == 0, ShapeError, "gated: the last axis of ", x.shape(),
              " is odd; it holds the gate and, beside it, as many values");
   check_floating(x, "gated");
+  if (!detail::has_kernel<kernels::GatedForward>(x.device(), x.dtype()))
+    return composed::activation(x.slice(-1, 0, cols), which) * x.slice(-1, cols, width);
   const Tensor input = x.contiguous();
   Shape shape = x.shape();
   shape[x.rank() - 1] = cols;

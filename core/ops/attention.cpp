@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include <heed/core/attention.h>
+#include <heed/core/backend.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/attention_call.h>
@@ -226,24 +227,20 @@ Tensor attend(const Operands& given, const Segments& segments, const AttentionOp
   Operands operands = given;
   for (int i = 0; i < 3; ++i) operands.matrix[i] = &*whole[i];
   const AttentionCall call = make_call(operands, segments, options, name);
-  if (options.logit_cap > 0) {
-    Shape shape = given.of(0).shape();
-    shape[shape.rank() - 1] = call.heads * call.width;
-    return plain_attention(columns(given, 0), columns(given, 1), columns(given, 2), call, options)
-        .reshape(shape);
-  }
-  const Dropout dropout = draw_dropout(options.dropout, options.generator, name);
-
   const Tensor& q = operands.of(0);
   Shape shape = q.shape();
   shape[q.rank() - 1] = call.heads * call.width;
+  if (options.logit_cap > 0 || !detail::has_kernel<kernels::AttentionForward>(q.device(), q.dtype()))
+    return plain_attention(columns(given, 0), columns(given, 1), columns(given, 2), call, options)
+        .reshape(shape);
+  const Dropout dropout = draw_dropout(options.dropout, options.generator, name);
   const Tensor out = empty(shape, q.options());
   AttentionRecord* const watcher = AttentionRecord::current();
   const Tensor lse =
       backward_follows || watcher ? empty({call.heads, call.query_rows}, accumulator_options(q)) : Tensor();
   Tensor kept;
   visit_floating(q.dtype(), name, [&]<class T>() {
-    if (backward_follows && q.device().is_cpu())
+    if (backward_follows && backend(q.device()).saves_dropout_masks)
       kept = empty_kept(cpu::attention_kept_size<T>(segments.view(q.device()), call.heads, dropout));
     forward<T>(call, operands, dropout, out, lse, kept);
   });

@@ -1,6 +1,7 @@
 // Copies, conversions and writes in place.
 #include <cmath>
 
+#include <heed/core/backend.h>
 #include <heed/core/creation.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/ops/copy.h>
@@ -14,7 +15,7 @@ void copy_elements(const Tensor& to, const Tensor& from, bool accumulate) {
   if (to.numel() == 0) return;
   const bool same_layout =
       to.dtype() == from.dtype() && to.shape() == from.shape() && to.is_contiguous() && from.is_contiguous();
-  if (same_layout && !accumulate && to.device().is_cuda()) {
+  if (same_layout && !accumulate && !backend(to.device()).host_memory) {
     copy_bytes(to.raw_data(), to.device(), from.raw_data(), from.device(), to.numel() * size_of(to.dtype()));
     return;
   }
@@ -136,7 +137,7 @@ const Tensor& Tensor::copy_(const Tensor& source) const {
       return *this;
     }
     // Converted and repeated on the CPU, which can do both.
-    if (from.device().is_cpu()) from = from.to(dtype()).expand(shape()).contiguous();
+    if (backend(from.device()).host_memory) from = from.to(dtype()).expand(shape()).contiguous();
     from = from.to(device());
   }
   if (may_overlap(*this, from)) from = from.clone();

@@ -1,3 +1,4 @@
+#include <heed/core/backend.h>
 #include <heed/core/base/warning.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
@@ -29,7 +30,7 @@ void check_counted(const char* operation, const Tensor& counted, const Tensor& t
                    const CrossEntropyOptions& options) {
   static WarningCause ignored;
   if (targets.numel() == 0 && !options.require_target) return;
-  if (!counted.device().is_cpu() && !options.require_target) return;
+  if (!backend(counted.device()).host_memory && !options.require_target) return;
   if (counted.item<int64_t>() > 0) return;
   HEED_CHECK(!options.require_target, DataError, operation, ": none of the ", targets.numel(),
              " targets counts: each is the ignored id ", options.ignore);
@@ -48,7 +49,7 @@ void scale_gradient(const Tensor& gradient, const GradIn& gy, GradOut& gx, int i
                                                      .accumulate = to.accumulate});
     });
   };
-  const bool on_device = !gradient.device().is_cpu();
+  const bool on_device = !backend(gradient.device()).host_memory;
   const bool in_place = on_device && gy.last();
   if (in_place) scale_to({gradient, false});
   if (in_place || (!on_device && gy[0].item<double>() == 1)) return gx.add(input, gradient);
@@ -60,7 +61,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEnt
   check_classes("cross_entropy", logits, targets, options.weight);
   check_smoothing("cross_entropy", options.label_smoothing);
   const bool fused = options.reduction == Reduction::mean || options.reduction == Reduction::sum;
-  if (!fused || options.weight.defined()) return composed(logits, targets, options);
+  if (!fused || options.weight.defined() ||
+      !detail::has_kernel<kernels::CrossEntropyForward>(logits.device(), logits.dtype()))
+    return composed(logits, targets, options);
   const int64_t classes = logits.size(-1), rows = targets.numel();
   const Tensor input = logits.contiguous(), ids = targets.contiguous();
   const Tensor loss = empty({}, accumulator_options(logits));

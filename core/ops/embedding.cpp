@@ -1,6 +1,8 @@
+#include <heed/core/backend.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
+#include <heed/core/ops/composed.h>
 #include <heed/core/ops/dropout_option.h>
 #include <heed/kernels/embedding.h>
 
@@ -24,7 +26,7 @@ void check_ids(const Tensor& ids, const char* what, const Tensor& weight) {
 // Before dropout is drawn from a generator; the kernel of the CPU checks again. On a device the kernel alone
 // does, and the host hears of it when it next waits for the device.
 void check_range(const Tensor& ids, const Tensor& weight, const EmbeddingOptions& options) {
-  if (!ids.device().is_cpu()) return;
+  if (!backend(ids.device()).host_memory) return;
   const Tensor rows = ids.contiguous(), position_rows = contiguous_or_undefined(options.position_ids);
   kernels::check_ids(rows.data<int64_t>(), data_or_null<int64_t>(position_rows), rows.numel(),
                      weight.shape()[0], position_rows.defined() ? options.position.shape()[0] : 0);
@@ -79,6 +81,8 @@ void backward(const EmbeddingCall& call, const GradIn& gy, GradOut& gx) {
 Tensor embedding(const Tensor& ids, const Tensor& weight, const EmbeddingOptions& options) {
   check(ids, weight, options);
   check_range(ids, weight, options);
+  if (!detail::has_kernel<kernels::EmbeddingForward>(weight.device(), weight.dtype()))
+    return composed::embedding(ids, weight, options);
   const Dropout dropout = draw_dropout(options.dropout, options.generator, "embedding");
   const Tensor &position = options.position, rows = ids.contiguous(), table = weight.contiguous(),
                position_rows = contiguous_or_undefined(options.position_ids),

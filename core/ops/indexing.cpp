@@ -1,6 +1,7 @@
 // Choosing elements by index, and the triangles of matrices.
 #include <atomic>
 
+#include <heed/core/backend.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
@@ -21,7 +22,7 @@ constexpr int64_t kIndicesPerTask = 16384;
 }  // namespace
 
 void check_indices(IndexUse use, const Tensor& index, int64_t entries) {
-  if (!index.device().is_cpu()) return;
+  if (!backend(index.device()).host_memory) return;
   const Tensor host = index.contiguous();
   const int64_t* values = host.data<int64_t>();
   const int64_t lowest = use == IndexUse::index_select ? kNoToken : 0;

@@ -1,6 +1,7 @@
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
+#include <heed/core/ops/composed.h>
 #include <heed/kernels/layer_norm.h>
 
 namespace heed {
@@ -73,6 +74,9 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   HEED_CHECK(eps > 0, ConfigError, "layer_norm: eps is ", eps, "; it must be positive");
   check_parameter(weight, "weight", {cols}, x, "layer_norm");
   check_parameter(bias, "bias", {cols}, x, "layer_norm");
+  check_floating(x, "layer_norm");
+  if (!detail::has_kernel<kernels::LayerNormForward>(x.device(), x.dtype()))
+    return composed::layer_norm(x, weight, bias, eps);
 
   const Contiguous input(x), scale(weight), shift(bias);
   const bool backward_follows = needs_grad({x, weight, bias});

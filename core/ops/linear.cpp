@@ -3,6 +3,7 @@
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
+#include <heed/core/ops/composed.h>
 #include <heed/core/ops/dropout_option.h>
 #include <heed/kernels/linear.h>
 
@@ -66,6 +67,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
   check_same_kind(x, weight, "linear");
   check_parameter(bias, "bias", {out}, x, "linear");
   check_floating(x, "linear");
+  if (!detail::has_kernel<kernels::LinearForward>(x.device(), x.dtype()))
+    return composed::linear(x, weight, bias, options);
   const Dropout dropout = draw_dropout(options.dropout, options.generator, "linear");
 
   const Contiguous input(x), matrix(weight), shift(bias);
@@ -75,7 +78,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
   const bool recorded = needs_grad({x, weight, bias}), relu = options.activation == Activation::relu;
   const bool keep = recorded && options.activation != Activation::none && !relu;
   // In training the next step writes to the weight.
-  kernels::PackedCopies* const copies = grad_enabled() ? nullptr : &matrix->storage()->packed_copies();
+  kernels::PackedCopies* const copies = grad_enabled() ? nullptr : matrix->storage()->packed_copies();
   const Tensor pre_activation = keep ? empty_like(y) : Tensor();
   visit_floating(x.dtype(), "linear", [&]<class T>() {
     HEED_DISPATCH(x.device(), linear_forward,

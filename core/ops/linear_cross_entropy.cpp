@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include <heed/core/backend.h>
 #include <heed/core/base/divide.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
@@ -18,7 +19,7 @@ constexpr int64_t kFewestRows = 64;
 
 struct Sizes {
   int64_t rows, in, classes;
-  int64_t columns;  // of logits: on a device whole vectors, for which products are fast
+  int64_t columns;  // of logits: their rows begin where the device likes
   int64_t slice;    // rows
 };
 
@@ -27,8 +28,8 @@ Sizes sizes_of(const Tensor& x, const Tensor& weight, int64_t slice) {
   const int64_t in = x.size(-1), rows = rows_and_cols(x, "linear_cross_entropy").first,
                 classes = weight.shape()[0];
   constexpr int64_t kElement = sizeof(T);
-  const bool on_cpu = x.device().is_cpu();
-  const int64_t vector = on_cpu ? 1 : 16 / kElement, columns = ceil_divide(classes, vector) * vector;
+  const int64_t vector = ceil_divide(backend(x.device()).row_alignment, kElement),
+                columns = ceil_divide(classes, vector) * vector;
   const int64_t fit = kSliceBytes / (columns * kElement) / kFewestRows * kFewestRows;
   return {rows, in, classes, columns, std::min(rows, slice > 0 ? slice : std::max(fit, kFewestRows))};
 }
@@ -117,7 +118,8 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   check_same_kind(x, weight, kWhat);
   check_floating(x, kWhat);
   const bool fused = options.reduction == Reduction::mean || options.reduction == Reduction::sum;
-  if (!fused || options.weight.defined() || x.numel() == 0)
+  if (!fused || options.weight.defined() || x.numel() == 0 ||
+      !detail::has_kernel<kernels::CrossEntropyForward>(x.device(), x.dtype()))
     return cross_entropy(linear(x, weight), targets, options);
   HEED_CHECK(weight.shape()[0] > 0, ShapeError, kWhat, ": weight is ", weight.shape(),
              "; at least one class");

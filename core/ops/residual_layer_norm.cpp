@@ -1,6 +1,8 @@
+#include <heed/core/backend.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
+#include <heed/core/ops/composed.h>
 #include <heed/core/ops/dropout_option.h>
 #include <heed/kernels/dropout.h>
 #include <heed/kernels/residual_layer_norm.h>
@@ -106,13 +108,17 @@ ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const 
   check_parameter(weight, "weight", {cols}, x, name);
   check_parameter(bias, "bias", {cols}, x, name);
   check_floating(x, name);
+  if (!detail::has_kernel<kernels::ResidualLayerNormForward>(x.device(), x.dtype())) {
+    const Tensor sum = residual_dropout(residual, x, options);
+    return {sum, composed::layer_norm(sum, weight, bias, eps)};
+  }
   const Dropout dropout = draw_dropout(options.p, options.generator, name);
 
   const Contiguous base(residual), input(x), scale(weight), shift(bias);
   const bool backward_follows = needs_grad({residual, x, weight, bias});
   const Tensor sum = empty_like(x), normed = empty_like(x),
                statistics = backward_follows ? empty({2, rows}, accumulator_options(x)) : Tensor();
-  const Tensor kept = backward_follows && x.device().is_cpu()
+  const Tensor kept = backward_follows && backend(x.device()).saves_dropout_masks
                           ? empty_kept(cpu::residual_layer_norm_kept_size(rows, cols, dropout))
                           : Tensor();
   visit_floating(x.dtype(), name, [&]<class T>() {

@@ -1,6 +1,7 @@
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
+#include <heed/core/ops/composed.h>
 #include <heed/core/ops/dropout_option.h>
 #include <heed/kernels/dropout.h>
 #include <heed/kernels/rms_norm.h>
@@ -122,6 +123,8 @@ Tensor empty_rstd(const Tensor& x, bool wanted) {
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   check(x, weight, eps, "rms_norm");
+  if (!detail::has_kernel<kernels::RMSNormForward>(x.device(), x.dtype()))
+    return composed::rms_norm(x, weight, eps);
   const Contiguous input(x), scale(weight);
   const bool backward_follows = needs_grad({x, weight});
   const Tensor y = empty_like(x), rstd = empty_rstd(x, backward_follows);
@@ -137,6 +140,10 @@ ResidualNorm residual_rms_norm(const Tensor& residual, const Tensor& x, const Te
   HEED_CHECK(residual.shape() == x.shape(), ShapeError, name, ": residual is ", residual.shape(), ", x is ",
              x.shape(), "; they must be equal");
   check_same_kind(residual, x, name);
+  if (!detail::has_kernel<kernels::RMSNormForward>(x.device(), x.dtype())) {
+    const Tensor sum = residual_dropout(residual, x, options);
+    return {sum, composed::rms_norm(sum, weight, eps)};
+  }
   const Dropout dropout = draw_dropout(options.p, options.generator, name);
 
   const Contiguous base(residual), input(x), scale(weight);

@@ -1,6 +1,7 @@
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
+#include <heed/core/ops/composed.h>
 
 namespace heed {
 namespace {
@@ -66,6 +67,8 @@ void check(const Tensor& x, const Tensor& positions, const Tensor& table, const 
 
 Tensor rotary(const Tensor& x, const Tensor& positions, const Tensor& table, const RotaryOptions& options) {
   check(x, positions, table, options);
+  if (!detail::has_kernel<kernels::Rotary>(x.device(), x.dtype()))
+    return composed::rotary(x, positions, table, options);
   RotaryClosure closure{save(positions.contiguous()), save(table.contiguous()), options};
   if (options.rotated_heads == 0) closure.options.rotated_heads = options.heads;
   const Tensor y = empty_like(x);

@@ -1,4 +1,5 @@
 // Putting elements by index, and finding those that are not zero.
+#include <heed/core/backend.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
@@ -163,16 +164,17 @@ Shape check_put(const Tensor& x, const std::vector<Tensor>& indices) {
 Tensor flat_index(const Tensor& x, const std::vector<Tensor>& indices, const Shape& shape) {
   const TensorOptions options = indices[0].options();
   Tensor flat = zeros(shape, options), wrong = zeros(shape, {DType::boolean, options.device});
+  const bool checked = backend(options.device).host_memory;
   int64_t entries = 1;
   for (size_t axis = 0; axis < indices.size(); ++axis) {
     const int64_t size = x.shape()[static_cast<int>(axis)];
     const Tensor first = scalar(0, options), end = scalar(static_cast<double>(size), options);
     flat = flat * static_cast<double>(size) + indices[axis];
     entries *= size;
-    if (options.device.is_cpu()) continue;
+    if (checked) continue;
     wrong = logical_or(wrong, logical_or(less(indices[axis], first), greater_equal(indices[axis], end)));
   }
-  if (options.device.is_cpu()) return flat;
+  if (checked) return flat;
   return where(wrong, scalar(static_cast<double>(entries), options), flat);
 }
 

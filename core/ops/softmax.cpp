@@ -1,12 +1,14 @@
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
+#include <heed/core/ops/composed.h>
 #include <heed/kernels/softmax.h>
 
 namespace heed {
 namespace {
 
 Tensor over_last_axis(const Tensor& x, bool log, const char* name) {
+  if (!detail::has_kernel<kernels::SoftmaxForward>(x.device(), x.dtype())) return composed::softmax(x, log);
   const int64_t rows = rows_and_cols(x, name).first, cols = x.size(-1);
   const Tensor input = x.contiguous(), y = empty_like(input);
   visit_floating(x.dtype(), name, [&]<class T>() {

@@ -161,7 +161,7 @@ TEST_P(GradientParts, AnAnomalyNamesTheOperation) {
       [&] {
         backward(weighted_sum({{HUGE_VAL, x.slice(0, 1, 3)}}));
       },
-      "weighted_sum");
+      {"weighted_sum"});
 }
 
 TEST_P(GradientParts, AgainThroughARetainedGraph) {

@@ -8,12 +8,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def operations():
-    """Functions of heed::cuda that take an argument struct: what HEED_DECLARE(cuda) and the like declare."""
+    """What HEED_KERNEL and its siblings declare for every device."""
     found = set()
     for header in sorted((ROOT / "kernels").glob("*.h")):
-        text = header.read_text()
-        if re.search(r"HEED_DECLARE\w*\(cuda\)|namespace heed::cuda", text):
-            found |= set(re.findall(r"\bvoid (\w+)\(const (?:kernels::)?[A-Z]\w+(?:<[^>]*>)?& args\)", text))
+        found |= set(re.findall(r"^HEED_KERNEL\w*\((\w+), \w+\);", header.read_text(), re.MULTILINE))
     return found
 
 

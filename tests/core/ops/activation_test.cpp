@@ -44,23 +44,17 @@ Tensor gated_reference(const Tensor& x, Activation which) {
 }
 
 void check(const Shape& shape, Activation which) {
-  check_fused({.name = concat("activation ", static_cast<int>(which), " ", shape),
-               .inputs = {normal(shape, 1) * 2.0},
-               .function = [=](const Tensors& in) { return Tensors{activation(in[0], which)}; },
-               .reference = [=](const Tensors& in) { return Tensors{reference(in[0], which)}; },
-               .plain = [=](const Tensors& in) { return Tensors{composed_activation(in[0], which)}; }});
+  check_composed({.name = concat("activation ", static_cast<int>(which), " ", shape),
+                  .inputs = {normal(shape, 1) * 2.0},
+                  .function = [=](const Tensors& in) { return Tensors{activation(in[0], which)}; },
+                  .reference = [=](const Tensors& in) { return Tensors{reference(in[0], which)}; }});
 }
 
 void check_gated(const Shape& shape, Activation which) {
-  check_fused({.name = concat("gated ", static_cast<int>(which), " ", shape),
-               .inputs = {normal(shape, 2)},
-               .function = [=](const Tensors& in) { return Tensors{gated(in[0], which)}; },
-               .reference = [=](const Tensors& in) { return Tensors{gated_reference(in[0], which)}; },
-               .plain =
-                   [=](const Tensors& in) {
-                     const std::vector<Tensor> halves = chunk(in[0], 2, -1);
-                     return Tensors{composed_activation(halves[0], which) * halves[1]};
-                   }});
+  check_composed({.name = concat("gated ", static_cast<int>(which), " ", shape),
+                  .inputs = {normal(shape, 2)},
+                  .function = [=](const Tensors& in) { return Tensors{gated(in[0], which)}; },
+                  .reference = [=](const Tensors& in) { return Tensors{gated_reference(in[0], which)}; }});
 }
 
 TEST(Activation, SizesThatFillNoVector) {

@@ -52,36 +52,25 @@ Tensor reference(const Tensors& in, const Case& c) {
   return y * dropout_factors(y.shape(), c.dropout, kSeed);
 }
 
-Tensor composed(const Tensors& in, const Case& c) {
-  Tensor y = index_select(in[0], in[1]) * c.scale;
-  if (in[2].defined()) {
-    const Tensor place = index_select(in[2], in[3]);
-    y = y +
-        place *
-            not_equal(in[1], full(in[1].shape(), kNoToken, in[1].options())).to(place.dtype()).unsqueeze(-1);
-  }
-  return c.dropout > 0 ? y * dropout_factors(y.shape(), c.dropout, kSeed).to(y.dtype()) : y;
-}
-
 void check(const Case& c) {
   const Tensor ids = make_ids(c.ids, kVocabulary, c.gaps);
-  check_fused({.name = concat("embedding ", c.ids, " x ", c.cols, " scale ", c.scale,
-                              c.position ? " position" : "", " dropout ", c.dropout, c.gaps ? " gaps" : ""),
-               .inputs = {normal({kVocabulary, c.cols}, 1), ids,
-                          c.position ? normal({kPositions, c.cols}, 2) : Tensor(),
-                          c.position ? make_ids(c.ids, kPositions, false) : Tensor()},
-               .function =
-                   [=](const Tensors& in) {
-                     Generator generator(kSeed);
-                     return Tensors{embedding(in[1], in[0],
-                                              {.scale = c.scale,
-                                               .position = in[2],
-                                               .position_ids = in[3],
-                                               .dropout = c.dropout,
-                                               .generator = &generator})};
-                   },
-               .reference = [=](const Tensors& in) { return Tensors{reference(in, c)}; },
-               .plain = [=](const Tensors& in) { return Tensors{composed(in, c)}; }});
+  check_composed(
+      {.name = concat("embedding ", c.ids, " x ", c.cols, " scale ", c.scale, c.position ? " position" : "",
+                      " dropout ", c.dropout, c.gaps ? " gaps" : ""),
+       .inputs = {normal({kVocabulary, c.cols}, 1), ids,
+                  c.position ? normal({kPositions, c.cols}, 2) : Tensor(),
+                  c.position ? make_ids(c.ids, kPositions, false) : Tensor()},
+       .function =
+           [=](const Tensors& in) {
+             Generator generator(kSeed);
+             return Tensors{embedding(in[1], in[0],
+                                      {.scale = c.scale,
+                                       .position = in[2],
+                                       .position_ids = in[3],
+                                       .dropout = c.dropout,
+                                       .generator = &generator})};
+           },
+       .reference = [=](const Tensors& in) { return Tensors{reference(in, c)}; }});
 }
 
 TEST(Embedding, SizesThatFillNoVector) {

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 
 #include <gtest/gtest.h>
 
+#include <heed/core/backend.h>
 #include <heed/core/base/philox.h>
 #include <heed/core/ops.h>
 
@@ -47,6 +49,20 @@ inline void check_fused(const OpCheck& check) {
   }
 }
 
+/// The plain composition that the operation itself falls back to.
+inline std::function<Tensors(const Tensors&)> unfused(std::function<Tensors(const Tensors&)> function) {
+  return [function = std::move(function)](const Tensors& in) {
+    const NoFusedKernels no_fused_kernels;
+    return function(in);
+  };
+}
+
+/// check_fused against that.
+inline void check_composed(OpCheck check) {
+  check.plain = unfused(check.function);
+  check_fused(check);
+}
+
 /// What dropout of rate p multiplies each element with, drawn at {seed, offset}: 0 or the scale, f64.
 inline Tensor dropout_factors(const Shape& shape, double p, uint64_t seed, uint64_t offset = 0) {
   const Dropout dropout = make_dropout(p, {seed, nullptr, offset});
@@ -56,22 +72,6 @@ inline Tensor dropout_factors(const Shape& shape, double p, uint64_t seed, uint6
     factors.data<double>()[i] = bits >= dropout.threshold ? static_cast<double>(dropout.scale) : 0.0;
   }
   return factors;
-}
-
-/// The activations from simple operations.
-inline Tensor composed_activation(const Tensor& x, Activation which) {
-  switch (which) {
-    case Activation::relu:
-      return where(greater(x.detach(), zeros_like(x)), x, zeros_like(x));
-    case Activation::gelu:
-      return x * 0.5 * (erf(x * 0.70710678118654752) + 1.0);
-    case Activation::gelu_tanh:
-      return x * 0.5 * (tanh((x + x * x * x * 0.044715) * 0.79788456080286536) + 1.0);
-    case Activation::silu:
-      return x * sigmoid(x);
-    default:
-      return x;
-  }
 }
 
 /// The same for a text of one piece.

@@ -4,7 +4,7 @@
 
 #include <heed/core/ops.h>
 
-#include "op_check.h"
+#include "fused_check.h"
 
 namespace heed::test {
 namespace {
@@ -28,25 +28,15 @@ Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& bias, doub
   return y;
 }
 
-Tensors composed(const Tensors& in, double eps) {
-  const Tensor& x = in[0];
-  const ReduceOptions last{.axes = {-1}, .keep = true};
-  const Tensor centred = x - mean(x, last);
-  Tensor y = centred * rsqrt(mean(square(centred), last) + eps);
-  if (in[1].defined()) y = y * in[1];
-  if (in[2].defined()) y = y + in[2];
-  return {y};
-}
-
 void check(const Shape& shape, bool weight, bool bias, double eps = 1e-5) {
   const int64_t cols = shape[shape.rank() - 1];
-  check_op({.name = concat("layer_norm ", shape, weight ? " weight" : "", bias ? " bias" : ""),
-            .inputs = {normal(shape, 1) * 3.0 + 0.5, weight ? normal({cols}, 2) : Tensor(),
-                       bias ? normal({cols}, 3) : Tensor()},
-            .function = [=](const Tensors& in) { return Tensors{layer_norm(in[0], in[1], in[2], eps)}; },
-            .reference = [=](const Tensors& in) { return Tensors{reference(in[0], in[1], in[2], eps)}; },
-            .plain = [=](const Tensors& in) { return composed(in, eps); },
-            .magnitude = 4});  // the gradient is a difference of terms of this size
+  check_composed(
+      {.name = concat("layer_norm ", shape, weight ? " weight" : "", bias ? " bias" : ""),
+       .inputs = {normal(shape, 1) * 3.0 + 0.5, weight ? normal({cols}, 2) : Tensor(),
+                  bias ? normal({cols}, 3) : Tensor()},
+       .function = [=](const Tensors& in) { return Tensors{layer_norm(in[0], in[1], in[2], eps)}; },
+       .reference = [=](const Tensors& in) { return Tensors{reference(in[0], in[1], in[2], eps)}; },
+       .magnitude = 4});  // the gradient is a difference of terms of this size
 }
 
 TEST(LayerNorm, SizesThatFillNoVector) {

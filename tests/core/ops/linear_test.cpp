@@ -30,6 +30,11 @@ Tensor rows_of(const Tensor& stack, const Case& c) {
   return stack.slice(0, c.first, c.first + c.out);
 }
 
+Tensor activated(const Tensor& x, Activation which) {
+  const NoFusedKernels no_fused_kernels;
+  return activation(x, which);
+}
+
 Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& bias, const Case& c) {
   const int64_t in = x.size(-1);
   const Tensor input = x.contiguous(), matrix = weight.contiguous();
@@ -43,32 +48,25 @@ Tensor reference(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
         sum += input.data<double>()[r * in + i] * matrix.data<double>()[(c.first + o) * in + i];
       y.data<double>()[r * c.out + o] = sum;
     }
-  return composed_activation(y, c.activation) * dropout_factors(shape, c.dropout, kSeed);
-}
-
-Tensor composed(const Tensors& in, const Case& c) {
-  Tensor y = matmul(in[0], rows_of(in[1], c).transpose(0, 1));
-  if (in[2].defined()) y = y + rows_of(in[2], c);
-  y = composed_activation(y, c.activation);
-  return c.dropout > 0 ? y * dropout_factors(y.shape(), c.dropout, kSeed).to(y.dtype()) : y;
+  return activated(y, c.activation) * dropout_factors(shape, c.dropout, kSeed);
 }
 
 void check(const Case& c) {
   const int64_t in = c.shape[c.shape.rank() - 1];
-  check_fused({.name = concat("linear ", c.shape, " to ", c.out, c.bias ? " bias" : "", " activation ",
-                              static_cast<int>(c.activation), " dropout ", c.dropout, " first ", c.first,
-                              " of ", stacked(c)),
-               .inputs = {normal(c.shape, 1), normal({stacked(c), in}, 2),
-                          c.bias ? normal({stacked(c)}, 3) : Tensor()},
-               .function =
-                   [=](const Tensors& in) {
-                     Generator generator(kSeed);
-                     return Tensors{
-                         linear(in[0], rows_of(in[1], c), rows_of(in[2], c),
-                                {.activation = c.activation, .dropout = c.dropout, .generator = &generator})};
-                   },
-               .reference = [=](const Tensors& in) { return Tensors{reference(in[0], in[1], in[2], c)}; },
-               .plain = [=](const Tensors& in) { return Tensors{composed(in, c)}; }});
+  check_composed(
+      {.name = concat("linear ", c.shape, " to ", c.out, c.bias ? " bias" : "", " activation ",
+                      static_cast<int>(c.activation), " dropout ", c.dropout, " first ", c.first, " of ",
+                      stacked(c)),
+       .inputs = {normal(c.shape, 1), normal({stacked(c), in}, 2),
+                  c.bias ? normal({stacked(c)}, 3) : Tensor()},
+       .function =
+           [=](const Tensors& in) {
+             Generator generator(kSeed);
+             return Tensors{
+                 linear(in[0], rows_of(in[1], c), rows_of(in[2], c),
+                        {.activation = c.activation, .dropout = c.dropout, .generator = &generator})};
+           },
+       .reference = [=](const Tensors& in) { return Tensors{reference(in[0], in[1], in[2], c)}; }});
 }
 
 TEST(Linear, SizesThatFillNoTile) {
@@ -249,8 +247,8 @@ class LinearPackedCopy : public testing::Test {
 // The weight in one piece, a part of another, and one with gaps.
 TEST_F(LinearPackedCopy, ChangesNothingButTheLastBits) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
-    const Tensor whole = normal({150, 40}, 1).to(dtype), wide = normal({50, 80}, 2).to(dtype),
-                 bias = normal({50}, 3).to(dtype);
+    const Tensor whole = normal({150, 40}, 1).to(dtype).set_requires_grad(),
+                 wide = normal({50, 80}, 2).to(dtype), bias = normal({50}, 3).to(dtype);
     for (const Tensor& weight : {whole.slice(0, 0, 50), whole.slice(0, 100, 150), wide.slice(1, 20, 60)})
       for (const int64_t rows : {1, 5, 40}) {
         const Tensor x = normal({rows, 40}, 4).to(dtype), first = linear(x, weight, bias),
@@ -285,7 +283,7 @@ TEST_F(LinearPackedCopy, GoesWithTheNextWriteAndWithTheWeight) {
   const Tensor x = zeros({2, 64});
   const int64_t before = cpu_allocator().stats().in_use;
   {
-    const Tensor weight = zeros({64, 64});
+    const Tensor weight = zeros({64, 64}).set_requires_grad();
     const int64_t without = cpu_allocator().stats().in_use;
     linear(x, weight);
     const int64_t with = cpu_allocator().stats().in_use;
@@ -300,16 +298,26 @@ TEST_F(LinearPackedCopy, GoesWithTheNextWriteAndWithTheWeight) {
 }
 
 TEST_F(LinearPackedCopy, IsNotMadeForManyRows) {
-  const Tensor weight = zeros({64, 64}), x = zeros({257, 64});
+  const Tensor weight = zeros({64, 64}).set_requires_grad(), x = zeros({257, 64});
   const int64_t before = cpu_allocator().stats().in_use;
   linear(x, weight);
   EXPECT_EQ(cpu_allocator().stats().in_use, before);
 }
 
+TEST_F(LinearPackedCopy, IsMadeOfParametersAlone) {
+  const Tensor weight = zeros({64, 64}), x = zeros({2, 64});
+  const int64_t before = cpu_allocator().stats().in_use;
+  linear(x, weight);
+  EXPECT_EQ(cpu_allocator().stats().in_use, before);
+  weight.set_requires_grad().set_requires_grad(false);  // frozen, it is still one
+  linear(x, weight);
+  EXPECT_GT(cpu_allocator().stats().in_use, before);
+}
+
 TEST(Linear, KeepsNoPackedCopyWhereGradientsAreOn) {
   for (const bool trained : {false, true}) {
-    const Tensor weight = zeros({64, 64}), x = zeros({2, 64});
-    if (trained) weight.set_requires_grad();
+    const Tensor weight = zeros({64, 64}).set_requires_grad(), x = zeros({2, 64});
+    weight.set_requires_grad(trained);
     const int64_t before = cpu_allocator().stats().in_use;
     linear(x, weight);
     EXPECT_EQ(cpu_allocator().stats().in_use, before);

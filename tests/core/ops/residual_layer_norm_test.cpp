@@ -29,16 +29,6 @@ Tensor normed_reference(const Tensor& sum, const Tensor& weight, const Tensor& b
   return y;
 }
 
-Tensors composed(const Tensors& in, double p) {
-  const ReduceOptions last{.axes = {-1}, .keep = true};
-  const Tensor kept = p > 0 ? in[1] * dropout_factors(in[1].shape(), p, kSeed).to(in[1].dtype()) : in[1];
-  const Tensor sum = in[0] + kept, centred = sum - mean(sum, last);
-  Tensor normed = centred * rsqrt(mean(square(centred), last) + kEps);
-  if (in[2].defined()) normed = normed * in[2];
-  if (in[3].defined()) normed = normed + in[3];
-  return {sum, normed};
-}
-
 enum class Used { both, sum, normed };
 
 Tensors pick(const ResidualNorm& result, Used used) {
@@ -48,27 +38,22 @@ Tensors pick(const ResidualNorm& result, Used used) {
 
 void check(const Shape& shape, double p, bool weight = true, bool bias = true, Used used = Used::both) {
   const int64_t cols = shape[shape.rank() - 1];
-  const auto plain = [=](const Tensors& in) {
-    const Tensors outputs = composed(in, p);
-    return pick({outputs[0], outputs[1]}, used);
-  };
-  check_fused({.name = concat("residual_layer_norm ", shape, " dropout ", p, weight ? " weight" : "",
-                              bias ? " bias" : "", " used ", static_cast<int>(used)),
-               .inputs = {normal(shape, 1), normal(shape, 2), weight ? normal({cols}, 3) : Tensor(),
-                          bias ? normal({cols}, 4) : Tensor()},
-               .function =
-                   [=](const Tensors& in) {
-                     Generator generator(kSeed);
-                     return pick(residual_layer_norm(in[0], in[1], in[2], in[3],
-                                                     {.p = p, .generator = &generator}, kEps),
-                                 used);
-                   },
-               .reference =
-                   [=](const Tensors& in) {
-                     const Tensor sum = in[0] + in[1] * dropout_factors(shape, p, kSeed);
-                     return pick({sum, normed_reference(sum, in[2], in[3])}, used);
-                   },
-               .plain = plain});
+  check_composed({.name = concat("residual_layer_norm ", shape, " dropout ", p, weight ? " weight" : "",
+                                 bias ? " bias" : "", " used ", static_cast<int>(used)),
+                  .inputs = {normal(shape, 1), normal(shape, 2), weight ? normal({cols}, 3) : Tensor(),
+                             bias ? normal({cols}, 4) : Tensor()},
+                  .function =
+                      [=](const Tensors& in) {
+                        Generator generator(kSeed);
+                        return pick(residual_layer_norm(in[0], in[1], in[2], in[3],
+                                                        {.p = p, .generator = &generator}, kEps),
+                                    used);
+                      },
+                  .reference =
+                      [=](const Tensors& in) {
+                        const Tensor sum = in[0] + in[1] * dropout_factors(shape, p, kSeed);
+                        return pick({sum, normed_reference(sum, in[2], in[3])}, used);
+                      }});
 }
 
 TEST(ResidualLayerNorm, SizesThatFillNoVector) {

@@ -27,19 +27,13 @@ Tensor reference(const Tensor& x, const Tensor& weight) {
   return y;
 }
 
-Tensor composed(const Tensor& x, const Tensor& weight) {
-  const Tensor y = x * rsqrt(mean(square(x), {.axes = {-1}, .keep = true}) + kEps);
-  return weight.defined() ? y * weight : y;
-}
-
 void check(const Shape& shape, bool weight) {
   const int64_t cols = shape[shape.rank() - 1];
-  check_fused({.name = concat("rms_norm ", shape, weight ? " weight" : ""),
-               .inputs = {normal(shape, 1) * 3.0 + 0.5, weight ? normal({cols}, 2) : Tensor()},
-               .function = [](const Tensors& in) { return Tensors{rms_norm(in[0], in[1], kEps)}; },
-               .reference = [](const Tensors& in) { return Tensors{reference(in[0], in[1])}; },
-               .plain = [](const Tensors& in) { return Tensors{composed(in[0], in[1])}; },
-               .magnitude = 4});  // the gradient is a difference of terms of this size
+  check_composed({.name = concat("rms_norm ", shape, weight ? " weight" : ""),
+                  .inputs = {normal(shape, 1) * 3.0 + 0.5, weight ? normal({cols}, 2) : Tensor()},
+                  .function = [](const Tensors& in) { return Tensors{rms_norm(in[0], in[1], kEps)}; },
+                  .reference = [](const Tensors& in) { return Tensors{reference(in[0], in[1])}; },
+                  .magnitude = 4});  // the gradient is a difference of terms of this size
 }
 
 enum class Used { both, sum, normed };
@@ -51,27 +45,21 @@ Tensors pick(const ResidualNorm& result, Used used) {
 
 void check_residual(const Shape& shape, double p, bool weight = true, Used used = Used::both) {
   const int64_t cols = shape[shape.rank() - 1];
-  check_fused(
-      {.name = concat("residual_rms_norm ", shape, " dropout ", p, weight ? " weight" : "", " used ",
-                      static_cast<int>(used)),
-       .inputs = {normal(shape, 1), normal(shape, 2), weight ? normal({cols}, 3) : Tensor()},
-       .function =
-           [=](const Tensors& in) {
-             Generator generator(kSeed);
-             return pick(residual_rms_norm(in[0], in[1], in[2], {.p = p, .generator = &generator}, kEps),
-                         used);
-           },
-       .reference =
-           [=](const Tensors& in) {
-             const Tensor sum = in[0] + in[1] * dropout_factors(shape, p, kSeed);
-             return pick({sum, reference(sum, in[2])}, used);
-           },
-       .plain =
-           [=](const Tensors& in) {
-             const Tensor kept = p > 0 ? in[1] * dropout_factors(shape, p, kSeed).to(in[1].dtype()) : in[1];
-             const Tensor sum = in[0] + kept;
-             return pick({sum, composed(sum, in[2])}, used);
-           }});
+  check_composed({.name = concat("residual_rms_norm ", shape, " dropout ", p, weight ? " weight" : "",
+                                 " used ", static_cast<int>(used)),
+                  .inputs = {normal(shape, 1), normal(shape, 2), weight ? normal({cols}, 3) : Tensor()},
+                  .function =
+                      [=](const Tensors& in) {
+                        Generator generator(kSeed);
+                        return pick(
+                            residual_rms_norm(in[0], in[1], in[2], {.p = p, .generator = &generator}, kEps),
+                            used);
+                      },
+                  .reference =
+                      [=](const Tensors& in) {
+                        const Tensor sum = in[0] + in[1] * dropout_factors(shape, p, kSeed);
+                        return pick({sum, reference(sum, in[2])}, used);
+                      }});
 }
 
 TEST(RMSNorm, SizesThatFillNoVector) {

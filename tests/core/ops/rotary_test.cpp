@@ -46,35 +46,12 @@ Tensor reference(const Tensor& x, const Tensor& positions, int64_t rotated, cons
   return y;
 }
 
-// x with each column's partner in its place.
-Tensor partners(const Tensor& x, int64_t rotated, RotaryPairing pairing) {
-  std::vector<int64_t> order;
-  for (int64_t c = 0; c < rotated; ++c)
-    order.push_back(pairing == RotaryPairing::half ? (c + rotated / 2) % rotated : c ^ 1);
-  return index_select(x, -1, tensor(order, {rotated}, x.device()));
-}
-
-Tensor composed(const Tensor& x, const Tensor& positions, int64_t rotated, const RotaryOptions& options) {
-  const int64_t rows = positions.numel(), width = x.size(-1) / options.heads;
-  const int64_t heads = options.rotated_heads == 0 ? options.heads : options.rotated_heads;
-  const Tensor each = x.reshape({rows, options.heads, width});
-  const Tensor turned = each.slice(1, 0, heads).slice(2, 0, rotated);
-  const Tensor factors =
-      index_select(table(rotated, options.pairing, x.dtype()).to(x.device()), positions.flatten());
-  const auto part = [&](int64_t i) { return factors.select(1, i).unsqueeze(1); };
-  const Tensor y = turned * part(0) + partners(turned, rotated, options.pairing) * part(1);
-  const Tensor all = cat(
-      {cat({y, each.slice(1, 0, heads).slice(2, rotated, width)}, 2), each.slice(1, heads, options.heads)},
-      1);
-  return all.reshape(x.shape());
-}
-
 void check(const Shape& shape, int64_t rotated, const RotaryOptions& options) {
   const int64_t cols = shape[shape.rank() - 1];
   int64_t rows = 1;
   for (int axis = 0; axis + 1 < shape.rank(); ++axis) rows *= shape[axis];
   const Tensor positions = remainder(arange(0, rows) * 5.0, static_cast<double>(kEntries));
-  check_fused(
+  check_composed(
       {.name = concat("rotary ", shape, " of ", options.heads, " heads, ", options.rotated_heads,
                       " rotated, ", rotated, " columns, pairing ", static_cast<int>(options.pairing)),
        .inputs = {normal(shape, 1), positions},
@@ -84,8 +61,7 @@ void check(const Shape& shape, int64_t rotated, const RotaryOptions& options) {
              return Tensors{
                  rotary(in[0], in[1], table(rotated, options.pairing, factors).to(in[0].device()), options)};
            },
-       .reference = [=](const Tensors& in) { return Tensors{reference(in[0], in[1], rotated, options)}; },
-       .plain = [=](const Tensors& in) { return Tensors{composed(in[0], in[1], rotated, options)}; }});
+       .reference = [=](const Tensors& in) { return Tensors{reference(in[0], in[1], rotated, options)}; }});
   EXPECT_EQ(cols % options.heads, 0);
 }
 
