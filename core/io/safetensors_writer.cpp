@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include <heed/core/base/utf8.h>
 #include <heed/core/io/detail/json_scanner.h>
 #include <heed/core/io/safetensors.h>
 
@@ -11,7 +12,7 @@ using detail::quoted;
 
 void check_spec(const TensorSpec& spec, const std::string& path) {
   HEED_CHECK(!spec.name.empty() && spec.name.size() <= kMaxTensorName && spec.name != "__metadata__" &&
-                 detail::is_utf8(spec.name) && spec.name.find('\0') == std::string::npos,
+                 !invalid_utf8(spec.name) && spec.name.find('\0') == std::string::npos,
              ConfigError, "cannot save '", path, "': ", quoted(spec.name),
              " cannot name a tensor (1 to 4096 bytes of UTF-8 without NUL, and not __metadata__)");
   HEED_CHECK(spec.shape.size() <= static_cast<size_t>(kMaxRank), ShapeError, "cannot save '", path,
@@ -42,8 +43,8 @@ void check_metadata(const SaveOptions& options, size_t tensors, const std::strin
   for (const auto& entry : options.metadata) {
     bytes += entry.first.size() + entry.second.size();
     for (const std::string* text : {&entry.first, &entry.second})
-      HEED_CHECK(detail::is_utf8(*text) && text->find('\0') == std::string::npos, ConfigError,
-                 "cannot save '", path, "': metadata ", quoted(entry.first), " is not UTF-8 without NUL");
+      HEED_CHECK(!invalid_utf8(*text) && text->find('\0') == std::string::npos, ConfigError, "cannot save '",
+                 path, "': metadata ", quoted(entry.first), " is not UTF-8 without NUL");
   }
   HEED_CHECK(options.metadata.size() < kMaxMetadataEntries, ConfigError, "cannot save '", path,
              "': ", options.metadata.size(), " entries of metadata, at most ", kMaxMetadataEntries - 1);

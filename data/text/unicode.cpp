@@ -1,6 +1,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <optional>
 #include <utf8proc.h>
 
 #include <heed/core/base/check.h>
@@ -16,23 +17,6 @@ const utf8proc_uint8_t* bytes_of(std::string_view text) {
 utf8proc_int32_t lower(utf8proc_int32_t code_point, void*) { return utf8proc_tolower(code_point); }
 
 }  // namespace
-
-size_t detail::take_code_point(std::string_view text, int32_t& code_point) {
-  // More than four bytes are no part of one character, and the library's length is signed.
-  const auto most = static_cast<utf8proc_ssize_t>(text.size() < 4 ? text.size() : 4);
-  const utf8proc_ssize_t length = utf8proc_iterate(bytes_of(text), most, &code_point);
-  return length > 0 ? static_cast<size_t>(length) : 0;
-}
-
-std::optional<size_t> invalid_utf8(std::string_view text) {
-  int32_t code_point = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t length = detail::take_code_point(text.substr(at), code_point);
-    if (length == 0) return at;
-    at += length;
-  }
-  return std::nullopt;
-}
 
 const char* name(Normalization form) {
   switch (form) {
@@ -72,9 +56,8 @@ std::string normalize(std::string_view text, Normalization form, bool lowercase)
 
 std::string well_formed(std::string_view bytes) {
   std::string out;
-  int32_t code_point = 0;
   while (!bytes.empty()) {
-    const size_t length = detail::take_code_point(bytes, code_point);
+    const size_t length = first_code_point(bytes).length;
     out += length > 0 ? bytes.substr(0, length) : "\xef\xbf\xbd";
     bytes.remove_prefix(length > 0 ? length : 1);
   }

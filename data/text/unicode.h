@@ -2,14 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
+#include <heed/core/base/utf8.h>
+
 namespace heed::data {
 
-/// Position of the first byte that is not part of well-formed UTF-8, if any.
-std::optional<size_t> invalid_utf8(std::string_view text);
+using heed::invalid_utf8;
 
 /// Unicode's normal forms (UAX 15): nfc composes letters and their accents; nfkc also replaces compatibility
 /// characters, such as ligatures and full-width letters, by plain ones.
@@ -38,19 +38,13 @@ CharacterClass character_class(int32_t code_point);
 template <class F>
 void for_each_code_point(std::string_view text, F&& f);
 
-namespace detail {
-/// Bytes of the code point that text begins with, which is stored; 0 where it is not UTF-8.
-size_t take_code_point(std::string_view text, int32_t& code_point);
-}  // namespace detail
-
 template <class F>
 void for_each_code_point(std::string_view text, F&& f) {
   while (!text.empty()) {
-    int32_t code_point = 0;
-    const size_t length = detail::take_code_point(text, code_point);
-    if (length == 0) return;
-    f(code_point, text.substr(0, length));
-    text.remove_prefix(length);
+    const CodePoint first = first_code_point(text);
+    if (first.length == 0) return;
+    f(static_cast<int32_t>(first.value), text.substr(0, first.length));
+    text.remove_prefix(first.length);
   }
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include <heed/core/base/utf8.h>
 #include <heed/core/io/detail/json_scanner.h>
 
 namespace heed::detail {
@@ -77,7 +78,7 @@ std::string JsonScanner::string(size_t max_bytes, const Place& what) {
       continue;
     }
     if (c < 0x20) fail(what, " holds the control character ", byte_text(c));
-    const size_t length = utf8_length(text_.substr(at_));
+    const size_t length = first_code_point(text_.substr(at_)).length;
     if (length == 0) fail(what, " is not valid UTF-8: byte ", byte_text(c));
     out.append(text_.substr(at_, length));
     at_ += length;
@@ -143,34 +144,6 @@ uint64_t JsonScanner::whole_number(const Place& what) {
   if (!at_end() && (text_[at_] == '.' || text_[at_] == 'e' || text_[at_] == 'E'))
     fail(what, " is not a whole number: ", next_text(), " follows ", value);
   return value;
-}
-
-size_t utf8_length(std::string_view text) {
-  if (text.empty()) return 0;
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xc2 && lead < 0xe0   ? 2
-                        : (lead & 0xf0) == 0xe0       ? 3
-                        : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                      : 0;
-  if (length == 0 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  const unsigned char second = byte(1);
-  const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
-  const bool surrogate = lead == 0xed && second >= 0xa0;
-  const bool too_large = lead == 0xf4 && second >= 0x90;
-  return overlong || surrogate || too_large ? 0 : length;
-}
-
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const size_t length = utf8_length(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
-  }
-  return true;
 }
 
 std::string quoted(std::string_view text) {

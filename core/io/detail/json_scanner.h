@@ -58,11 +58,6 @@ class JsonScanner {
   size_t at_ = 0;
 };
 
-/// Bytes of the UTF-8 character at the front of `text`, 0 if it is none (overlong, surrogate, above
-/// U+10FFFF).
-size_t utf8_length(std::string_view text);
-bool is_utf8(std::string_view text);
-
 /// `text` in single quotes for a message: control characters escaped, cut after 80 bytes.
 std::string quoted(std::string_view text);
 

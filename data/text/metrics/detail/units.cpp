@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utf8proc.h>
 
+#include <heed/core/base/utf8.h>
 #include <heed/data/text/metrics/detail/units.h>
 
 namespace heed::data::detail {
@@ -10,13 +11,9 @@ constexpr char32_t kReplacement = 0xfffd;
 
 // The code point that text begins with, whose bytes are removed.
 char32_t take(std::string_view& text) {
-  constexpr size_t kMostBytes = 4;
-  utf8proc_int32_t code_point = 0;
-  const utf8proc_ssize_t length =
-      utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                       static_cast<utf8proc_ssize_t>(std::min(text.size(), kMostBytes)), &code_point);
-  text.remove_prefix(length > 0 ? static_cast<size_t>(length) : 1);
-  return length > 0 ? static_cast<char32_t>(code_point) : kReplacement;
+  const CodePoint first = first_code_point(text);
+  text.remove_prefix(first.length > 0 ? first.length : 1);
+  return first.length > 0 ? first.value : kReplacement;
 }
 
 void append(std::string& text, char32_t code_point) {
