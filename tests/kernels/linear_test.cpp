@@ -10,12 +10,15 @@
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/linear.h>
 
+#include "packed_copies.h"
+
 namespace heed {
 namespace {
 
 using kernels::LinearActivationBackward;
 using kernels::LinearBackward;
 using kernels::LinearForward;
+using test::Copies;
 using Real = long double;
 
 template <class T>
@@ -96,27 +99,6 @@ struct Case {
   bool bias, keep;
 };
 
-/// Of one weight, as its memory would keep them.
-class Copies : public kernels::PackedCopies {
- public:
-  const std::byte* find(const Matrix& matrix) const override {
-    return made() && matrix == matrix_ ? copy_.data() : nullptr;
-  }
-  const std::byte* keep(const Matrix& matrix, int64_t bytes, FunctionRef<void(std::byte*)> pack) override {
-    EXPECT_FALSE(made());
-    matrix_ = matrix;
-    copy_.assign(static_cast<size_t>(bytes), std::byte{0xff});  // NaN
-    pack(copy_.data());
-    return copy_.data();
-  }
-  bool made() const { return !copy_.empty(); }
-  const std::vector<std::byte>& bytes() const { return copy_; }
-
- private:
-  Matrix matrix_{};
-  std::vector<std::byte> copy_;
-};
-
 template <class T>
 void check_forward(const Case& c, Copies* copies) {
   std::mt19937 engine(7);
@@ -192,83 +174,6 @@ TYPED_TEST(LinearOf, ForwardSizes) {
   check_forward<TypeParam>({0, 4, 4, Activation::relu, 0.1, true, true});
   check_forward<TypeParam>({4, 0, 600, Activation::silu, 0.1, true, true});
   check_forward<TypeParam>({4, 4, 0, Activation::relu, 0.1, true, true});
-}
-
-/// y = x Wᵀ, the weight packed unless `copies` is null.
-template <class T>
-void multiply(const std::vector<T>& x, const std::vector<T>& weight, Copies* copies, std::vector<T>& y,
-              int64_t rows, int64_t in, int64_t out) {
-  cpu::linear_forward(LinearForward<T>{.x = x.data(),
-                                       .weight = weight.data(),
-                                       .copies = copies,
-                                       .bias = nullptr,
-                                       .activation = Activation::none,
-                                       .dropout = {},
-                                       .y = y.data(),
-                                       .pre_activation = nullptr,
-                                       .rows = rows,
-                                       .in = in,
-                                       .out = out});
-}
-
-TEST(Linear, ANanInOneRowStaysThereWithAPackedWeight) {
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  std::mt19937 engine(3);
-  const int64_t in = 5, out = 37;
-  const auto weight = uniform<float>(out * in, engine);
-  Copies copies;
-  for (int64_t rows : {1, 2, 13}) {
-    std::vector<float> x(static_cast<size_t>(rows * in), 1.0f), y(static_cast<size_t>(rows * out));
-    x[static_cast<size_t>((rows - 1) * in)] = nan;
-    multiply(x, weight, &copies, y, rows, in, out);
-    for (int64_t i = 0; i < rows * out; ++i)
-      EXPECT_EQ(std::isnan(y[static_cast<size_t>(i)]), i >= (rows - 1) * out) << rows << " rows, " << i;
-  }
-}
-
-TEST(Linear, APackedWeightGivesTheSameBitsWithAnyThreads) {
-  std::mt19937 engine(4);
-  for (int64_t rows : {1, 3, 12, 13, 200}) {
-    const int64_t in = 1030, out = 300;
-    const auto x = uniform<float>(rows * in, engine), weight = uniform<float>(out * in, engine);
-    std::vector<float> first;
-    std::vector<std::byte> first_copy;
-    for (int threads : {1, 2, 4}) {
-      set_thread_count(threads);
-      Copies copies;
-      for (bool pack : {true, false}) {
-        if (!pack && rows <= 8) continue;  // where nothing is packed the sums have another order
-        std::vector<float> y(static_cast<size_t>(rows * out));
-        multiply(x, weight, pack ? &copies : nullptr, y, rows, in, out);
-        if (first.empty()) first = y;
-        EXPECT_EQ(y, first) << rows << " rows, " << threads << " threads";
-      }
-      if (first_copy.empty()) first_copy = copies.bytes();
-      EXPECT_EQ(copies.bytes(), first_copy);
-    }
-  }
-  set_thread_count(1);
-}
-
-TEST(Linear, PacksAWeightOnceAndOnlyForFewRows) {
-  std::mt19937 engine(5);
-  const int64_t in = 16, out = 24;
-  const auto check = [&]<class T>(int64_t rows, bool packs) {
-    const auto x = uniform<T>(rows * in, engine), weight = uniform<T>(out * in, engine);
-    auto y = poisoned<T>(rows * out), again = y;
-    Copies copies;
-    multiply(x, weight, &copies, y, rows, in, out);
-    EXPECT_EQ(copies.made(), packs) << rows << " rows";
-    multiply(x, weight, &copies, again, rows, in, out);  // Copies fails if it is asked for a second one
-    EXPECT_EQ(std::memcmp(y.data(), again.data(), y.size() * sizeof(T)), 0);
-  };
-  for (const int64_t rows : {1, 8, 40, 256}) {
-    check.operator()<float>(rows, true);
-    check.operator()<double>(rows, true);
-    check.operator()<bfloat16>(rows, false);
-  }
-  check.operator()<float>(257, false);
-  check.operator()<double>(257, false);
 }
 
 template <class T>
