@@ -45,14 +45,14 @@ Tensor softmax(const Tensor& x, bool log) {
 }
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  if (x.numel() == 0) return x * 1.0;
+  if (x.size(-1) == 0) return shifted(scaled(x * 1.0, weight), bias);  // there is no mean
   const Tensor centred = x - mean(x, over_last_axis());
   const Tensor y = centred * rsqrt(mean(square(centred), over_last_axis()) + eps);
   return shifted(scaled(y, weight), bias);
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  if (x.numel() == 0) return x * 1.0;
+  if (x.size(-1) == 0) return scaled(x * 1.0, weight);
   return scaled(x * rsqrt(mean(square(x), over_last_axis()) + eps), weight);
 }
 
