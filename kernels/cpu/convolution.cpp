@@ -1,0 +1,331 @@
+// Convolution as matrix products with the image under the window's taps, which are made for a few positions
+// at a time and stay in the cache. The gradient of x is such a convolution too: of gy, with the taps of each
+// phase of the stride.
+#include <algorithm>
+
+#include <heed/core/base/divide.h>
+#include <heed/core/base/parallel_for.h>
+#include <heed/kernels/convolution.h>
+#include <heed/kernels/cpu/convolution_patches.h>
+#include <heed/kernels/cpu/gemm/gemm_block.h>
+#include <heed/kernels/cpu/tasks/grain.h>
+
+namespace heed::cpu {
+namespace {
+
+constexpr int64_t kColumnElements = 160 << 10;  // that stay in a second-level cache
+constexpr int64_t kMaxPositions = 512;          // of a task
+constexpr int64_t kTasks = 8;                   // at least, where the shape allows
+constexpr int64_t kWeightColumns = 192;         // of a weight's gradient a task
+
+/// Where the sums of position (i, j) go: out[o * plane + i * row_stride + j * col_stride] (+)= bias[o] + the
+/// sum.
+template <class T>
+struct PatchTarget {
+  T* out;
+  int64_t plane, row_stride, col_stride;
+  const T* bias;  // of the first output, or null
+  bool accumulate;
+};
+
+/// c [rows, cols] = a [rows, k] by packed columns (+ c if `added`), by as many rows as stay in the cache.
+template <class A>
+void multiply(MatrixView<A> a, const A* columns, A* c, int64_t ldc, int64_t rows, int64_t cols, int64_t k,
+              bool added) {
+  const GemmFunctions<A>& functions = gemm_functions<A>();
+  const EvenSplit blocks(rows, functions.geometry.mr, kMC);
+  for (int64_t i = 0; i < blocks.parts; ++i) {
+    const int64_t row = blocks.begin(i), height = blocks.size(i);
+    A* const first = c + row * ldc;
+    const Workspace<A> buffer(copies_a(a.at(row, 0), height, k, 1) ? functions.geometry.a_buffer(height, k)
+                                                                   : 0);
+    functions.block({.a = a.at(row, 0),
+                     .a_rows = rows - row,
+                     .b = columns,
+                     .b_stride = 0,
+                     .c = first,
+                     .ldc = ldc,
+                     .rows = height,
+                     .cols = cols,
+                     .k = k,
+                     .added = {added ? first : nullptr, ldc},
+                     .a_buffer = buffer.data()});
+  }
+}
+
+/// The sums of all outputs at the positions [begin, end): weight [outputs, planes * taps] by the patches.
+template <class T>
+void correlate(const PatchGrid& grid, const T* in, int64_t planes, const accumulator_t<T>* weight,
+               int64_t outputs, const PatchTarget<T>& target, int64_t begin, int64_t end) {
+  using A = accumulator_t<T>;
+  const int64_t nr = gemm_functions<A>().geometry.nr, depth = planes * grid.taps(), count = end - begin;
+  Workspace<A> columns(round_up(count, nr) * depth + kColumnSlack);
+  Patches<T> patches(grid, planes, begin, end);
+  patches.read(in);
+  for (int64_t j = 0; j < count; j += nr)
+    patches.fill(begin + j, begin + std::min(j + nr, count), columns.data() + j * depth,
+                 count - j > nr / 2 ? nr : nr / 2);
+
+  const bool rows_touch = target.col_stride == 1 && target.row_stride == grid.cols;
+  const bool direct = std::is_same_v<T, A> && rows_touch;
+  Workspace<A> buffer(direct ? 0 : outputs * count);
+  A* c = buffer.data();
+  if constexpr (std::is_same_v<T, A>) {
+    if (direct) c = target.out + begin;
+  }
+  const int64_t ldc = direct ? target.plane : count;
+  if (target.bias != nullptr)
+    for (int64_t o = 0; o < outputs; ++o) std::fill_n(c + o * ldc, count, static_cast<A>(target.bias[o]));
+  multiply<A>({weight, depth, 1}, columns.data(), c, ldc, outputs, count, depth,
+              target.bias != nullptr || (direct && target.accumulate));
+  if (direct) return;
+  for (int64_t o = 0; o < outputs; ++o)
+    for (int64_t p = begin; p < end; ++p) {
+      const int64_t i = p / grid.cols, j = p % grid.cols;
+      T& to = target.out[o * target.plane + i * target.row_stride + j * target.col_stride];
+      const A sum = c[o * ldc + p - begin];
+      to = static_cast<T>(target.accumulate ? static_cast<A>(to) + sum : sum);
+    }
+}
+
+/// The same for all positions, groups and images. weight [groups, outputs, planes * taps], outputs and planes
+/// of a group; `target` is that of the first group of the first image.
+template <class T>
+void correlate_all(const PatchGrid& grid, int64_t batch, int64_t groups, const T* in, int64_t planes,
+                   const accumulator_t<T>* weight, int64_t outputs, const PatchTarget<T>& target) {
+  using A = accumulator_t<T>;
+  const int64_t nr = gemm_functions<A>().geometry.nr, depth = planes * grid.taps();
+  if (grid.positions() == 0 || batch * groups * outputs == 0) return;
+  int64_t most = std::clamp(kColumnElements / std::max<int64_t>(depth, 1), 2 * nr, kMaxPositions);
+  while (batch * groups * ceil_divide(grid.positions(), most) < kTasks && most > nr) most /= 2;
+  const EvenSplit slices(grid.positions(), nr, most);
+  parallel_for(batch * groups * slices.parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t image = task / slices.parts, slice = task % slices.parts, group = image % groups;
+      PatchTarget<T> own = target;
+      own.out += image * outputs * target.plane;
+      if (own.bias != nullptr) own.bias += group * outputs;
+      correlate(grid, in + image * planes * grid.height * grid.width, planes,
+                weight + group * outputs * depth, outputs, own, slices.begin(slice), slices.begin(slice + 1));
+    }
+  });
+}
+
+/// Positions of the output and taps of the input, as the forward has them.
+PatchGrid forward_grid(const kernels::ConvolutionSizes& s) {
+  PatchGrid grid{s.height, s.width, s.out_height(), s.out_width(), {s.window.stride[0], s.window.stride[1]},
+                 {},       {}};
+  for (int64_t k = 0; k < s.window.kernel[0]; ++k)
+    for (int64_t l = 0; l < s.window.kernel[1]; ++l) {
+      grid.tap_row.push_back(k * s.window.dilation[0] - s.window.padding[0]);
+      grid.tap_col.push_back(l * s.window.dilation[1] - s.window.padding[1]);
+    }
+  return grid;
+}
+
+/// x, or a copy of it in the type of computation.
+template <class T>
+class Widened {
+ public:
+  using A = accumulator_t<T>;
+  Widened(const T* x, int64_t count) : copy_(std::is_same_v<T, A> ? 0 : count) {
+    if constexpr (std::is_same_v<T, A>)
+      data_ = x;
+    else
+      data_ = std::copy_n(x, count, copy_.data()) - count;
+  }
+  const A* data() const { return data_; }
+
+ private:
+  Workspace<A> copy_;
+  const A* data_;
+};
+
+/// The pixels of x with row % stride[0] == row and column % stride[1] == col: those that the same taps reach.
+struct Phase {
+  int64_t row, col;
+  PatchGrid grid;             // positions are these pixels, planes those of gy
+  std::vector<int64_t> taps;  // which of the window's
+
+  Phase(const kernels::ConvolutionSizes& s, int64_t row, int64_t col)
+      : row(row),
+        col(col),
+        grid{s.out_height(),
+             s.out_width(),
+             ceil_divide(s.height - row, s.window.stride[0]),
+             ceil_divide(s.width - col, s.window.stride[1]),
+             {1, 1},
+             {},
+             {}} {
+    const kernels::Window& w = s.window;
+    for (int64_t k = 0; k < w.kernel[0]; ++k)
+      for (int64_t l = 0; l < w.kernel[1]; ++l) {
+        const int64_t i = row + w.padding[0] - k * w.dilation[0], j = col + w.padding[1] - l * w.dilation[1];
+        if (i % w.stride[0] != 0 || j % w.stride[1] != 0) continue;
+        taps.push_back(k * w.kernel[1] + l);
+        grid.tap_row.push_back(i / w.stride[0]);
+        grid.tap_col.push_back(j / w.stride[1]);
+      }
+  }
+};
+
+/// The weight with inputs and outputs exchanged, and a phase's taps alone: [groups, inputs, outputs * taps].
+template <class T>
+void exchange(const kernels::ConvolutionSizes& s, const std::vector<int64_t>& taps, const T* weight,
+              accumulator_t<T>* out) {
+  const int64_t inputs = s.group_channels(), outputs = s.group_outputs(),
+                count = static_cast<int64_t>(taps.size());
+  parallel_for(
+      s.groups * inputs, rows_per_task(s.groups * inputs, outputs * count), [&](int64_t begin, int64_t end) {
+        for (int64_t at = begin; at < end; ++at)
+          for (int64_t o = 0; o < outputs; ++o) {
+            const T* const from = weight + ((at / inputs * outputs + o) * inputs + at % inputs) * s.taps();
+            for (int64_t t = 0; t < count; ++t)
+              out[(at * outputs + o) * count + t] =
+                  static_cast<accumulator_t<T>>(from[taps[static_cast<size_t>(t)]]);
+          }
+      });
+}
+
+template <class T>
+void clear_phase(const kernels::ConvolutionBackward<T>& args, const Phase& phase) {
+  const kernels::ConvolutionSizes& s = args.sizes;
+  for (int64_t plane = 0; plane < s.batch * s.channels; ++plane)
+    for (int64_t i = phase.row; i < s.height; i += s.window.stride[0])
+      for (int64_t j = phase.col; j < s.width; j += s.window.stride[1])
+        args.gx[(plane * s.height + i) * s.width + j] = T(0.0f);
+}
+
+template <class T>
+void backward_input(const kernels::ConvolutionBackward<T>& args) {
+  const kernels::ConvolutionSizes& s = args.sizes;
+  for (int64_t row = 0; row < std::min(s.window.stride[0], s.height); ++row)
+    for (int64_t col = 0; col < std::min(s.window.stride[1], s.width); ++col) {
+      const Phase phase(s, row, col);
+      if (phase.taps.empty() || s.outputs == 0 || s.pixels() == 0) {
+        if (!args.accumulate_x) clear_phase(args, phase);
+        continue;
+      }
+      Workspace<accumulator_t<T>> weight(s.channels * s.group_outputs() * phase.grid.taps());
+      exchange(s, phase.taps, args.weight, weight.data());
+      correlate_all(phase.grid, s.batch, s.groups, args.gy, s.group_outputs(), weight.data(),
+                    s.group_channels(),
+                    PatchTarget<T>{.out = args.gx + row * s.width + col,
+                                   .plane = s.height * s.width,
+                                   .row_stride = s.window.stride[0] * s.width,
+                                   .col_stride = s.window.stride[1],
+                                   .bias = nullptr,
+                                   .accumulate = args.accumulate_x});
+    }
+}
+
+/// The gradient of the weight: for each image gy by the patches, some channels of these a task. Where these
+/// tasks are few the images are divided too, and each part but the first has a sum of its own.
+template <class T>
+class WeightGradient {
+ public:
+  using A = accumulator_t<T>;
+
+  explicit WeightGradient(const kernels::ConvolutionBackward<T>& args)
+      : args_(args),
+        s_(args.sizes),
+        grid_(forward_grid(args.sizes)),
+        blocks_(s_.group_channels(), 1, std::max<int64_t>(kWeightColumns / s_.taps(), 1)),
+        slices_(s_.pixels(), gemm_functions<A>().geometry.nr, kMaxPositions),
+        parts_(std::clamp<int64_t>(kTasks / (s_.groups * blocks_.parts), 1, std::min(s_.batch, kTasks))),
+        sums_((parts_ - 1) * elements()) {}
+
+  void run() {
+    parallel_for(parts_ * s_.groups * blocks_.parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t task = begin; task < end; ++task)
+        sum(task % parts_, task / parts_ / blocks_.parts, task / parts_ % blocks_.parts);
+    });
+    parallel_for(elements(), elements_per_task(elements()), [&](int64_t begin, int64_t end) {
+      for (int64_t part = 1; part < parts_; ++part)
+        for (int64_t i = begin; i < end; ++i) args_.gweight[i] += sums_.data()[(part - 1) * elements() + i];
+    });
+  }
+
+ private:
+  int64_t elements() const { return s_.outputs * s_.depth(); }
+
+  void sum(int64_t part, int64_t group, int64_t block) {
+    const int64_t first = blocks_.begin(block), channels = blocks_.size(block), outputs = s_.group_outputs();
+    const int64_t rows = channels * s_.taps(), pixels = s_.pixels();
+    A* const target = (part == 0 ? args_.gweight : sums_.data() + (part - 1) * elements()) +
+                      group * outputs * s_.depth() + first * s_.taps();
+    bool added = part == 0 && args_.accumulate_weight;
+    const GemmFunctions<A>& functions = gemm_functions<A>();
+    Workspace<A> patch_rows(rows * std::min(pixels, kMaxPositions + functions.geometry.nr) + kColumnSlack);
+    Workspace<A> columns(functions.geometry.packed_size(rows, kMaxPositions + functions.geometry.nr));
+    for (int64_t n = part * s_.batch / parts_; n < (part + 1) * s_.batch / parts_; ++n)
+      for (int64_t slice = 0; slice < slices_.parts; ++slice) {
+        const int64_t begin = slices_.begin(slice), count = slices_.size(slice);
+        Patches<T> patches(grid_, channels, begin, begin + count);
+        patches.read(args_.x +
+                     (n * s_.channels + group * s_.group_channels() + first) * s_.height * s_.width);
+        patches.fill(begin, begin + count, patch_rows.data(), count);
+        functions.pack_b({patch_rows.data(), 1, count}, count, rows, columns.data());
+        multiply_by(args_.gy + (n * s_.outputs + group * outputs) * pixels + begin, count, columns.data(),
+                    rows, target, added);
+        added = true;
+      }
+  }
+
+  /// target (+)= some pixels of gy by the packed patches.
+  void multiply_by(const T* gy, int64_t count, const A* columns, int64_t rows, A* target, bool added) {
+    const int64_t outputs = s_.group_outputs();
+    if constexpr (std::is_same_v<T, A>) {
+      multiply<A>({gy, s_.pixels(), 1}, columns, target, s_.depth(), outputs, rows, count, added);
+    } else {
+      Workspace<A> wide(outputs * count);
+      for (int64_t o = 0; o < outputs; ++o) std::copy_n(gy + o * s_.pixels(), count, wide.data() + o * count);
+      multiply<A>({wide.data(), count, 1}, columns, target, s_.depth(), outputs, rows, count, added);
+    }
+  }
+
+  const kernels::ConvolutionBackward<T>& args_;
+  const kernels::ConvolutionSizes& s_;
+  const PatchGrid grid_;
+  const EvenSplit blocks_, slices_;
+  const int64_t parts_;
+  Workspace<A> sums_;
+};
+
+}  // namespace
+
+template <class T>
+void convolution_forward(const kernels::ConvolutionForward<T>& args) {
+  const kernels::ConvolutionSizes& s = args.sizes;
+  const Widened<T> weight(args.weight, s.outputs * s.depth());
+  correlate_all(forward_grid(s), s.batch, s.groups, args.x, s.group_channels(), weight.data(),
+                s.group_outputs(),
+                PatchTarget<T>{.out = args.y,
+                               .plane = s.pixels(),
+                               .row_stride = s.out_width(),
+                               .col_stride = 1,
+                               .bias = args.bias,
+                               .accumulate = false});
+}
+
+template <class T>
+void convolution_backward(const kernels::ConvolutionBackward<T>& args) {
+  const kernels::ConvolutionSizes& s = args.sizes;
+  if (args.gx != nullptr) backward_input(args);
+  if (args.gweight == nullptr) return;
+  if (s.batch * s.pixels() == 0) {
+    if (!args.accumulate_weight) std::fill_n(args.gweight, s.outputs * s.depth(), accumulator_t<T>(0));
+  } else {
+    WeightGradient<T>(args).run();
+  }
+}
+
+#define HEED_INSTANTIATE(T)                                                    \
+  template void convolution_forward<T>(const kernels::ConvolutionForward<T>&); \
+  template void convolution_backward<T>(const kernels::ConvolutionBackward<T>&);
+HEED_INSTANTIATE(float)
+HEED_INSTANTIATE(bfloat16)
+HEED_INSTANTIATE(double)
+#undef HEED_INSTANTIATE
+
+}  // namespace heed::cpu
