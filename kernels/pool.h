@@ -19,7 +19,7 @@ namespace heed::kernels {
 /// Padding is never the largest, and counts as zeros in a mean. NaN is above everything.
 struct PoolSizes {
   PoolKind kind;
-  int64_t planes, height, width;  // of x; height * width < 2^31
+  int64_t planes, height, width;  // of x; height * width < 2^30
   Window window;
 
   int64_t out_height() const { return window.positions(height, 0); }

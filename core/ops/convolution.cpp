@@ -8,7 +8,7 @@ namespace heed {
 
 kernels::Window make_window(const char* operation, const Tensor& x, Size2d kernel, Size2d stride,
                             Size2d padding, Size2d dilation) {
-  constexpr int64_t kMost = int64_t{1} << 31;  // no product of sizes leaves the range of 64 bits
+  constexpr int64_t kMost = 1 << 24;  // places in an image and its padding are 32-bit numbers
   const auto check_size = [&](const char* what, Size2d size, int64_t least) {
     for (int64_t each : {size.height, size.width})
       HEED_CHECK(each >= least && each < kMost, ConfigError, operation, ": ", what, " is ", each,

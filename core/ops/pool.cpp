@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
@@ -42,8 +44,8 @@ Tensor pool(const char* name, PoolKind kind, const Tensor& x, Size2d kernel, con
     HEED_CHECK(2 * sizes.window.padding[axis] <= sizes.window.extent(axis), ConfigError, name,
                ": a padding of ", sizes.window.padding[axis], " is more than half of a window of ",
                sizes.window.extent(axis));
-  HEED_CHECK(sizes.height < (int64_t{1} << 31) / std::max<int64_t>(sizes.width, 1), ShapeError, name,
-             ": a plane of x ", x.shape(), " has 2^31 elements or more");
+  HEED_CHECK(sizes.height < (int64_t{1} << 30) / std::max<int64_t>(sizes.width, 1), ShapeError, name,
+             ": a plane of x ", x.shape(), " has 2^30 elements or more");
   const Contiguous input(x);
   const Tensor y = empty({x.shape()[0], x.shape()[1], sizes.out_height(), sizes.out_width()}, x.options());
   const Tensor index = kind == PoolKind::max && needs_grad({x})

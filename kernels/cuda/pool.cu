@@ -7,6 +7,28 @@ namespace {
 using kernels::PoolBackward;
 using kernels::PoolForward;
 
+// A window and the sizes of a plane that it moves over, in 32 bits.
+struct Plane {
+  int kernel[2], stride[2], padding[2], dilation[2], height, width, out_height, out_width;
+
+  explicit Plane(const kernels::PoolSizes& s)
+      : height(static_cast<int>(s.height)),
+        width(static_cast<int>(s.width)),
+        out_height(static_cast<int>(s.out_height())),
+        out_width(static_cast<int>(s.out_width())) {
+    for (int axis = 0; axis < 2; ++axis) {
+      kernel[axis] = static_cast<int>(s.window.kernel[axis]);
+      stride[axis] = static_cast<int>(s.window.stride[axis]);
+      padding[axis] = static_cast<int>(s.window.padding[axis]);
+      dilation[axis] = static_cast<int>(s.window.dilation[axis]);
+    }
+  }
+
+  __device__ __forceinline__ float mean_scale() const {
+    return 1.0f / (static_cast<float>(kernel[0]) * static_cast<float>(kernel[1]));
+  }
+};
+
 // Operands: an element of the result, its plane, row and column.
 Strided<4> planes_of(int64_t planes, int64_t height, int64_t width) {
   Strided<4> index{};
@@ -20,34 +42,36 @@ Strided<4> planes_of(int64_t planes, int64_t height, int64_t width) {
 template <class T>
 struct ForwardOp {
   static constexpr int kOperands = 4, kWidth = 1;
-  PoolForward<T> args;
+  const T* x;
+  T* y;
+  int32_t* index;
+  Plane plane;
+  bool largest;
 
   template <int>
   __device__ __forceinline__ void run(const int64_t (&at)[4], unsigned) const {
-    const kernels::Window& w = args.sizes.window;
-    const int64_t height = args.sizes.height, width = args.sizes.width;
-    const T* const x = args.x + at[1] * height * width;
-    const bool largest = args.sizes.kind == PoolKind::max;
+    const T* const image = x + at[1] * plane.height * plane.width;
+    const int top = static_cast<int>(at[2]) * plane.stride[0] - plane.padding[0];
+    const int left = static_cast<int>(at[3]) * plane.stride[1] - plane.padding[1];
     float value = largest ? -kInfinity : 0.0f;
-    int32_t place = -1;
-    for (int64_t k = 0; k < w.kernel[0]; ++k) {
-      const int64_t row = at[2] * w.stride[0] - w.padding[0] + k * w.dilation[0];
-      if (row < 0 || row >= height) continue;
-      for (int64_t l = 0; l < w.kernel[1]; ++l) {
-        const int64_t col = at[3] * w.stride[1] - w.padding[1] + l * w.dilation[1];
-        if (col < 0 || col >= width) continue;
-        const float v = static_cast<float>(x[row * width + col]);
+    int place = -1;
+    for (int k = 0; k < plane.kernel[0]; ++k) {
+      const int row = top + k * plane.dilation[0];
+      if (row < 0 || row >= plane.height) continue;
+      for (int l = 0; l < plane.kernel[1]; ++l) {
+        const int col = left + l * plane.dilation[1];
+        if (col < 0 || col >= plane.width) continue;
+        const float v = static_cast<float>(image[row * plane.width + col]);
         if (!largest) {
           value += v;
         } else if (place < 0 || v > value || (v != v && value == value)) {
           value = v;
-          place = static_cast<int32_t>(row * width + col);
+          place = row * plane.width + col;
         }
       }
     }
-    if (!largest) value *= 1.0f / static_cast<float>(w.kernel[0] * w.kernel[1]);
-    args.y[at[0]] = T(value);
-    if (args.index != nullptr) args.index[at[0]] = place;
+    y[at[0]] = T(largest ? value : value * plane.mean_scale());
+    if (index != nullptr) index[at[0]] = place;
   }
 };
 
@@ -55,29 +79,32 @@ struct ForwardOp {
 template <class T>
 struct BackwardOp {
   static constexpr int kOperands = 4, kWidth = 1;
-  PoolBackward<T> args;
-  int64_t out_height, out_width;
+  const T* gy;
+  const int32_t* index;  // null for means
+  T* gx;
+  Plane plane;
+  bool accumulate;
 
   template <int>
   __device__ __forceinline__ void run(const int64_t (&at)[4], unsigned) const {
-    const kernels::Window& w = args.sizes.window;
-    const bool largest = args.sizes.kind == PoolKind::max;
-    const int64_t plane = at[1] * out_height * out_width;
-    const int32_t place = static_cast<int32_t>(at[2] * args.sizes.width + at[3]);
+    const int64_t first = at[1] * plane.out_height * plane.out_width;
+    const int top = static_cast<int>(at[2]) + plane.padding[0],
+              left = static_cast<int>(at[3]) + plane.padding[1];
+    const int place = static_cast<int>(at[2]) * plane.width + static_cast<int>(at[3]);
     float sum = 0.0f;
-    for (int64_t k = 0; k < w.kernel[0]; ++k) {
-      const int64_t row = at[2] + w.padding[0] - k * w.dilation[0], i = row / w.stride[0];
-      if (row < 0 || i >= out_height || i * w.stride[0] != row) continue;
-      for (int64_t l = 0; l < w.kernel[1]; ++l) {
-        const int64_t col = at[3] + w.padding[1] - l * w.dilation[1], j = col / w.stride[1];
-        if (col < 0 || j >= out_width || j * w.stride[1] != col) continue;
-        const int64_t from = plane + i * out_width + j;
-        if (!largest || args.index[from] == place) sum += static_cast<float>(args.gy[from]);
+    for (int k = 0; k < plane.kernel[0]; ++k) {
+      const int row = top - k * plane.dilation[0], i = row / plane.stride[0];
+      if (row < 0 || i >= plane.out_height || i * plane.stride[0] != row) continue;
+      for (int l = 0; l < plane.kernel[1]; ++l) {
+        const int col = left - l * plane.dilation[1], j = col / plane.stride[1];
+        if (col < 0 || j >= plane.out_width || j * plane.stride[1] != col) continue;
+        const int64_t from = first + i * plane.out_width + j;
+        if (index == nullptr || index[from] == place) sum += static_cast<float>(gy[from]);
       }
     }
-    if (!largest) sum *= 1.0f / static_cast<float>(w.kernel[0] * w.kernel[1]);
-    if (args.accumulate) sum += static_cast<float>(args.gx[at[0]]);
-    args.gx[at[0]] = T(sum);
+    if (index == nullptr) sum *= plane.mean_scale();
+    if (accumulate) sum += static_cast<float>(gx[at[0]]);
+    gx[at[0]] = T(sum);
   }
 };
 
@@ -85,13 +112,15 @@ struct BackwardOp {
 
 template <class T>
 void pool_forward(const PoolForward<T>& args) {
-  elementwise("pool_forward", ForwardOp<T>{args},
+  elementwise("pool_forward",
+              ForwardOp<T>{args.x, args.y, args.index, Plane(args.sizes), args.sizes.kind == PoolKind::max},
               planes_of(args.sizes.planes, args.sizes.out_height(), args.sizes.out_width()));
 }
 
 template <class T>
 void pool_backward(const PoolBackward<T>& args) {
-  elementwise("pool_backward", BackwardOp<T>{args, args.sizes.out_height(), args.sizes.out_width()},
+  elementwise("pool_backward",
+              BackwardOp<T>{args.gy, args.index, args.gx, Plane(args.sizes), args.accumulate},
               planes_of(args.sizes.planes, args.sizes.height, args.sizes.width));
 }
 

@@ -1,0 +1,54 @@
+// Batch normalisation (Ioffe and Szegedy, arXiv 1502.03167) by the statistics of the batch. Contract for both
+// devices.
+#pragma once
+
+#include <cstdint>
+
+#include <heed/core/base/dtype.h>
+#include <heed/core/base/work.h>
+
+namespace heed::kernels {
+
+template <class T>
+struct BatchNormForward {           // y = weight * (x - mean) / sqrt(variance + eps) + bias, for each channel
+  const T* x;                       // [batch, channels, pixels]
+  const T* weight;                  // [channels] or null: 1
+  const T* bias;                    // [channels] or null: 0
+  T* y;                             // [batch, channels, pixels]
+  accumulator_t<T>* mean;           // [channels]
+  accumulator_t<T>* variance;       // [channels], mean square distance from the mean
+  int64_t batch, channels, pixels;  // 1 <= batch * pixels < 2^31
+  double eps;
+
+  Work work() const { return moves<T>(2 * batch * channels * pixels); }
+};
+
+template <class T>
+struct BatchNormBackward {
+  const T* gy;                   // [batch, channels, pixels]
+  const T* x;                    // [batch, channels, pixels]
+  const T* weight;               // [channels] or null
+  const accumulator_t<T>* mean;  // the forward's
+  const accumulator_t<T>* variance;
+  T* gx;                      // [batch, channels, pixels]; null if not wanted
+  accumulator_t<T>* gweight;  // [channels], summed in fixed order; null if not wanted
+  accumulator_t<T>* gbias;    // [channels]; null if not wanted
+  bool accumulate_x, accumulate_weight, accumulate_bias;
+  int64_t batch, channels, pixels;
+  double eps;
+
+  Work work() const { return moves<T>(batch * channels * pixels * (2 + (gx ? 1 : 0))); }
+};
+
+}  // namespace heed::kernels
+
+#define HEED_DECLARE(device)                                           \
+  namespace heed::device {                                             \
+  template <class T>                                                   \
+  void batch_norm_forward(const kernels::BatchNormForward<T>& args);   \
+  template <class T>                                                   \
+  void batch_norm_backward(const kernels::BatchNormBackward<T>& args); \
+  }
+HEED_DECLARE(cpu)
+HEED_DECLARE(cuda)
+#undef HEED_DECLARE
