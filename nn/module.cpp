@@ -1,5 +1,6 @@
 #include <cstdlib>
 #include <cxxabi.h>
+#include <functional>
 #include <memory>
 #include <typeinfo>
 #include <utility>
@@ -30,6 +31,30 @@ class TrainSwitch final : public Visitor {
   bool on_;
 };
 
+class BufferCollector final : public Visitor {
+ public:
+  explicit BufferCollector(Module& module) { walk("", module); }
+  NamedTensors buffers;
+
+ private:
+  void on_parameter(const std::string&, Tensor&, bool) override {}
+  void on_buffer(const std::string& name, Tensor& buffer) override { buffers.emplace_back(name, buffer); }
+};
+
+// Replaces each buffer by what `convert` makes of it.
+class BufferConverter final : public Visitor {
+ public:
+  BufferConverter(Module& module, std::function<Tensor(const Tensor&)> convert)
+      : convert_(std::move(convert)) {
+    walk("", module);
+  }
+
+ private:
+  void on_parameter(const std::string&, Tensor&, bool) override {}
+  void on_buffer(const std::string&, Tensor& buffer) override { buffer = convert_(buffer); }
+  std::function<Tensor(const Tensor&)> convert_;
+};
+
 // A part that was made after an optimizer took all there was.
 void check_none_is_late(const Parameters& before, const Parameters& now) {
   for (int64_t i = 0; i < before.size(); ++i)
@@ -58,6 +83,10 @@ void Visitor::tied(std::string_view name, Tensor& parameter) {
   if (parameter.defined()) on_parameter(full_name(name), parameter, true);
 }
 
+void Visitor::buffer(std::string_view name, Tensor& buffer) {
+  if (buffer.defined()) on_buffer(full_name(name), buffer);
+}
+
 void Visitor::operator()(std::string_view name, Module& child) { on_module(full_name(name), child); }
 
 void Visitor::unnamed(Module& child) { on_module(std::string(prefix_), child); }
@@ -83,6 +112,8 @@ std::string Module::describe() const {
 
 std::vector<Parameter> Module::named_parameters() { return join_tied(Collector(*this).parameters); }
 
+NamedTensors Module::named_buffers() { return std::move(BufferCollector(*this).buffers); }
+
 Parameters Module::parameters() {
   std::vector<Parameter> now = named_parameters();
   if (parameters_.consists_of(now)) return parameters_;
@@ -104,7 +135,17 @@ void Module::train(bool on) {
   TrainSwitch(*this, on);
 }
 
-void Module::to(Device device) { parameters().to(device); }
-void Module::to(DType dtype) { parameters().to(dtype); }
+void Module::to(Device device) {
+  if (const Parameters all = parameters(); all.size() > 0) all.to(device);
+  BufferConverter(*this, [&](const Tensor& buffer) { return buffer.to(device); });
+}
+
+void Module::to(DType dtype) {
+  if (const Parameters all = parameters(); all.size() > 0) all.to(dtype);
+  const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+  BufferConverter(*this, [&](const Tensor& buffer) {
+    return is_floating(buffer.dtype()) && is_floating(dtype) ? buffer.to(wide) : buffer;
+  });
+}
 
 }  // namespace heed::nn

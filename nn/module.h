@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <heed/core/parameters.h>
+#include <heed/core/serialize.h>
 #include <heed/core/tensor.h>
 
 namespace heed::nn {
@@ -22,6 +23,8 @@ class Visitor {
   void operator()(std::string_view name, Tensor& parameter);
   /// A parameter that is another module's too: one slot with two names.
   void tied(std::string_view name, Tensor& parameter);
+  /// A tensor that is saved and moved with the parameters but not trained, such as running statistics.
+  void buffer(std::string_view name, Tensor& buffer);
   void operator()(std::string_view name, Module& child);
   /// A child whose parts appear as the module's own, without a name between.
   void unnamed(Module& child);
@@ -34,6 +37,7 @@ class Visitor {
 
  protected:
   virtual void on_parameter(const std::string& name, Tensor& parameter, bool tied) = 0;
+  virtual void on_buffer(const std::string&, Tensor&) {}
   /// Called before the parts of a child; visits them unless overridden.
   virtual void on_module(const std::string& name, Module& child);
   /// Visits the parts of `module`, whose names begin with `prefix`.
@@ -62,6 +66,8 @@ class Module {
 
   /// The names and tensors of all parameters, wherever these lie.
   std::vector<Parameter> named_parameters();
+  /// The names and tensors of all buffers.
+  NamedTensors named_buffers();
   /// All parameters, those that no list has yet packed into an arena (core/parameters.h). Parts have lists of
   /// their own, before and after that of the whole. StateError if a part has come since, and an optimizer
   /// holds the list there was: it would not train that part.
@@ -77,7 +83,8 @@ class Module {
   void eval() { train(false); }
   bool training() const { return training_; }
 
-  /// Moves or converts all parameters. StateError once an optimizer holds one that would change.
+  /// Moves or converts all parameters and buffers. StateError once an optimizer holds one that would change.
+  /// Floating buffers become what sums of the parameters' new type are kept in: f32, or f64 of f64.
   void to(Device device);
   void to(DType dtype);
 

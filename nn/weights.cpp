@@ -17,14 +17,22 @@ std::vector<std::string> names_of(const Parameter& parameter) {
   return names;
 }
 
+// What a file has of a module: its parameters, and its buffers as if they were some.
+std::vector<Parameter> stored_parts(Module& module) {
+  std::vector<Parameter> parts = module.named_parameters();
+  for (const auto& [name, buffer] : module.named_buffers()) parts.push_back({name, {}, buffer});
+  return parts;
+}
+
+DType stored_type(const Tensor& tensor) { return is_floating(tensor.dtype()) ? DType::f32 : tensor.dtype(); }
+
 // As they are to stand in the file.
-std::vector<TensorSpec> expected_tensors(const std::vector<Parameter>& parameters,
-                                         const std::string& prefix) {
+std::vector<TensorSpec> expected_tensors(const std::vector<Parameter>& parts, const std::string& prefix) {
   std::vector<TensorSpec> result;
-  for (const Parameter& parameter : parameters)
-    for (const std::string& name : names_of(parameter)) {
-      const Shape& shape = parameter.tensor.shape();
-      result.push_back({prefix + name, DType::f32, {shape.begin(), shape.end()}});
+  for (const Parameter& part : parts)
+    for (const std::string& name : names_of(part)) {
+      const Shape& shape = part.tensor.shape();
+      result.push_back({prefix + name, stored_type(part.tensor), {shape.begin(), shape.end()}});
     }
   return result;
 }
@@ -64,49 +72,51 @@ Tensor read_tensor(const SafetensorsReader& reader, const TensorEntry& entry) {
   return tensor;
 }
 
-void check_shape(const TensorEntry& entry, const Shape& expected, const std::string& path) {
+void check_entry(const TensorEntry& entry, const Tensor& expected, const std::string& path) {
   const Shape got{std::span<const int64_t>(entry.shape)};
-  HEED_CHECK(got == expected && is_floating(entry.dtype), CheckpointError, path, ": '", entry.name, "' is ",
-             entry.dtype, " ", got, ", the model's is ", expected);
+  const bool fits =
+      is_floating(expected.dtype()) ? is_floating(entry.dtype) : entry.dtype == expected.dtype();
+  HEED_CHECK(got == expected.shape() && fits, CheckpointError, path, ": '", entry.name, "' is ", entry.dtype,
+             " ", got, ", the model's is ", stored_type(expected), " ", expected.shape());
 }
 
 }  // namespace
 
 void save_weights(Module& module, const std::string& path, const SaveWeightsOptions& options) {
   NamedTensors tensors;
-  for (const Parameter& parameter : module.named_parameters()) {
-    const Tensor value = parameter.tensor.detach().to(DType::f32);
-    for (const std::string& name : names_of(parameter)) tensors.emplace_back(options.prefix + name, value);
+  for (const Parameter& part : stored_parts(module)) {
+    const Tensor value = part.tensor.detach().to(stored_type(part.tensor));
+    for (const std::string& name : names_of(part)) tensors.emplace_back(options.prefix + name, value);
   }
   save_tensors(path, tensors, options.metadata);
 }
 
 void check_weights(Module& module, const std::string& path) {
-  match_tensors(SafetensorsReader(path).header(), expected_tensors(module.named_parameters(), ""), path);
+  match_tensors(SafetensorsReader(path).header(), expected_tensors(stored_parts(module), ""), path);
 }
 
 LoadReport load_weights(Module& module, const std::string& path, const LoadOptions& options) {
   const SafetensorsReader reader(path);
-  const std::vector<Parameter> parameters = module.named_parameters();
-  const std::vector<TensorSpec> expected = expected_tensors(parameters, options.prefix);
+  const std::vector<Parameter> parts = stored_parts(module);
+  const std::vector<TensorSpec> expected = expected_tensors(parts, options.prefix);
   const SafetensorsHeader header = part_of(reader.header(), options.prefix, path);
   LoadReport report = compare(header, expected, options.prefix);
   if (options.strict) match_tensors(header, expected, path);
 
-  // Everything is read and checked before the first parameter changes.
-  std::vector<std::pair<Tensor, Tensor>> loaded;  // parameter, value
-  for (const Parameter& parameter : parameters) {
+  // Everything is read and checked before anything changes.
+  std::vector<std::pair<Tensor, Tensor>> loaded;  // what it is for, value
+  for (const Parameter& part : parts) {
     Tensor value;
-    for (const std::string& name : names_of(parameter)) {
+    for (const std::string& name : names_of(part)) {
       const TensorEntry* entry = reader.header().find(options.prefix + name);
       if (!entry) continue;
-      check_shape(*entry, parameter.tensor.shape(), path);
+      check_entry(*entry, part.tensor, path);
       const Tensor copy = read_tensor(reader, *entry);
       HEED_CHECK(!value.defined() || equal_all(value, copy), CheckpointError, path, ": '", name, "' and '",
-                 parameter.name, "' are one parameter of the model, but differ in the file");
+                 part.name, "' are one parameter of the model, but differ in the file");
       value = copy;
     }
-    if (value.defined()) loaded.emplace_back(parameter.tensor, value);
+    if (value.defined()) loaded.emplace_back(part.tensor, value);
   }
   NoGrad no_grad;
   for (const auto& entry : loaded) entry.first.copy_(entry.second);

@@ -1,4 +1,4 @@
-// A model's parameters in a file that PyTorch reads too.
+// A model's parameters and buffers in a file that PyTorch reads too.
 #pragma once
 
 #include <map>
@@ -15,16 +15,16 @@ struct SaveWeightsOptions {
 };
 
 /// Writes all parameters of a model, or of a part of one, as f32 safetensors under their names; a tied one
-/// under each of its names. IoError.
+/// under each of its names. Buffers too, of integers in their own type. IoError.
 void save_weights(Module& module, const std::string& path, const SaveWeightsOptions& options = {});
 
 struct LoadOptions {
-  bool strict = true;       // the file must have every parameter, and nothing else that has the prefix
+  bool strict = true;  // the file must have every parameter and buffer, and nothing else that has the prefix
   std::string prefix = "";  // what names in the file begin with; tensors without it are passed over
 };
 
 struct LoadReport {
-  std::vector<std::string> missing;     // parameters that the file lacks: they keep their values
+  std::vector<std::string> missing;     // parameters and buffers that the file lacks: they keep their values
   std::vector<std::string> unexpected;  // tensors that the model lacks
 };
 
@@ -33,9 +33,10 @@ struct LoadReport {
 /// so sizes that a file of settings claims are checked before memory is asked for them.
 void check_weights(Module& module, const std::string& path);
 
-/// Reads the parameters of a model, or of a part of one, by name, converting between floating types. All or
-/// nothing: CheckpointError listing what is missing, unexpected (both only if strict) or of another shape, or
-/// a prefix that no tensor has, or a tied parameter whose copies differ, with nothing changed.
+/// Reads the parameters and buffers of a model, or of a part of one, by name, converting between floating
+/// types. All or nothing: CheckpointError listing what is missing, unexpected (both only if strict) or of
+/// another shape, or a prefix that no tensor has, or a tied parameter whose copies differ, with nothing
+/// changed.
 LoadReport load_weights(Module& module, const std::string& path, const LoadOptions& options = {});
 
 }  // namespace heed::nn
