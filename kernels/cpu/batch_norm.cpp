@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include <heed/core/base/parallel_for.h>
@@ -54,12 +55,15 @@ struct SumColumns {
 
 template <class T>
 void sum_run(const RunSums<T>& args, int64_t begin, int64_t end) {
+  constexpr int64_t kPixels = 256;  // summed before they are added in f64
   const Tag<T> d;
   const auto zero = hn::Zero(d);
-  SumColumns<T> columns{args.x, args.gy, hn::Set(d, args.shift), {zero, zero}, {zero, zero}};
-  for_columns<T>(begin, end, columns);
-  *args.first += static_cast<double>(reduce_sum(d, hn::Add(columns.first[0], columns.first[1])));
-  *args.second += static_cast<double>(reduce_sum(d, hn::Add(columns.second[0], columns.second[1])));
+  for (int64_t first = begin; first < end; first += kPixels) {
+    SumColumns<T> columns{args.x, args.gy, hn::Set(d, args.shift), {zero, zero}, {zero, zero}};
+    for_columns<T>(first, HWY_MIN(first + kPixels, end), columns);
+    *args.first += static_cast<double>(reduce_sum(d, hn::Add(columns.first[0], columns.first[1])));
+    *args.second += static_cast<double>(reduce_sum(d, hn::Add(columns.second[0], columns.second[1])));
+  }
 }
 HEED_TYPED(sum_run, RunSums)
 
