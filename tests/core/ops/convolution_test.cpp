@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <heed/core/base/parallel_for.h>
 #include <heed/core/convolution.h>
 #include <heed/core/ops.h>
 
@@ -119,6 +120,23 @@ TEST(Conv2d, WhatIsCutIntoTasksIsWhole) {
     plain.backward(g);
     for (size_t i = 0; i < in.size(); ++i)
       EXPECT_LE(max_difference(got[i], in[i].grad()), 1e-12 * max_abs(got[i])) << c.x << " input " << i;
+  }
+}
+
+// Work is cut by shape alone.
+TEST(Conv2d, AnyNumberOfThreadsGivesTheSameBits) {
+  const auto run = [](int threads, int64_t groups) {
+    set_thread_count(threads);
+    const Tensor x = normal({5, 4, 30, 30}, 1).to(DType::f32).set_requires_grad(),
+                 w = normal({12, 4 / groups, 3, 3}, 2).to(DType::f32).set_requires_grad();
+    const Tensor y = conv2d(x, w, {}, {.stride = 2, .padding = 1, .groups = groups});
+    sum(y * y).backward();
+    set_thread_count(1);
+    return Tensors{y.detach(), x.grad(), w.grad()};
+  };
+  for (int64_t groups : {1, 4}) {
+    const Tensors one = run(1, groups), three = run(3, groups);
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(equal_all(one[i], three[i])) << i;
   }
 }
 

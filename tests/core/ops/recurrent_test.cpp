@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <heed/core/base/parallel_for.h>
 #include <heed/core/ops.h>
 #include <heed/core/recurrent.h>
 
@@ -129,6 +130,25 @@ TEST(Recurrent, RecordingChangesNothing) {
         EXPECT_EQ(max_difference(plain.output, recorded.output), 0);
         EXPECT_EQ(max_difference(plain.hidden, recorded.hidden), 0);
       }
+}
+
+// Work is cut by shape alone.
+TEST(Recurrent, AnyNumberOfThreadsGivesTheSameBits) {
+  const auto run = [](CellKind kind, int threads) {
+    set_thread_count(threads);
+    const int64_t width = 130, all = gate_count(kind) * width;
+    const std::vector<int32_t> lengths(40, 3);
+    const Tensor x = normal({120, all}, 1).to(DType::f32).set_requires_grad(),
+                 w = (normal({all, width}, 2) * 0.1).to(DType::f32).set_requires_grad();
+    const Tensor y = recurrent(kind, x, w, Segments::packed(lengths)).output;
+    sum(y * y).backward();
+    set_thread_count(1);
+    return Tensors{y.detach(), x.grad(), w.grad()};
+  };
+  for (CellKind kind : kKinds) {
+    const Tensors one = run(kind, 1), three = run(kind, 3);
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(equal_all(one[i], three[i])) << i;
+  }
 }
 
 // The gradient of a final state alone, and of the output alone.
