@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kColumnElements = 160 << 10;  // that stay in a second-level cache
 constexpr int64_t kMaxPositions = 512;          // of a task
 constexpr int64_t kTasks = 8;                   // at least, where the shape allows
+constexpr int64_t kDotOutputs = 8;              // for which patches are not worth packing
 constexpr int64_t kWeightColumns = 192;         // of a weight's gradient a task
 
 /// Where the sums of position (i, j) go: out[o * plane + i * row_stride + j * col_stride] (+)= bias[o] + the
@@ -53,6 +54,13 @@ void multiply(MatrixView<A> a, const A* columns, A* c, int64_t ldc, int64_t rows
   }
 }
 
+/// to[i * stride] (+)= from[i]
+template <class A, class T>
+void store_run(const A* from, int64_t count, T* to, int64_t stride, bool accumulate) {
+  for (int64_t i = 0; i < count; ++i, to += stride)
+    *to = static_cast<T>(accumulate ? static_cast<A>(*to) + from[i] : from[i]);
+}
+
 /// The sums of all outputs at the positions [begin, end): weight [outputs, planes * taps] by the patches.
 template <class T>
 void correlate(const PatchGrid& grid, const T* in, int64_t planes, const accumulator_t<T>* weight,
@@ -80,11 +88,12 @@ void correlate(const PatchGrid& grid, const T* in, int64_t planes, const accumul
               target.bias != nullptr || (direct && target.accumulate));
   if (direct) return;
   for (int64_t o = 0; o < outputs; ++o)
-    for (int64_t p = begin; p < end; ++p) {
-      const int64_t i = p / grid.cols, j = p % grid.cols;
-      T& to = target.out[o * target.plane + i * target.row_stride + j * target.col_stride];
-      const A sum = c[o * ldc + p - begin];
-      to = static_cast<T>(target.accumulate ? static_cast<A>(to) + sum : sum);
+    for (int64_t p = begin; p < end;) {
+      const int64_t i = p / grid.cols, j = p % grid.cols, run = std::min(grid.cols - j, end - p);
+      store_run(c + o * ldc + p - begin, run,
+                target.out + o * target.plane + i * target.row_stride + j * target.col_stride,
+                target.col_stride, target.accumulate);
+      p += run;
     }
 }
 
@@ -123,20 +132,27 @@ PatchGrid forward_grid(const kernels::ConvolutionSizes& s) {
   return grid;
 }
 
-/// x, or a copy of it in the type of computation.
+/// A matrix [rows, cols], or a copy of it in the type of computation.
 template <class T>
 class Widened {
  public:
   using A = accumulator_t<T>;
-  Widened(const T* x, int64_t count) : copy_(std::is_same_v<T, A> ? 0 : count) {
-    if constexpr (std::is_same_v<T, A>)
+
+  Widened(const T* x, int64_t rows, int64_t cols, int64_t stride)
+      : stride_(std::is_same_v<T, A> ? stride : cols), copy_(std::is_same_v<T, A> ? 0 : rows * cols) {
+    if constexpr (std::is_same_v<T, A>) {
       data_ = x;
-    else
-      data_ = std::copy_n(x, count, copy_.data()) - count;
+    } else {
+      for (int64_t i = 0; i < rows; ++i) std::copy_n(x + i * stride, cols, copy_.data() + i * cols);
+      data_ = copy_.data();
+    }
   }
+
   const A* data() const { return data_; }
+  int64_t stride() const { return stride_; }
 
  private:
+  int64_t stride_;
   Workspace<A> copy_;
   const A* data_;
 };
@@ -170,21 +186,30 @@ struct Phase {
 };
 
 /// The weight with inputs and outputs exchanged, and a phase's taps alone: [groups, inputs, outputs * taps].
+/// Some inputs a task, whose part of each output's row is read as a whole.
 template <class T>
 void exchange(const kernels::ConvolutionSizes& s, const std::vector<int64_t>& taps, const T* weight,
               accumulator_t<T>* out) {
+  constexpr int64_t kInputs = 16;
   const int64_t inputs = s.group_channels(), outputs = s.group_outputs(),
-                count = static_cast<int64_t>(taps.size());
-  parallel_for(
-      s.groups * inputs, rows_per_task(s.groups * inputs, outputs * count), [&](int64_t begin, int64_t end) {
-        for (int64_t at = begin; at < end; ++at)
-          for (int64_t o = 0; o < outputs; ++o) {
-            const T* const from = weight + ((at / inputs * outputs + o) * inputs + at % inputs) * s.taps();
-            for (int64_t t = 0; t < count; ++t)
-              out[(at * outputs + o) * count + t] =
-                  static_cast<accumulator_t<T>>(from[taps[static_cast<size_t>(t)]]);
-          }
-      });
+                blocks = ceil_divide(inputs, kInputs);
+  const size_t count = taps.size();
+  const int64_t row = outputs * static_cast<int64_t>(count);
+  parallel_for(s.groups * blocks, rows_per_task(s.groups * blocks, row * kInputs),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t task = begin; task < end; ++task) {
+                   const int64_t group = task / blocks, first = task % blocks * kInputs,
+                                 last = std::min(first + kInputs, inputs);
+                   accumulator_t<T>* const rows = out + group * inputs * row;
+                   for (int64_t o = 0; o < outputs; ++o)
+                     for (int64_t c = first; c < last; ++c) {
+                       const T* const from = weight + ((group * outputs + o) * inputs + c) * s.taps();
+                       accumulator_t<T>* const to = rows + c * row + o * static_cast<int64_t>(count);
+                       for (size_t t = 0; t < count; ++t)
+                         to[t] = static_cast<accumulator_t<T>>(from[taps[t]]);
+                     }
+                 }
+               });
 }
 
 template <class T>
@@ -265,23 +290,27 @@ class WeightGradient {
         patches.read(args_.x +
                      (n * s_.channels + group * s_.group_channels() + first) * s_.height * s_.width);
         patches.fill(begin, begin + count, patch_rows.data(), count);
-        functions.pack_b({patch_rows.data(), 1, count}, count, rows, columns.data());
-        multiply_by(args_.gy + (n * s_.outputs + group * outputs) * pixels + begin, count, columns.data(),
-                    rows, target, added);
+        const Widened<T> gy(args_.gy + (n * s_.outputs + group * outputs) * pixels + begin, outputs, count,
+                            pixels);
+        if (outputs <= kDotOutputs) {
+          functions.dots({gy.data(),
+                          patch_rows.data(),
+                          target,
+                          gy.stride(),
+                          count,
+                          s_.depth(),
+                          outputs,
+                          rows,
+                          count,
+                          A(1),
+                          {added ? target : nullptr, s_.depth()}});
+        } else {
+          functions.pack_b({patch_rows.data(), 1, count}, count, rows, columns.data());
+          multiply<A>({gy.data(), gy.stride(), 1}, columns.data(), target, s_.depth(), outputs, rows, count,
+                      added);
+        }
         added = true;
       }
-  }
-
-  /// target (+)= some pixels of gy by the packed patches.
-  void multiply_by(const T* gy, int64_t count, const A* columns, int64_t rows, A* target, bool added) {
-    const int64_t outputs = s_.group_outputs();
-    if constexpr (std::is_same_v<T, A>) {
-      multiply<A>({gy, s_.pixels(), 1}, columns, target, s_.depth(), outputs, rows, count, added);
-    } else {
-      Workspace<A> wide(outputs * count);
-      for (int64_t o = 0; o < outputs; ++o) std::copy_n(gy + o * s_.pixels(), count, wide.data() + o * count);
-      multiply<A>({wide.data(), count, 1}, columns, target, s_.depth(), outputs, rows, count, added);
-    }
   }
 
   const kernels::ConvolutionBackward<T>& args_;
@@ -297,7 +326,7 @@ class WeightGradient {
 template <class T>
 void convolution_forward(const kernels::ConvolutionForward<T>& args) {
   const kernels::ConvolutionSizes& s = args.sizes;
-  const Widened<T> weight(args.weight, s.outputs * s.depth());
+  const Widened<T> weight(args.weight, s.outputs, s.depth(), s.depth());
   correlate_all(forward_grid(s), s.batch, s.groups, args.x, s.group_channels(), weight.data(),
                 s.group_outputs(),
                 PatchTarget<T>{.out = args.y,
