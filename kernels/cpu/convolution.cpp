@@ -16,15 +16,16 @@ namespace {
 constexpr int64_t kColumnElements = 160 << 10;  // that stay in a second-level cache
 constexpr int64_t kMaxPositions = 512;          // of a task
 constexpr int64_t kTasks = 8;                   // at least, where the shape allows
+constexpr int64_t kImageTasks = 4;              // the same where a task takes several images
 constexpr int64_t kDotOutputs = 8;              // for which patches are not worth packing
 constexpr int64_t kWeightColumns = 192;         // of a weight's gradient a task
 
-/// Where the sums of position (i, j) go: out[o * plane + i * row_stride + j * col_stride] (+)= bias[o] + the
-/// sum.
+/// Where the sums of position (i, j) of an image go: out[n * image + o * plane + i * row_stride + j *
+/// col_stride] (+)= bias[o] + the sum.
 template <class T>
 struct PatchTarget {
   T* out;
-  int64_t plane, row_stride, col_stride;
+  int64_t image, plane, row_stride, col_stride;
   const T* bias;  // of the first output, or null
   bool accumulate;
 };
@@ -61,61 +62,88 @@ void store_run(const A* from, int64_t count, T* to, int64_t stride, bool accumul
     *to = static_cast<T>(accumulate ? static_cast<A>(*to) + from[i] : from[i]);
 }
 
-/// The sums of all outputs at the positions [begin, end): weight [outputs, planes * taps] by the patches.
+/// One group's part of some images, or of a slice of one.
 template <class T>
-void correlate(const PatchGrid& grid, const T* in, int64_t planes, const accumulator_t<T>* weight,
-               int64_t outputs, const PatchTarget<T>& target, int64_t begin, int64_t end) {
+struct PatchTask {
+  const T* in;  // its planes of the first image
+  int64_t in_image;
+  const accumulator_t<T>* weight;  // [outputs, planes * taps]
+  PatchTarget<T> target;
+  int64_t planes, outputs;
+  int64_t images, begin, end;  // positions, which count on from image to image
+};
+
+/// The sums of all outputs at its positions: the weight by the patches.
+template <class T>
+void correlate(const PatchGrid& grid, const PatchTask<T>& task) {
   using A = accumulator_t<T>;
-  const int64_t nr = gemm_functions<A>().geometry.nr, depth = planes * grid.taps(), count = end - begin;
+  const PatchTarget<T>& target = task.target;
+  const int64_t nr = gemm_functions<A>().geometry.nr, outputs = task.outputs;
+  const int64_t depth = task.planes * grid.taps(), count = task.end - task.begin;
   Workspace<A> columns(round_up(count, nr) * depth + kColumnSlack);
-  Patches<T> patches(grid, planes, begin, end);
-  patches.read(in);
+  Patches<T> patches(grid, task.planes, task.images, task.begin, task.end);
+  patches.read(task.in, task.in_image);
   for (int64_t j = 0; j < count; j += nr)
-    patches.fill(begin + j, begin + std::min(j + nr, count), columns.data() + j * depth,
+    patches.fill(task.begin + j, task.begin + std::min(j + nr, count), columns.data() + j * depth,
                  count - j > nr / 2 ? nr : nr / 2);
 
   const bool rows_touch = target.col_stride == 1 && target.row_stride == grid.cols;
-  const bool direct = std::is_same_v<T, A> && rows_touch;
+  const bool direct = std::is_same_v<T, A> && rows_touch && task.images == 1;
   Workspace<A> buffer(direct ? 0 : outputs * count);
   A* c = buffer.data();
   if constexpr (std::is_same_v<T, A>) {
-    if (direct) c = target.out + begin;
+    if (direct) c = target.out + task.begin;
   }
   const int64_t ldc = direct ? target.plane : count;
   if (target.bias != nullptr)
     for (int64_t o = 0; o < outputs; ++o) std::fill_n(c + o * ldc, count, static_cast<A>(target.bias[o]));
-  multiply<A>({weight, depth, 1}, columns.data(), c, ldc, outputs, count, depth,
+  multiply<A>({task.weight, depth, 1}, columns.data(), c, ldc, outputs, count, depth,
               target.bias != nullptr || (direct && target.accumulate));
   if (direct) return;
   for (int64_t o = 0; o < outputs; ++o)
-    for (int64_t p = begin; p < end;) {
-      const int64_t i = p / grid.cols, j = p % grid.cols, run = std::min(grid.cols - j, end - p);
-      store_run(c + o * ldc + p - begin, run,
-                target.out + o * target.plane + i * target.row_stride + j * target.col_stride,
-                target.col_stride, target.accumulate);
+    for (int64_t p = task.begin; p < task.end;) {
+      const int64_t n = p / grid.positions(), at = p % grid.positions(), i = at / grid.cols,
+                    j = at % grid.cols;
+      const int64_t run = std::min(grid.cols - j, task.end - p);
+      T* const to =
+          target.out + n * target.image + o * target.plane + i * target.row_stride + j * target.col_stride;
+      store_run(c + o * ldc + p - task.begin, run, to, target.col_stride, target.accumulate);
       p += run;
     }
 }
 
 /// The same for all positions, groups and images. weight [groups, outputs, planes * taps], outputs and planes
-/// of a group; `target` is that of the first group of the first image.
+/// of a group; `target` is that of the first group of the first image. Small images are taken several at a
+/// time, so that their positions fill whole vectors.
 template <class T>
 void correlate_all(const PatchGrid& grid, int64_t batch, int64_t groups, const T* in, int64_t planes,
                    const accumulator_t<T>* weight, int64_t outputs, const PatchTarget<T>& target) {
   using A = accumulator_t<T>;
-  const int64_t nr = gemm_functions<A>().geometry.nr, depth = planes * grid.taps();
-  if (grid.positions() == 0 || batch * groups * outputs == 0) return;
-  int64_t most = std::clamp(kColumnElements / std::max<int64_t>(depth, 1), 2 * nr, kMaxPositions);
-  while (batch * groups * ceil_divide(grid.positions(), most) < kTasks && most > nr) most /= 2;
-  const EvenSplit slices(grid.positions(), nr, most);
-  parallel_for(batch * groups * slices.parts, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t task = begin; task < end; ++task) {
-      const int64_t image = task / slices.parts, slice = task % slices.parts, group = image % groups;
+  const int64_t nr = gemm_functions<A>().geometry.nr, depth = planes * grid.taps(),
+                positions = grid.positions();
+  if (positions == 0 || batch * groups * outputs == 0) return;
+  int64_t most = std::clamp(kColumnElements / std::max<int64_t>(depth, 1), 4 * nr, kMaxPositions);
+  while (batch * groups * ceil_divide(positions, most) < kTasks && most > nr) most /= 2;
+  int64_t images = std::clamp<int64_t>(most / positions, 1, batch);
+  while (groups * ceil_divide(batch, images) < kImageTasks && images > 1) images /= 2;
+  const EvenSplit chunks(batch, 1, images), slices(positions, nr, most);
+  const int64_t parts = images > 1 ? 1 : slices.parts, plane = grid.height * grid.width;
+  parallel_for(chunks.parts * groups * parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t slice = i % parts, group = i / parts % groups, chunk = i / parts / groups;
+      const int64_t first = chunks.begin(chunk), count = chunks.size(chunk);
       PatchTarget<T> own = target;
-      own.out += image * outputs * target.plane;
+      own.out += first * own.image + group * outputs * own.plane;
       if (own.bias != nullptr) own.bias += group * outputs;
-      correlate(grid, in + image * planes * grid.height * grid.width, planes,
-                weight + group * outputs * depth, outputs, own, slices.begin(slice), slices.begin(slice + 1));
+      correlate(grid, PatchTask<T>{.in = in + (first * groups + group) * planes * plane,
+                                   .in_image = groups * planes * plane,
+                                   .weight = weight + group * outputs * depth,
+                                   .target = own,
+                                   .planes = planes,
+                                   .outputs = outputs,
+                                   .images = count,
+                                   .begin = images > 1 ? 0 : slices.begin(slice),
+                                   .end = images > 1 ? count * positions : slices.begin(slice + 1)});
     }
   });
 }
@@ -236,6 +264,7 @@ void backward_input(const kernels::ConvolutionBackward<T>& args) {
       correlate_all(phase.grid, s.batch, s.groups, args.gy, s.group_outputs(), weight.data(),
                     s.group_channels(),
                     PatchTarget<T>{.out = args.gx + row * s.width + col,
+                                   .image = s.channels * s.height * s.width,
                                    .plane = s.height * s.width,
                                    .row_stride = s.window.stride[0] * s.width,
                                    .col_stride = s.window.stride[1],
@@ -286,9 +315,9 @@ class WeightGradient {
     for (int64_t n = part * s_.batch / parts_; n < (part + 1) * s_.batch / parts_; ++n)
       for (int64_t slice = 0; slice < slices_.parts; ++slice) {
         const int64_t begin = slices_.begin(slice), count = slices_.size(slice);
-        Patches<T> patches(grid_, channels, begin, begin + count);
-        patches.read(args_.x +
-                     (n * s_.channels + group * s_.group_channels() + first) * s_.height * s_.width);
+        Patches<T> patches(grid_, channels, 1, begin, begin + count);
+        patches.read(args_.x + (n * s_.channels + group * s_.group_channels() + first) * s_.height * s_.width,
+                     0);
         patches.fill(begin, begin + count, patch_rows.data(), count);
         const Widened<T> gy(args_.gy + (n * s_.outputs + group * outputs) * pixels + begin, outputs, count,
                             pixels);
@@ -330,6 +359,7 @@ void convolution_forward(const kernels::ConvolutionForward<T>& args) {
   correlate_all(forward_grid(s), s.batch, s.groups, args.x, s.group_channels(), weight.data(),
                 s.group_outputs(),
                 PatchTarget<T>{.out = args.y,
+                               .image = s.outputs * s.pixels(),
                                .plane = s.pixels(),
                                .row_stride = s.out_width(),
                                .col_stride = 1,
