@@ -75,7 +75,7 @@ class Training {
   }
 
   Tensor loss_of(const data::PairBatch& batch) {
-    const apps::Seq2SeqBatch tensors = apps::to_tensors(batch, kCpu);
+    const train::Seq2SeqBatch tensors = train::to_tensors(batch, kCpu);
     return cross_entropy(model_.forward(tensors.source, tensors.target), tensors.labels,
                          {.ignore = data::kPad});
   }

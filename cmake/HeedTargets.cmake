@@ -8,7 +8,7 @@ include(GNUInstallDirs)
 
 # The build tree shows headers as a consumer sees them: #include <heed/core/tensor.h>.
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/include/heed)
-foreach(folder core kernels nn optim data)
+foreach(folder core kernels nn optim data train)
   file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${folder} ${PROJECT_BINARY_DIR}/include/heed/${folder} SYMBOLIC)
 endforeach()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/version.h.in ${PROJECT_BINARY_DIR}/include/heed/version.h @ONLY)
@@ -36,7 +36,7 @@ function(heed_library name)
 endfunction()
 
 function(heed_umbrella)
-  set(text "// Everything that a program needs: tensors, operations, modules, optimizers and data.\n#pragma once\n\n#include <iostream>\n\n")
+  set(text "// Everything that a program needs: tensors, operations, modules, optimizers, data and training.\n#pragma once\n\n#include <iostream>\n\n")
   foreach(name ${ARGN})
     get_target_property(headers heed_${name} HEED_HEADERS)
     foreach(header ${headers})

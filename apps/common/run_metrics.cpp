@@ -5,7 +5,7 @@
 namespace heed::apps {
 namespace {
 
-Json to_json(const EpochReport& r) {
+Json to_json(const train::EpochReport& r) {
   return {{"epoch", r.epoch},
           {"step", r.step},
           {"loss", r.loss},
@@ -17,7 +17,7 @@ Json to_json(const EpochReport& r) {
 
 // Those of the first `count` epochs that the file has, in order; the rest is dropped.
 std::vector<Json> epochs_of(const std::filesystem::path& file, int64_t count) {
-  const Json form = to_json(EpochReport());
+  const Json form = to_json(train::EpochReport());
   int64_t last = 0;
   return repair_json_lines(file, [&](const Json& line) {
     for (const auto& [key, value] : form.items())
@@ -37,7 +37,7 @@ Metrics::Metrics(const std::filesystem::path& folder, int64_t epochs_done)
       lines_(folder / "metrics.jsonl"),
       events_(folder, epochs_done) {}
 
-void Metrics::write(const EpochReport& r, const Scalars& measured) {
+void Metrics::write(const train::EpochReport& r, const Scalars& measured) {
   Json line = to_json(r);
   Scalars scalars{{"train/loss", r.loss},
                   {"train/lr", r.lr},

@@ -6,9 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "apps/common/event_file.h"
+#include <heed/train/event_file.h>
+#include <heed/train/trainer.h>
+
 #include "apps/common/json_lines.h"
-#include "apps/common/seq2seq_trainer.h"
 
 namespace heed::apps {
 
@@ -23,7 +24,7 @@ class Metrics {
   Metrics(const std::filesystem::path& folder, int64_t epochs_done);
 
   /// An epoch's numbers, and what was measured after it.
-  void write(const EpochReport& report, const Scalars& measured = {});
+  void write(const train::EpochReport& report, const Scalars& measured = {});
   /// The test at the end of a run.
   void write_end(int64_t step, const Scalars& measured, const Json& line);
 
@@ -33,7 +34,7 @@ class Metrics {
  private:
   std::vector<Json> epochs_;
   JsonLines lines_;
-  EventFile events_;
+  train::EventFile events_;
 };
 
 }  // namespace heed::apps

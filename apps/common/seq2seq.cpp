@@ -10,12 +10,6 @@
 namespace heed::apps {
 namespace {
 
-nn::Tokens tokens_of(const data::Symbols& ids, const data::Sequences& rows, Device device) {
-  return {tensor(ids, {static_cast<int64_t>(ids.size())}, device),
-          Segments(rows.first, rows.length, rows.first, rows.length),
-          {}};
-}
-
 class EvaluationMode {
  public:
   explicit EvaluationMode(nn::Module& module) : module_(module), was_training_(module.training()) {
@@ -39,12 +33,6 @@ int64_t count_equal(const Tensor& a, const Tensor& b) {
 }
 
 }  // namespace
-
-Seq2SeqBatch to_tensors(const data::PairBatch& batch, Device device) {
-  return {tokens_of(batch.source_ids, batch.source, device),
-          tokens_of(batch.target_ids, batch.target, device),
-          tensor(batch.labels, {static_cast<int64_t>(batch.labels.size())}, device)};
-}
 
 int64_t output_limit(const nn::TransformerConfig& config, int64_t wanted) {
   return config.position == nn::PositionKind::learned ? std::min(wanted, config.max_length) : wanted;
@@ -71,7 +59,7 @@ Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
       numbers.push_back(i);
     }
     const data::PairBatch packed = data::pack(pairs, numbers, options.marks);
-    const Seq2SeqBatch batch = to_tensors(packed, device);
+    const train::Seq2SeqBatch batch = train::to_tensors(packed, device);
     const Tensor logits = model.forward(batch.source, batch.target);
     const double loss =
         cross_entropy(logits, batch.labels, {.ignore = data::kPad, .reduction = Reduction::sum})
@@ -116,8 +104,9 @@ std::vector<Prediction> predict(nn::Transformer& model, const std::vector<data::
   std::vector<int64_t> numbers(pairs.size());
   const data::PairBatch batch = data::pack(pairs, numbers, marks);
   const NoGrad no_grad;
-  return judge(nn::greedy_search(model, to_tensors(batch, model.parameters().device()).source, options),
-               pairs, marks);
+  return judge(
+      nn::greedy_search(model, train::to_tensors(batch, model.parameters().device()).source, options), pairs,
+      marks);
 }
 
 std::string to_text(std::span<const int64_t> symbols) {

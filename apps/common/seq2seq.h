@@ -1,4 +1,4 @@
-// What sequence-to-sequence programs share between data and model: batches as tensors, and evaluation.
+// What sequence-to-sequence programs make of a trained model: its evaluation and outputs.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,9 @@
 #include <heed/data/loader.h>
 #include <heed/nn/decode.h>
 #include <heed/nn/transformer.h>
+#include <heed/train/seq2seq.h>
 
 namespace heed::apps {
-
-/// A batch on the model's device.
-struct Seq2SeqBatch {
-  nn::Tokens source, target;
-  Tensor labels;  // i64 [target rows]; kPad where there is none
-};
-
-Seq2SeqBatch to_tensors(const data::PairBatch& batch, Device device);
 
 /// A pair and what the model made of it.
 struct Prediction {

@@ -111,7 +111,7 @@ AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> so
   const std::vector<data::Pair> pairs{{{source.begin(), source.end()}, {target.begin(), target.end()}}};
   const std::vector<int64_t> numbers{0};
   const data::PairBatch packed = data::pack(pairs, numbers, marks);
-  const Seq2SeqBatch batch = to_tensors(packed, model.parameters().device());
+  const train::Seq2SeqBatch batch = train::to_tensors(packed, model.parameters().device());
   model.forward(batch.source, batch.target);
   model.train(was_training);
   AttentionMaps result{{}, token_names(packed.source_ids), token_names(packed.target_ids)};

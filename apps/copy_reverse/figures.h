@@ -8,10 +8,10 @@
 #include <vector>
 
 #include <heed/nn/transformer.h>
+#include <heed/train/trainer.h>
 
 #include "apps/common/json_lines.h"
 #include "apps/common/plot.h"
-#include "apps/common/seq2seq_trainer.h"
 
 namespace heed::apps {
 

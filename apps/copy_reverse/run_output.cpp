@@ -50,7 +50,7 @@ void RunOutput::batch(int64_t epochs_done, int64_t pairs, double loss) {
   progress_->advance(pairs);
 }
 
-void RunOutput::epoch(const EpochReport& r) {
+void RunOutput::epoch(const train::EpochReport& r) {
   progress_.reset();
   metrics_.write(r);
   if (settings_.json)

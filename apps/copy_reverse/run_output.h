@@ -7,11 +7,12 @@
 #include <string>
 #include <vector>
 
+#include <heed/train/trainer.h>
+
 #include "apps/common/json_lines.h"
 #include "apps/common/progress.h"
 #include "apps/common/run_metrics.h"
 #include "apps/common/seq2seq.h"
-#include "apps/common/seq2seq_trainer.h"
 #include "apps/copy_reverse/settings.h"
 
 namespace heed::apps {
@@ -26,7 +27,7 @@ class RunOutput {
 
   void begin(Device device) const;
   void batch(int64_t epochs_done, int64_t pairs, double loss);
-  void epoch(const EpochReport& report);
+  void epoch(const train::EpochReport& report);
   void stopped(int64_t step);
   /// Tests the model.
   void end(int64_t step);

@@ -2,9 +2,10 @@
 #include <heed/core/io/atomic_file.h>
 #include <heed/nn/inspection.h>
 #include <heed/nn/weights.h>
+#include <heed/train/run_folder.h>
+#include <heed/train/trainer.h>
 
-#include "apps/common/run_folder.h"
-#include "apps/common/seq2seq_trainer.h"
+#include "apps/common/program.h"
 #include "apps/copy_reverse/commands.h"
 #include "apps/copy_reverse/run_output.h"
 
@@ -19,17 +20,21 @@ void save_model(const Settings& s, const OptionTable& table, nn::Transformer& mo
 }  // namespace
 
 void train(Settings& s, OptionTable& table) {
-  if (s.resume) table.read_toml(saved_settings(s.out), "the settings of the checkpoint");
+  if (s.resume) table.read_toml(train::saved_settings(s.out), "the settings of the checkpoint");
   s.check();
-  HEED_CHECK(!s.resume || has_checkpoint(s.out), CheckpointError, s.out.string(),
+  HEED_CHECK(!s.resume || train::has_checkpoint(s.out), CheckpointError, s.out.string(),
              ": there is no checkpoint to resume from");
   const Device device = apply(s);
   const auto pairs = s.training_data();
   const auto valid = s.validation_data();
   s.check_lengths(*pairs);
   if (valid) s.check_lengths(*valid);
-  const DirectoryLock lock = lock_run_folder(s.out, s.resume, s.force);
-  prepare_run_folder(s.out, s.resume);
+  const train::RunStart start = s.resume  ? train::RunStart::resume
+                                : s.force ? train::RunStart::replace
+                                          : train::RunStart::fresh;
+  const DirectoryLock lock =
+      train::lock_run_folder(s.out, start, "add --force to replace it or --resume to go on");
+  train::prepare_run_folder(s.out, start);
 
   const std::unique_ptr<nn::Transformer> model = make_model(s, s.model_config(), s.seed);
   if (!s.init.empty()) {
@@ -41,23 +46,25 @@ void train(Settings& s, OptionTable& table) {
   const auto optimizer = make_optimizer(s, *model);
   data::PairLoader loader(pairs, s.loader_options());
   const int64_t accumulate = s.accumulate.value_or(1);
-  Seq2SeqTrainer trainer(*model, *optimizer, loader,
-                         {.epochs = s.last_epoch(),
-                          .steps = s.steps.value_or(INT64_MAX),
-                          .accumulate = accumulate,
-                          .clip = s.clip,
-                          .label_smoothing = s.label_smoothing,
-                          .schedule = s.rate_schedule(ceil_divide(loader.count_batches(0), accumulate)),
-                          .save_every = s.save_every,
-                          .directory = s.out,
-                          .settings = table.dump_toml(),
-                          .data = pairs->fingerprint()});
+  train::Seq2SeqTrainer trainer(
+      *model, *optimizer, loader,
+      {.epochs = s.last_epoch(),
+       .steps = s.steps.value_or(INT64_MAX),
+       .accumulate = accumulate,
+       .clip = s.clip,
+       .label_smoothing = s.label_smoothing,
+       .schedule = s.rate_schedule(ceil_divide(loader.count_batches(0), accumulate)),
+       .save_every = s.save_every,
+       .directory = s.out,
+       .settings = table.dump_toml(),
+       .data = pairs->fingerprint(),
+       .stop = stop_requested});
   if (s.resume) trainer.resume();
 
   RunOutput output(s, table, *model, *pairs, valid ? *valid : *pairs, trainer.state().epoch);
   output.begin(device);
   const bool ended =
-      trainer.run([&](const EpochReport& report) { output.epoch(report); },
+      trainer.run([&](const train::EpochReport& report) { output.epoch(report); },
                   [&](int64_t count, double loss) { output.batch(trainer.state().epoch, count, loss); });
   if (!ended) return output.stopped(trainer.state().step);
   save_model(s, table, *model);

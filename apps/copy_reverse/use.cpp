@@ -137,7 +137,8 @@ void decode(const DecodeSettings& s) {
                                     .length_penalty = s.length_penalty,
                                     .on_step = throw_if_stopped};
     const std::vector<int64_t> numbers(part.size());
-    const Seq2SeqBatch batch = to_tensors(data::pack(part, numbers, trained.marks()), trained.device);
+    const train::Seq2SeqBatch batch =
+        train::to_tensors(data::pack(part, numbers, trained.marks()), trained.device);
     std::vector<nn::Hypothesis> outputs;
     for (auto& hypotheses : nn::beam_search(*trained.model, batch.source, options))
       outputs.push_back(std::move(hypotheses.front()));
@@ -164,7 +165,8 @@ void logits(const LogitsSettings& s) {
     std::vector<data::Pair> part;
     for (int64_t i = first; i < std::min(first + 256, pairs->size()); ++i) part.push_back(pairs->get(0, i));
     const std::vector<int64_t> numbers(part.size());
-    const Seq2SeqBatch batch = to_tensors(data::pack(part, numbers, trained.marks()), trained.device);
+    const train::Seq2SeqBatch batch =
+        train::to_tensors(data::pack(part, numbers, trained.marks()), trained.device);
     parts.push_back(trained.model->forward(batch.source, batch.target).to(DType::f32));
     nn::check_finite(parts.back(), "the logits");
   }

@@ -1,9 +1,10 @@
 #include <heed/core/base/divide.h>
 #include <heed/core/io/atomic_file.h>
 #include <heed/nn/inspection.h>
+#include <heed/train/run_folder.h>
+#include <heed/train/trainer.h>
 
-#include "apps/common/run_folder.h"
-#include "apps/common/seq2seq_trainer.h"
+#include "apps/common/program.h"
 #include "apps/translate/commands.h"
 #include "apps/translate/train_output.h"
 
@@ -16,9 +17,9 @@ int64_t max_output(int64_t longest_target) { return longest_target + longest_tar
 }  // namespace
 
 void train(Settings& s, OptionTable& table) {
-  if (s.resume) table.read_toml(saved_settings(s.out), "the settings of the checkpoint");
+  if (s.resume) table.read_toml(train::saved_settings(s.out), "the settings of the checkpoint");
   s.check();
-  HEED_CHECK(!s.resume || has_checkpoint(s.out), CheckpointError, s.out.string(),
+  HEED_CHECK(!s.resume || train::has_checkpoint(s.out), CheckpointError, s.out.string(),
              ": there is no checkpoint to resume from");
   const Device device = apply(s);
   const Corpus corpus = read_corpus(s);
@@ -29,8 +30,12 @@ void train(Settings& s, OptionTable& table) {
   const auto pairs = encode(corpus.splits.train), valid = encode(corpus.splits.valid);
   HEED_CHECK(pairs->size() > 0, DataError, "no pair for training has at most --max-tokens ", s.max_tokens,
              " on each side");
-  const DirectoryLock lock = lock_run_folder(s.out, s.resume, s.force);
-  prepare_run_folder(s.out, s.resume);
+  const train::RunStart start = s.resume  ? train::RunStart::resume
+                                : s.force ? train::RunStart::replace
+                                          : train::RunStart::fresh;
+  const DirectoryLock lock =
+      train::lock_run_folder(s.out, start, "add --force to replace it or --resume to go on");
+  train::prepare_run_folder(s.out, start);
 
   const std::shared_ptr<nn::Transformer> model =
       make_model(s, s.model_config(tokenizers.source->vocab(), tokenizers.target->vocab()));
@@ -39,17 +44,19 @@ void train(Settings& s, OptionTable& table) {
   const auto optimizer = make_optimizer(s, *model);
   data::PairLoader loader(pairs, s.loader_options());
   const int64_t accumulate = s.accumulate.value_or(1);
-  Seq2SeqTrainer trainer(*model, *optimizer, loader,
-                         {.epochs = s.last_epoch(),
-                          .steps = s.steps.value_or(INT64_MAX),
-                          .accumulate = accumulate,
-                          .clip = s.clip,
-                          .label_smoothing = s.label_smoothing,
-                          .schedule = s.rate_schedule(ceil_divide(loader.count_batches(0), accumulate)),
-                          .save_every = s.save_every,
-                          .directory = s.out,
-                          .settings = table.dump_toml(),
-                          .data = pairs->fingerprint()});
+  train::Seq2SeqTrainer trainer(
+      *model, *optimizer, loader,
+      {.epochs = s.last_epoch(),
+       .steps = s.steps.value_or(INT64_MAX),
+       .accumulate = accumulate,
+       .clip = s.clip,
+       .label_smoothing = s.label_smoothing,
+       .schedule = s.rate_schedule(ceil_divide(loader.count_batches(0), accumulate)),
+       .save_every = s.save_every,
+       .directory = s.out,
+       .settings = table.dump_toml(),
+       .data = pairs->fingerprint(),
+       .stop = stop_requested});
   if (s.resume) trainer.resume();
 
   const nn::TextModel text_model(model, tokenizers.source, tokenizers.target,
@@ -59,7 +66,7 @@ void train(Settings& s, OptionTable& table) {
   output.begin(device);
   if (output.exhausted()) trainer.finish();
   const bool ended = trainer.run(
-      [&](const EpochReport& report) {
+      [&](const train::EpochReport& report) {
         if (!output.epoch(report)) trainer.finish();
       },
       [&](int64_t count, double loss) { output.batch(trainer.state().epoch, count, loss); });

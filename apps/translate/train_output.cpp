@@ -102,7 +102,7 @@ double TrainOutput::selected(const Json& epoch) const {
   return valid_.size() == 0 ? -epoch.at("epoch").get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
-bool TrainOutput::epoch(const EpochReport& r) {
+bool TrainOutput::epoch(const train::EpochReport& r) {
   progress_.reset();
   const Metrics::Scalars measured = judge();
   metrics_.write(r, measured);

@@ -26,7 +26,7 @@ class TrainOutput {
   void begin(Device device) const;
   void batch(int64_t epochs_done, int64_t pairs, double loss);
   /// False where no better epoch is to be waited for.
-  bool epoch(const EpochReport& report);
+  bool epoch(const train::EpochReport& report);
   /// Whether that is so before an epoch: of a resumed run that had ended.
   bool exhausted() const { return best_.exhausted(); }
   void stopped(int64_t step);

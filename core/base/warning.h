@@ -10,7 +10,8 @@ namespace heed {
 /// Takes the text of a warning, without a line end. May be called by any thread.
 using WarningHandler = void (*)(const std::string& text);
 
-/// Where warnings go from now on; null: to standard error as `heed: warning: …`, which is also the default.
+/// Where warnings go from now on; null: to standard error as `heed: warning: …` with control
+/// characters as \xNN, which is also the default.
 /// Returns the handler before.
 WarningHandler set_warning_handler(WarningHandler handler);
 

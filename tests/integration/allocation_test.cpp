@@ -16,8 +16,7 @@
 #include <heed/data/tasks.h>
 #include <heed/nn/transformer.h>
 #include <heed/optim/adam.h>
-
-#include "apps/common/seq2seq.h"
+#include <heed/train/seq2seq.h>
 
 // Of the C library, beneath the functions that this program replaces.
 extern "C" {
@@ -94,7 +93,7 @@ class Training {
   double step() {
     const std::optional<data::PairBatch> pairs = loader_.next();
     if (!pairs) return 0;
-    const apps::Seq2SeqBatch batch = apps::to_tensors(*pairs, kCpu);
+    const train::Seq2SeqBatch batch = train::to_tensors(*pairs, kCpu);
     const Tensor logits = model_.forward(batch.source, batch.target);
     const Tensor loss = cross_entropy(logits, batch.labels, {.ignore = data::kPad, .label_smoothing = 0.1});
     loss.backward();

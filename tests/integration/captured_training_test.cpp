@@ -12,9 +12,9 @@
 #include <heed/core/ops.h>
 #include <heed/data/tasks.h>
 #include <heed/optim/adam.h>
+#include <heed/train/seq2seq.h>
+#include <heed/train/trainer.h>
 
-#include "apps/common/seq2seq_step.h"
-#include "apps/common/seq2seq_trainer.h"
 #include "flat_values.h"
 #include "temporary_folder.h"
 
@@ -22,7 +22,7 @@
 #include <heed/kernels/simt/host/emulator.h>
 #endif
 
-namespace heed::apps {
+namespace heed::train {
 namespace {
 
 nn::TransformerConfig small(nn::PositionKind position) {
@@ -223,4 +223,4 @@ TEST(StepInputs, ArePaddedToFewShapesAndStandForTheSameBatch) {
 }
 
 }  // namespace
-}  // namespace heed::apps
+}  // namespace heed::train

@@ -7,9 +7,9 @@
 
 #include <heed/data/tasks.h>
 #include <heed/optim/sgd.h>
+#include <heed/train/trainer.h>
 
 #include "apps/common/seq2seq.h"
-#include "apps/common/seq2seq_trainer.h"
 
 namespace heed::apps {
 namespace {
@@ -48,7 +48,7 @@ TEST(CopyAndReverse, NoTestSourceIsInTraining) {
 }
 
 struct TinyRun {
-  std::vector<EpochReport> epochs;
+  std::vector<train::EpochReport> epochs;
   std::vector<double> batch_means;  // of the first epoch
   double loss = 0;                  // over all tokens, of the model as it began
 
@@ -68,8 +68,8 @@ struct TinyRun {
     loss = evaluate(model, *dataset).loss;
     optim::Sgd optimizer(model.parameters());
     data::PairLoader loader(dataset, {.batch_size = 4, .shuffle = false});
-    Seq2SeqTrainer trainer(model, optimizer, loader, {.epochs = count, .schedule = schedule});
-    trainer.run([&](const EpochReport& report) { epochs.push_back(report); },
+    train::Seq2SeqTrainer trainer(model, optimizer, loader, {.epochs = count, .schedule = schedule});
+    trainer.run([&](const train::EpochReport& report) { epochs.push_back(report); },
                 [&](int64_t, double mean) {
                   if (epochs.empty()) batch_means.push_back(mean);
                 });

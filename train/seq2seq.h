@@ -1,14 +1,22 @@
-// A batch of pairs as what a captured step works on (core/captured_step.h), and back.
+// A batch of pairs as a sequence-to-sequence model takes it, and as a captured step does
+// (core/captured_step.h).
 #pragma once
 
 #include <span>
 
 #include <heed/core/captured_step.h>
 #include <heed/data/pair_batch.h>
+#include <heed/nn/tokens.h>
 
-#include "apps/common/seq2seq.h"
+namespace heed::train {
 
-namespace heed::apps {
+/// A batch on the model's device.
+struct Seq2SeqBatch {
+  nn::Tokens source, target;
+  Tensor labels;  // i64 [target rows]; kPad where there is none
+};
+
+Seq2SeqBatch to_tensors(const data::PairBatch& batch, Device device);
 
 /// For the CPU the batch as it is. For other devices it is padded to its bucket, so that few shapes occur:
 /// the numbers of rows and of sequences and the longest lengths are rounded up, to one of four sizes between
@@ -25,4 +33,4 @@ Seq2SeqBatch batch_of(const StepInputs& inputs, size_t i = 0);
 /// What part of the step's target tokens batch i has, f32 [] on the step's device.
 Tensor token_share(const StepInputs& inputs, size_t i);
 
-}  // namespace heed::apps
+}  // namespace heed::train

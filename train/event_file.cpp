@@ -1,13 +1,12 @@
-#include "apps/common/event_file.h"
-
 #include <array>
 #include <bit>
 #include <chrono>
 #include <unistd.h>
 
 #include <heed/core/base/check.h>
+#include <heed/train/event_file.h>
 
-namespace heed::apps {
+namespace heed::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -125,4 +124,4 @@ void remove_event_files(const fs::path& folder) {
   for (const fs::path& file : event_files(folder)) fs::remove(file);
 }
 
-}  // namespace heed::apps
+}  // namespace heed::train

@@ -1,6 +1,4 @@
 // Event files: checksums with known values, and records read back by a reader written from their description.
-#include "apps/common/event_file.h"
-
 #include <bit>
 #include <cstring>
 #include <filesystem>
@@ -9,10 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/base/check.h>
+#include <heed/train/event_file.h>
 
 #include "temporary_folder.h"
 
-namespace heed::apps {
+namespace heed::train {
 namespace {
 
 // RFC 3720, B.4, and the usual check value.
@@ -137,4 +136,4 @@ TEST(EventFile, CanBeRemoved) {
 }
 
 }  // namespace
-}  // namespace heed::apps
+}  // namespace heed::train

@@ -10,7 +10,7 @@
 #include <heed/nn/module.h>
 #include <heed/optim/optimizer.h>
 
-namespace heed::apps {
+namespace heed::train {
 
 /// What a run has come to, besides weights and moments.
 struct TrainingState {
@@ -32,7 +32,7 @@ struct TrainingState {
 void save_checkpoint(const std::filesystem::path& directory, nn::Module& model,
                      const optim::Optimizer& optimizer, const TrainingState& state);
 
-/// Restores the newest sound checkpoint of DIR; a damaged one is passed over with a notice on standard error.
+/// Restores the newest sound checkpoint of DIR; a damaged one is passed over with a warning.
 /// CheckpointError if there is none, or if its settings (but for the length of the run) or data differ; each
 /// difference is listed, and nothing has changed then.
 TrainingState load_checkpoint(const std::filesystem::path& directory, nn::Module& model,
@@ -48,4 +48,4 @@ bool has_checkpoint(const std::filesystem::path& directory);
 /// Deletes the checkpoints of DIR.
 void remove_checkpoints(const std::filesystem::path& directory);
 
-}  // namespace heed::apps
+}  // namespace heed::train

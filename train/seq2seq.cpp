@@ -1,5 +1,3 @@
-#include "apps/common/seq2seq_step.h"
-
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -7,8 +5,9 @@
 #include <heed/core/base/divide.h>
 #include <heed/core/creation.h>
 #include <heed/kernels/embedding.h>
+#include <heed/train/seq2seq.h>
 
-namespace heed::apps {
+namespace heed::train {
 namespace {
 
 // The smallest sizes of a bucket.
@@ -65,7 +64,19 @@ nn::Tokens tokens_of(const StepInputs& inputs, size_t side, int64_t longest) {
   return {x[0], segments_of(x[2], x[3], x[0].numel(), longest), x[1]};
 }
 
+nn::Tokens tokens_of(const data::Symbols& ids, const data::Sequences& rows, Device device) {
+  return {tensor(ids, {static_cast<int64_t>(ids.size())}, device),
+          Segments(rows.first, rows.length, rows.first, rows.length),
+          {}};
+}
+
 }  // namespace
+
+Seq2SeqBatch to_tensors(const data::PairBatch& batch, Device device) {
+  return {tokens_of(batch.source_ids, batch.source, device),
+          tokens_of(batch.target_ids, batch.target, device),
+          tensor(batch.labels, {static_cast<int64_t>(batch.labels.size())}, device)};
+}
 
 StepInputs step_inputs(const data::PairBatch& batch, Device device) {
   return step_inputs(std::span(&batch, 1), device);
@@ -102,4 +113,4 @@ Tensor token_share(const StepInputs& inputs, size_t i) {
   return inputs.tensors.back().select(0, static_cast<int64_t>(i));
 }
 
-}  // namespace heed::apps
+}  // namespace heed::train

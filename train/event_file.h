@@ -10,7 +10,7 @@
 
 #include <heed/core/io/append_file.h>
 
-namespace heed::apps {
+namespace heed::train {
 
 /// CRC-32C (Castagnoli; RFC 3720, B.4).
 uint32_t crc32c(std::string_view bytes);
@@ -36,4 +36,4 @@ class EventFile {
 /// Deletes the event files of a folder that are heed's: their names end in ".heed".
 void remove_event_files(const std::filesystem::path& folder);
 
-}  // namespace heed::apps
+}  // namespace heed::train

@@ -13,10 +13,9 @@
 #include <heed/nn/transformer.h>
 #include <heed/optim/optimizer.h>
 #include <heed/optim/schedule.h>
+#include <heed/train/checkpoint.h>
 
-#include "apps/common/checkpoint.h"
-
-namespace heed::apps {
+namespace heed::train {
 
 struct TrainerOptions {
   int64_t epochs = INT64_MAX;  // whichever of the two ends first
@@ -29,7 +28,8 @@ struct TrainerOptions {
   std::filesystem::path directory = {};  // of the checkpoints; empty: none are written
   std::string settings = {};             // what must agree on resuming
   std::string data = {};
-  bool capture = true;  // steps of a CUDA device as graphs; the results are the same without
+  std::function<bool()> stop = {};  // asked after each step
+  bool capture = true;              // steps of a CUDA device as graphs; the results are the same without
 };
 
 /// What an epoch (or the part of one that was trained) came to.
@@ -55,7 +55,7 @@ class Seq2SeqTrainer {
   /// Continues from the newest checkpoint of options.directory.
   void resume();
 
-  /// Trains to the end, or until stop_requested(); true in the first case. `on_epoch` is called after each
+  /// Trains to the end, or until options.stop; true in the first case. `on_epoch` is called after each
   /// epoch, `on_batch(pairs, loss)` after each step. A stop saves a checkpoint first. NumericError where the
   /// loss or the gradient is not finite; no checkpoint follows.
   bool run(const std::function<void(const EpochReport&)>& on_epoch, OnBatch on_batch = {});
@@ -101,4 +101,4 @@ class Seq2SeqTrainer {
   int64_t epoch_pairs_ = 0, epoch_tokens_ = 0;  // since the start or the last resume, for the rates
 };
 
-}  // namespace heed::apps
+}  // namespace heed::train

@@ -1,11 +1,9 @@
-#include "apps/common/run_folder.h"
-
 #include <heed/core/base/check.h>
+#include <heed/train/checkpoint.h>
+#include <heed/train/event_file.h>
+#include <heed/train/run_folder.h>
 
-#include "apps/common/checkpoint.h"
-#include "apps/common/event_file.h"
-
-namespace heed::apps {
+namespace heed::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -17,23 +15,23 @@ bool is_there(const fs::path& file) {
 
 }  // namespace
 
-DirectoryLock lock_run_folder(const fs::path& folder, bool resume, bool force) {
+DirectoryLock lock_run_folder(const fs::path& folder, RunStart start, std::string_view hint) {
   std::error_code error;
   fs::create_directories(folder, error);
   HEED_CHECK(!error, IoError, "cannot make the folder ", folder.string(), ": ", error.message());
-  const bool may_replace = resume || force;
-  if (!may_replace && !is_there(folder / kDirectoryLockFile))
+  const bool fresh = start == RunStart::fresh;
+  if (fresh && !is_there(folder / kDirectoryLockFile))
     for (const char* name : {"config.toml", "metrics.jsonl", "report.html"})
-      HEED_CHECK(!is_there(folder / name), ConfigError, "--out ", folder.string(), " holds a ", name,
-                 " that is of no run here; add --force to replace it");
+      HEED_CHECK(!is_there(folder / name), ConfigError, folder.string(), " holds a ", name,
+                 " that is of no run here; ", hint);
   DirectoryLock lock(folder);
   const bool used = is_there(folder / "model.safetensors") || has_checkpoint(folder);
-  HEED_CHECK(!used || may_replace, ConfigError, "--out ", folder.string(),
-             " holds a model already; add --force to replace it or --resume to go on");
+  HEED_CHECK(!used || !fresh, ConfigError, folder.string(), " holds a model already; ", hint);
   return lock;
 }
 
-void prepare_run_folder(const fs::path& folder, bool resume) {
+void prepare_run_folder(const fs::path& folder, RunStart start) {
+  const bool resume = start == RunStart::resume;
   const fs::path metrics = folder / "metrics.jsonl";
   if (!resume || fs::is_symlink(metrics)) fs::remove(metrics);
   if (resume) return;
@@ -42,4 +40,4 @@ void prepare_run_folder(const fs::path& folder, bool resume) {
   fs::remove(folder / "report.html");
 }
 
-}  // namespace heed::apps
+}  // namespace heed::train

@@ -1,22 +1,21 @@
-#include "apps/common/checkpoint.h"
-
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
+#include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <vector>
 
 #include <heed/core/autograd.h>
+#include <heed/core/base/warning.h>
 #include <heed/core/io/file.h>
 #include <heed/core/io/safetensors.h>
 #include <heed/core/serialize.h>
+#include <heed/train/checkpoint.h>
 
-#include "apps/common/option_values.h"
-#include "apps/common/text.h"
-
-namespace heed::apps {
+namespace heed::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,6 +25,24 @@ constexpr int64_t kFormatVersion = 1;
 constexpr const char* kPrefix = "checkpoint-";
 constexpr const char* kSuffix = ".safetensors";
 
+WarningCause damaged_checkpoint;
+
+// The number that all of a text is, if it is one.
+template <class T>
+std::optional<T> parse(std::string_view text) {
+  T value{};
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// The shortest text that reads back as the same number, with a point or an exponent.
+std::string number_text(double value) {
+  char text[32];
+  std::string number(text, std::to_chars(text, text + sizeof text, value).ptr);
+  return number.find_first_of(".en") == std::string::npos ? number + ".0" : number;
+}
+
 // Checkpoints of a folder, the newest first.
 std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& directory) {
   std::vector<std::pair<int64_t, fs::path>> result;
@@ -34,11 +51,9 @@ std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& direc
     if (file.size() <= prefix.size() + suffix.size() || file.compare(0, prefix.size(), prefix) != 0 ||
         file.compare(file.size() - suffix.size(), suffix.size(), suffix) != 0)
       continue;
-    const char* begin = file.data() + prefix.size();
-    const char* end = file.data() + file.size() - suffix.size();
-    int64_t step = 0;
-    const auto parsed = std::from_chars(begin, end, step);
-    if (parsed.ec == std::errc() && parsed.ptr == end) result.emplace_back(step, directory / file);
+    const std::string_view digits =
+        std::string_view(file).substr(prefix.size(), file.size() - prefix.size() - suffix.size());
+    if (const auto step = parse<int64_t>(digits)) result.emplace_back(*step, directory / file);
   }
   std::sort(result.rbegin(), result.rend());
   return result;
@@ -59,9 +74,9 @@ std::map<std::string, std::string> to_metadata(const TrainingState& s) {
           {"position", std::to_string(s.position)},
           {"seed", std::to_string(s.seed)},
           {"offset", std::to_string(s.offset)},
-          {"loss_sum", format_number(s.loss_sum)},
+          {"loss_sum", number_text(s.loss_sum)},
           {"tokens", std::to_string(s.tokens)},
-          {"norm_sum", format_number(s.norm_sum)},
+          {"norm_sum", number_text(s.norm_sum)},
           {"batches", std::to_string(s.batches)},
           {"settings", s.settings},
           {"data", s.data}};
@@ -78,14 +93,15 @@ class MetadataReader {
     return found->second;
   }
   int64_t integer(const char* key) const {
-    const std::optional<int64_t> value = parse_integer(text(key));
+    const auto value = parse<int64_t>(text(key));
     HEED_CHECK(value && *value >= 0, CheckpointError, file_, ": '", key, "' is '", text(key),
                "', no whole number");
     return *value;
   }
   double number(const char* key) const {
-    const std::optional<double> value = parse_number(text(key));
-    HEED_CHECK(value, CheckpointError, file_, ": '", key, "' is '", text(key), "', no number");
+    const auto value = parse<double>(text(key));
+    HEED_CHECK(value && std::isfinite(*value), CheckpointError, file_, ": '", key, "' is '", text(key),
+               "', no number");
     return *value;
   }
 
@@ -238,7 +254,7 @@ TrainingState load_checkpoint(const fs::path& directory, nn::Module& model, opti
     try {
       loaded = read_checkpoint(file);
     } catch (const Error& error) {
-      std::fprintf(stderr, "heed: passing over a damaged checkpoint: %s\n", printable(error.what()).c_str());
+      damaged_checkpoint.warn(concat("passing over a damaged checkpoint: ", error.what()));
       continue;
     }
     const std::string other = differences(entries_of(loaded.state.settings), entries_of(settings));
@@ -251,4 +267,4 @@ TrainingState load_checkpoint(const fs::path& directory, nn::Module& model, opti
   throw CheckpointError(concat(directory.string(), ": none of the ", all.size(), " checkpoints is sound"));
 }
 
-}  // namespace heed::apps
+}  // namespace heed::train

@@ -1,16 +1,13 @@
-#include "apps/common/seq2seq_trainer.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <utility>
 
 #include <heed/core/ops.h>
+#include <heed/train/seq2seq.h>
+#include <heed/train/trainer.h>
 
-#include "apps/common/program.h"
-#include "apps/common/seq2seq_step.h"
-
-namespace heed::apps {
+namespace heed::train {
 
 Seq2SeqTrainer::Seq2SeqTrainer(nn::Transformer& model, optim::Optimizer& optimizer, data::PairLoader& loader,
                                TrainerOptions options)
@@ -152,7 +149,7 @@ bool Seq2SeqTrainer::run(const std::function<void(const EpochReport&)>& on_epoch
     } else if (options_.save_every > 0 && state_.step % options_.save_every == 0) {
       save();
     }
-    if (stop_requested()) {
+    if (options_.stop && options_.stop()) {
       save();
       return false;
     }
@@ -163,4 +160,4 @@ bool Seq2SeqTrainer::run(const std::function<void(const EpochReport&)>& on_epoch
   return true;
 }
 
-}  // namespace heed::apps
+}  // namespace heed::train
