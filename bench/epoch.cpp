@@ -5,7 +5,7 @@
 
 #include <heed/core/base/parallel_for.h>
 #include <heed/core/ops.h>
-#include <heed/data/loader.h>
+#include <heed/data/pair_loader.h>
 #include <heed/data/tasks.h>
 #include <heed/nn/weights.h>
 #include <heed/optim/adam.h>

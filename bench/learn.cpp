@@ -38,7 +38,7 @@ class Learning {
       : s_(s),
         device_(apps::apply(s)),
         model_(apps::make_model(s, s.model_config(), s.seed)),
-        pairs_(s.training_data(), s.loader_options()),
+        pairs_(s.training_data(), s.loader_options(), s.marks()),
         held_out_(s.validation_data()) {
     HEED_CHECK(held_out_, ConfigError, "learn evaluates on held-out pairs: set --valid-pairs or --valid");
     model_->to(device_);
@@ -74,7 +74,7 @@ class Learning {
     bench::write_batches(pairs_, last_step(), folder / "training.jsonl");
     data::LoaderOptions sorted = s_.loader_options();
     sorted.batch_size = std::min(kHeldOutBatch, held_out_->size());
-    data::PairLoader held_out(held_out_, sorted);
+    data::PairLoader held_out(held_out_, sorted, s_.marks());
     bench::write_batches(held_out, held_out.count_batches(0), folder / "held_out.jsonl");
   }
 

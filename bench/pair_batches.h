@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include <heed/data/loader.h>
+#include <heed/data/pair_loader.h>
 
 namespace heed::bench {
 

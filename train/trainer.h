@@ -9,7 +9,7 @@
 #include <string>
 
 #include <heed/core/captured_step.h>
-#include <heed/data/loader.h>
+#include <heed/data/pair_loader.h>
 #include <heed/nn/transformer.h>
 #include <heed/optim/optimizer.h>
 #include <heed/optim/schedule.h>

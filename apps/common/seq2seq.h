@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include <heed/data/loader.h>
+#include <heed/data/pair_loader.h>
 #include <heed/nn/decode.h>
 #include <heed/nn/transformer.h>
 #include <heed/train/seq2seq.h>

@@ -106,10 +106,7 @@ void declare_training(OptionTable& table, Settings& settings) {
 }
 
 data::LoaderOptions Settings::loader_options() const {
-  return {.batch_size = batch_size,
-          .shuffle = !no_shuffle,
-          .marks = marks(),
-          .seed = static_cast<uint64_t>(seed)};
+  return {.batch_size = batch_size, .shuffle = !no_shuffle, .seed = static_cast<uint64_t>(seed)};
 }
 
 data::TaskOptions Settings::task_options() const {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include <heed/data/loader.h>
+#include <heed/data/pair_loader.h>
 #include <heed/data/tasks.h>
 #include <heed/nn/transformer.h>
 

@@ -44,7 +44,7 @@ void train(Settings& s, OptionTable& table) {
   model->to(s.dtype);
   model->to(device);
   const auto optimizer = make_optimizer(s, *model);
-  data::PairLoader loader(pairs, s.loader_options());
+  data::PairLoader loader(pairs, s.loader_options(), s.marks());
   const int64_t accumulate = s.accumulate.value_or(1);
   train::Seq2SeqTrainer trainer(
       *model, *optimizer, loader,

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <memory>
 
-#include <heed/data/loader.h>
+#include <heed/data/pair_loader.h>
 #include <heed/data/text/text_pairs.h>
 #include <heed/data/text/tokenizer.h>
 

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/base/check.h>
-#include <heed/data/loader.h>
+#include <heed/data/pair_loader.h>
 #include <heed/data/tasks.h>
 #include <heed/data/tsv.h>
 
@@ -54,7 +54,7 @@ const LoaderOptions kVariants[] = {
     {.batch_size = 8, .window_batches = 3, .prefetch = false},
     {.batch_size = 8, .max_tokens = 80, .window_batches = 4},
     {.batch_size = 8, .shuffle = false},
-    {.batch_size = 8, .max_tokens = 80, .shuffle = false, .marks = {.source = false}},
+    {.batch_size = 8, .max_tokens = 80, .shuffle = false},
     {.batch_size = 1, .window_batches = 1},
     {.batch_size = 1000},
 };
@@ -104,7 +104,7 @@ TEST(Loader, ResumesBitByBitAtEveryPosition) {
       other_way.prefetch = !options.prefetch;
       PairLoader seeking(set, options);
       for (size_t at = 0; at < states.size(); ++at) {
-        PairLoader resumed(set, other_way, states[at]);
+        PairLoader resumed(set, other_way, {}, states[at]);
         seeking.seek(states[at]);
         for (size_t i = at; i < std::min(at + 5, states.size()); ++i) {
           EXPECT_EQ(resumed.state(), states[i]);
@@ -235,7 +235,9 @@ TEST(Loader, StopsCleanlyWhateverItIsDoing) {
 
 TEST(Loader, ImpossibleOptionsAreRefused) {
   const auto set = task_pairs(100);
-  const auto make = [&](LoaderOptions options, LoaderState state = {}) { PairLoader(set, options, state); };
+  const auto make = [&](LoaderOptions options, LoaderState state = {}) {
+    PairLoader(set, options, {}, state);
+  };
   expect_error<ConfigError>([&] { make({.batch_size = 0}); }, {"batch_size is 0"});
   expect_error<ConfigError>([&] { make({.window_batches = 0}); }, {"window_batches is 0"});
   expect_error<ConfigError>([&] { make({.max_tokens = -1}); }, {"max_tokens is -1"});
@@ -245,7 +247,7 @@ TEST(Loader, ImpossibleOptionsAreRefused) {
   const auto none = std::make_shared<TaskDataset>(TaskOptions{.valid_pairs = 0}, Split::valid);
   expect_error<ConfigError>([&] { PairLoader(none, {}); }, {"empty"});
   const auto many = task_pairs(int64_t{1} << 33);
-  expect_error<ConfigError>([&] { PairLoader(many, {}); }, {"cannot shuffle 8589934592 pairs"});
+  expect_error<ConfigError>([&] { PairLoader(many, {}); }, {"cannot shuffle 8589934592 samples"});
   EXPECT_EQ(PairLoader(many, {.shuffle = false}).next()->size(), 32);
 }
 
@@ -254,14 +256,14 @@ TEST(Loader, StatesOfAnotherLoaderAreRefused) {
   const LoaderOptions options{.batch_size = 8, .window_batches = 100};
   expect_error<CheckpointError>(
       [&] {
-        PairLoader(set, options, {0, 101});
+        PairLoader(set, options, {}, {0, 101});
       },
-      {"epoch 0, position 101", "100 pairs"});
-  expect_error<CheckpointError>([&] { PairLoader(set, options, {-1, 0}); }, {"epoch -1"});
-  expect_error<CheckpointError>([&] { PairLoader(set, options, {0, -8}); }, {"position -8"});
+      {"epoch 0, position 101", "100 samples"});
+  expect_error<CheckpointError>([&] { PairLoader(set, options, {}, {-1, 0}); }, {"epoch -1"});
+  expect_error<CheckpointError>([&] { PairLoader(set, options, {}, {0, -8}); }, {"position -8"});
   expect_error<CheckpointError>(
       [&] {
-        PairLoader(set, options, {0, 3});
+        PairLoader(set, options, {}, {0, 3});
       },
       {"position 3", "no batch begins there"});
   PairLoader loader(set, options);
@@ -271,6 +273,149 @@ TEST(Loader, StatesOfAnotherLoaderAreRefused) {
   EXPECT_EQ(loader.state(), before);
   loader.seek({0, 0});
   EXPECT_EQ(loader.next()->pairs, first);
+}
+
+TEST(Loader, MarksAreRowsOfABatch) {
+  const auto set = task_pairs(200);
+  PairLoader loader(set, {.batch_size = 8, .max_tokens = 40}, {.source = false, .end = false});
+  for (const PairBatch& batch : epoch_of(loader)) {
+    int64_t symbols = 0;
+    for (const int64_t number : batch.pairs)
+      symbols += std::ssize(set->get(0, number).source) + std::ssize(set->get(0, number).target);
+    EXPECT_EQ(batch.source.rows + batch.target.rows, symbols);
+    EXPECT_LE(symbols, 40);
+  }
+}
+
+// Whatever the variant, the shards of a loader take its batches in turn, and their states are the same.
+TEST(Loader, ShardsShareTheBatches) {
+  for (const bool fresh : {false, true}) {
+    const auto set = task_pairs(103, fresh);
+    for (const LoaderOptions& options : kVariants)
+      for (const int64_t count : {2, 3}) {
+        PairLoader whole(set, options);
+        std::vector<PairLoader> shards;
+        for (int64_t index = 0; index < count; ++index) {
+          LoaderOptions own = options;
+          own.shard = {index, count};
+          shards.emplace_back(set, own);
+        }
+        for (int64_t epoch = 0; epoch < 2; ++epoch) {
+          const std::vector<PairBatch> batches = epoch_of(whole);
+          std::vector<int64_t> taken(static_cast<size_t>(count));
+          for (size_t i = 0; i < batches.size(); ++i) {
+            PairLoader& shard = shards[i % shards.size()];
+            EXPECT_EQ(all_of(shard.next()), all_of(batches[i]));
+            ++taken[i % shards.size()];
+            if (i % shards.size() > 0) {
+              EXPECT_EQ(shard.state(), shards[0].state());
+            }
+          }
+          for (size_t index = 0; index < shards.size(); ++index) {
+            EXPECT_FALSE(shards[index].next());
+            EXPECT_EQ(shards[index].state(), (LoaderState{epoch + 1, 0}));
+            EXPECT_EQ(shards[index].count_batches(epoch), taken[index]);
+          }
+        }
+      }
+  }
+}
+
+TEST(Loader, AShardResumesFromTheStateOfAnother) {
+  const auto set = task_pairs(60);
+  LoaderOptions options{.batch_size = 4, .window_batches = 3, .shard = {0, 2}};
+  PairLoader first(set, options);
+  options.shard.index = 1;
+  PairLoader second(set, options);
+  for (int i = 0; i < 3; ++i) {
+    first.next();
+    second.next();
+  }
+  PairLoader resumed(set, options, {}, first.state());
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(all_of(resumed.next()), all_of(second.next()));
+}
+
+TEST(Loader, ImpossibleShardsAreRefused) {
+  const auto set = task_pairs(10);
+  for (const Shard shard : {Shard{0, 0}, Shard{-1, 2}, Shard{2, 2}})
+    expect_error<ConfigError>([&] { PairLoader(set, {.shard = shard}); },
+                              {concat("no shard ", shard.index, " of ", shard.count)});
+}
+
+/// Windows of `length` tokens of a text, as a language model is trained on.
+class Windows final : public Dataset<Symbols> {
+ public:
+  Windows(int64_t tokens, int64_t length) : tokens_(tokens), length_(length) {}
+  int64_t size() const override { return (tokens_ + length_ - 1) / length_; }
+  Symbols get(int64_t, int64_t index) const override {
+    Symbols window(static_cast<size_t>(std::min(length_, tokens_ - index * length_)));
+    std::iota(window.begin(), window.end(), index * length_);
+    return window;
+  }
+  std::string fingerprint() const override { return "windows"; }
+
+ private:
+  int64_t tokens_, length_;
+};
+
+using Packed = std::vector<int64_t>;
+
+Collate<Symbols, Packed> one_after_another() {
+  return {.batch =
+              [](std::span<const Symbols> samples, std::span<const int64_t>) {
+                Packed all;
+                for (const Symbols& sample : samples) all.insert(all.end(), sample.begin(), sample.end());
+                return all;
+              },
+          .size =
+              [](const Symbols& sample) {
+                return SampleSize{std::ssize(sample), {std::ssize(sample)}};
+              }};
+}
+
+TEST(Loader, TakesAnySamplesAndMakesAnyBatches) {
+  const auto text = std::make_shared<Windows>(50, 8);
+  Loader<Symbols, Packed> loader(text, one_after_another(), {.batch_size = 10, .max_tokens = 16});
+  for (int64_t epoch = 0; epoch < 2; ++epoch) {
+    Packed all;
+    int64_t batches = 0;
+    for (; const std::optional<Packed> batch = loader.next(); ++batches) {
+      EXPECT_LE(batch->size(), 16u);
+      all.insert(all.end(), batch->begin(), batch->end());
+    }
+    EXPECT_EQ(batches, loader.count_batches(epoch));
+    std::sort(all.begin(), all.end());
+    Packed expected(50);
+    std::iota(expected.begin(), expected.end(), 0);
+    EXPECT_EQ(all, expected);
+  }
+}
+
+TEST(Loader, WithoutSizesItShufflesAlone) {
+  const auto text = std::make_shared<Windows>(64, 1);
+  Loader<Symbols, Packed> loader(text, {.batch = one_after_another().batch}, {.batch_size = 8});
+  std::set<Packed> orders;
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    Packed all;
+    while (const std::optional<Packed> batch = loader.next()) {
+      EXPECT_EQ(batch->size(), 8u);
+      EXPECT_FALSE(std::is_sorted(batch->begin(), batch->end()));
+      all.insert(all.end(), batch->begin(), batch->end());
+    }
+    orders.insert(all);
+  }
+  EXPECT_EQ(orders.size(), 2u);
+}
+
+TEST(Loader, ASampleThatHasNoRoomIsAnError) {
+  const auto text = std::make_shared<Windows>(20, 8);
+  for (const bool shuffled : {false, true})
+    expect_error<DataError>(
+        [&] {
+          const LoaderOptions options{.max_tokens = 7, .shuffle = shuffled, .prefetch = false};
+          Loader<Symbols, Packed>(text, one_after_another(), options).next();
+        },
+        {"a sample of 8 rows", "max_tokens 7"});
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include <heed/core/base/parallel_for.h>
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
-#include <heed/data/loader.h>
+#include <heed/data/pair_loader.h>
 #include <heed/data/tasks.h>
 #include <heed/nn/decode.h>
 #include <heed/optim/adam.h>
