@@ -1,12 +1,11 @@
-// A batch of pairs as a sequence-to-sequence model takes it, and as a captured step does
-// (core/captured_step.h).
+// Training a sequence-to-sequence model: batches of pairs as it takes them, and its loss.
 #pragma once
 
-#include <span>
-
 #include <heed/core/captured_step.h>
-#include <heed/data/pair_batch.h>
-#include <heed/nn/tokens.h>
+#include <heed/data/pair_loader.h>
+#include <heed/nn/transformer.h>
+#include <heed/train/batch.h>
+#include <heed/train/trainer.h>
 
 namespace heed::train {
 
@@ -18,19 +17,13 @@ struct Seq2SeqBatch {
 
 Seq2SeqBatch to_tensors(const data::PairBatch& batch, Device device);
 
-/// For the CPU the batch as it is. For other devices it is padded to its bucket, so that few shapes occur:
-/// the numbers of rows and of sequences and the longest lengths are rounded up, to one of four sizes between
-/// a power of two and the next. Rows that are added hold kNoToken and the label kPad, sequences no rows.
+/// The batch as a step takes it, padded for devices that capture steps (train/packed_inputs.h), and back.
 StepInputs step_inputs(const data::PairBatch& batch, Device device);
+Seq2SeqBatch batch_of(const StepInputs& inputs);
 
-/// Several batches for one step, which adds their gradients.
-StepInputs step_inputs(std::span<const data::PairBatch> batches, Device device);
-
-/// Batches that a step sees, and each of them.
-size_t batch_count(const StepInputs& inputs);
-Seq2SeqBatch batch_of(const StepInputs& inputs, size_t i = 0);
-
-/// What part of the step's target tokens batch i has, f32 [] on the step's device.
-Tensor token_share(const StepInputs& inputs, size_t i);
+/// A loader's batches for a Trainer of a model on that device.
+BatchSource seq2seq_batches(data::PairLoader& loader, Device device);
+/// The cross-entropy of the model's logits, a mean over target tokens. The model must outlive it.
+LossFunction seq2seq_loss(const nn::Transformer& model, double label_smoothing = 0);
 
 }  // namespace heed::train

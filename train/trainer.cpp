@@ -3,46 +3,97 @@
 #include <cmath>
 #include <utility>
 
+#include <heed/core/creation.h>
 #include <heed/core/ops.h>
-#include <heed/train/seq2seq.h>
 #include <heed/train/trainer.h>
 
 namespace heed::train {
+namespace {
 
-Seq2SeqTrainer::Seq2SeqTrainer(nn::Transformer& model, optim::Optimizer& optimizer, data::PairLoader& loader,
-                               TrainerOptions options)
+// The batches of a step follow one another; then, of several, what part of the step's tokens each has, and at
+// the end of the constants how many they are.
+template <class Batches>
+StepInputs joined(Batches& batches) {
+  StepInputs all = std::move(batches.front().inputs);
+  const size_t tensors = all.tensors.size(), constants = all.constants.size();
+  const auto count = std::ssize(batches);
+  int64_t tokens = 0;
+  for (const Batch& batch : batches) tokens += batch.tokens;
+  for (size_t i = 1; i < batches.size(); ++i) {
+    const StepInputs& next = batches[i].inputs;
+    HEED_CHECK(next.tensors.size() == tensors && next.constants.size() == constants, ConfigError,
+               "the batches of a step have ", tensors, " and ", next.tensors.size(), " tensors, ", constants,
+               " and ", next.constants.size(), " constants; expected as many in each");
+    all.tensors.insert(all.tensors.end(), next.tensors.begin(), next.tensors.end());
+    all.constants.insert(all.constants.end(), next.constants.begin(), next.constants.end());
+  }
+  if (count > 1) {
+    const Tensor shares = empty({count});
+    for (int64_t i = 0; i < count; ++i)
+      shares.data<float>()[i] =
+          static_cast<float>(static_cast<double>(batches[static_cast<size_t>(i)].tokens) /
+                             static_cast<double>(std::max<int64_t>(tokens, 1)));
+    all.tensors.push_back(shares);
+  }
+  all.constants.push_back(count);
+  return all;
+}
+
+// Batch i of joined ones.
+StepInputs part(const StepInputs& all, int64_t i) {
+  const int64_t count = all.constants.back();
+  const int64_t tensors = (std::ssize(all.tensors) - (count > 1)) / count;
+  const int64_t constants = (std::ssize(all.constants) - 1) / count;
+  const auto first_tensor = all.tensors.begin() + i * tensors;
+  const auto first_constant = all.constants.begin() + i * constants;
+  return {{first_tensor, first_tensor + tensors}, {first_constant, first_constant + constants}};
+}
+
+template <class F, class... Arguments>
+void call(const F& callback, const Arguments&... arguments) {
+  if (callback) callback(arguments...);
+}
+
+}  // namespace
+
+Trainer::Trainer(nn::Module& model, optim::Optimizer& optimizer, BatchSource batches, LossFunction loss,
+                 TrainerOptions options)
     : model_(model),
       optimizer_(optimizer),
-      loader_(loader),
+      batches_(std::move(batches)),
+      loss_(std::move(loss)),
       options_(std::move(options)),
       device_(model.parameters().device()),
       step_(device_, [this](const StepInputs& inputs) { return step(inputs); },
             {.capture = options_.capture}) {
+  HEED_CHECK(options_.accumulate >= 1, ConfigError, "accumulate is ", options_.accumulate,
+             "; expected at least 1");
+  options_.schedule.check();
   state_.seed = default_generator().seed();
   state_.settings = options_.settings;
   state_.data = options_.data;
 }
 
-void Seq2SeqTrainer::resume() {
+void Trainer::resume() {
   state_ = load_checkpoint(options_.directory, model_, optimizer_, options_.settings, options_.data);
-  loader_.seek({state_.epoch, state_.position});
+  batches_.seek({state_.epoch, state_.position});
   default_generator().reset(state_.seed, state_.offset);
 }
 
-void Seq2SeqTrainer::check_loss(double loss, int64_t step, int64_t position) const {
-  HEED_CHECK(std::isfinite(loss), NumericError, "step ", step, " (epoch ", state_.epoch + 1, ", pair ",
-             position, "): the loss is ", loss, "; lower --lr or set --clip");
+void Trainer::check_loss(double loss, int64_t step, int64_t position) const {
+  HEED_CHECK(std::isfinite(loss), NumericError, "step ", step, " (epoch ", state_.epoch + 1, ", sample ",
+             position, "): the loss is ", loss, "; lower the learning rate or clip the gradients");
 }
 
 // What a device repeats: it reads the inputs and what optimizer and generator keep in the device's memory.
-PooledVector<Tensor> Seq2SeqTrainer::step(const StepInputs& inputs) {
+PooledVector<Tensor> Trainer::step(const StepInputs& inputs) {
+  const int64_t count = inputs.constants.back();
   Tensor total;
-  for (size_t i = 0; i < batch_count(inputs); ++i) {
-    const Seq2SeqBatch batch = batch_of(inputs, i);
-    const Tensor logits = model_.forward(batch.source, batch.target);
-    Tensor loss = cross_entropy(logits, batch.labels,
-                                {.ignore = data::kPad, .label_smoothing = options_.label_smoothing});
-    if (batch_count(inputs) > 1) loss = loss * token_share(inputs, i);
+  for (int64_t i = 0; i < count; ++i) {
+    Tensor loss = loss_(part(inputs, i));
+    HEED_CHECK(loss.numel() == 1, ShapeError, "the loss of a batch is ", loss.shape(),
+               "; expected one number");
+    if (count > 1) loss = loss * inputs.tensors.back().select(0, i);
     // Where looking at numbers takes no waiting, what is wrong stops the step; else the device leaves it out.
     if (device_.is_cpu()) check_loss(loss.item<double>(), state_.step + 1, state_.position);
     loss.backward();
@@ -55,35 +106,37 @@ PooledVector<Tensor> Seq2SeqTrainer::step(const StepInputs& inputs) {
 }
 
 // Those of the next step, at the end of an epoch fewer; none where it has ended.
-Seq2SeqTrainer::Batches Seq2SeqTrainer::next_batches() {
+Trainer::Batches Trainer::next_batches() {
   Batches batches;
   while (!epoch_ended_ && std::ssize(batches) < options_.accumulate) {
-    if (std::optional<data::PairBatch> batch = loader_.next())
+    if (std::optional<Batch> batch = batches_.next()) {
       batches.push_back(std::move(*batch));
-    else
+      next_position_ = batches_.state().position;
+    } else {
       epoch_ended_ = true;
+    }
   }
   if (batches.empty()) epoch_ended_ = false;
   return batches;
 }
 
-void Seq2SeqTrainer::train_step(const Batches& batches) {
+void Trainer::train_step(Batches batches) {
   optimizer_.set_rate(options_.schedule.at(state_.step));
-  StepOutputs outputs = step_(step_inputs(batches, device_));
+  int64_t samples = 0, tokens = 0;
+  for (const Batch& batch : batches) {
+    samples += batch.samples;
+    tokens += batch.tokens;
+  }
+  StepOutputs outputs = step_(joined(batches));
   settle();  // the step before, while the device does this one
   ++state_.step;
-  int64_t pairs = 0, tokens = 0;
-  for (const data::PairBatch& batch : batches) {
-    pairs += batch.size();
-    tokens += batch.target_tokens();
-  }
-  enqueued_ = Enqueued{std::move(outputs), state_.step, state_.position, pairs, tokens};
-  state_.position += pairs;
+  enqueued_ = Enqueued{std::move(outputs), state_.step, state_.position, samples, tokens};
+  state_.position = next_position_;
   if (device_.is_cpu()) settle();
 }
 
 // Takes the numbers of the step that was enqueued last.
-void Seq2SeqTrainer::settle() {
+void Trainer::settle() {
   if (!enqueued_) return;
   const Enqueued done = *std::exchange(enqueued_, std::nullopt);
   const PooledVector<Tensor> outputs = done.outputs.get();
@@ -91,71 +144,71 @@ void Seq2SeqTrainer::settle() {
   const double norm = optim::StepResult{.norm = outputs[1]}.gradient_norm();
   check_loss(loss, done.step, done.position);
   HEED_CHECK(std::isfinite(norm), NumericError, "step ", done.step, ": the gradient norm is ", norm,
-             "; lower --lr or set --clip");
+             "; lower the learning rate or clip the gradients");
   state_.loss_sum += loss * static_cast<double>(done.tokens);
   state_.tokens += done.tokens;
   state_.norm_sum += norm;
   ++state_.batches;
-  epoch_pairs_ += done.pairs;
+  epoch_samples_ += done.samples;
   epoch_tokens_ += done.tokens;
-  if (on_batch_) on_batch_(done.pairs, loss);
+  call(callbacks_.step, StepReport{done.step, state_.epoch + 1, done.samples, loss, norm});
 }
 
-EpochReport Seq2SeqTrainer::report() const {
+EpochReport Trainer::report() const {
   const auto per_second = [&](int64_t count) {
-    return epoch_pairs_ > 0 ? static_cast<double>(count) / epoch_seconds_ : std::nan("");
+    return epoch_samples_ > 0 ? static_cast<double>(count) / epoch_seconds_ : std::nan("");
   };
   return {.epoch = state_.epoch + 1,
           .step = state_.step,
           .loss = state_.loss_sum / static_cast<double>(std::max<int64_t>(state_.tokens, 1)),
           .lr = options_.schedule.at(std::max<int64_t>(state_.step - 1, 0)),
           .grad_norm = state_.norm_sum / static_cast<double>(std::max<int64_t>(state_.batches, 1)),
-          .samples_per_second = per_second(epoch_pairs_),
+          .samples_per_second = per_second(epoch_samples_),
           .tokens_per_second = per_second(epoch_tokens_)};
 }
 
-void Seq2SeqTrainer::begin_epoch() {
+void Trainer::end_epoch() {
+  settle();
+  call(callbacks_.epoch, report());
   ++state_.epoch;
   state_.position = 0;
   state_.loss_sum = state_.norm_sum = 0;
   state_.tokens = state_.batches = 0;
-  epoch_pairs_ = epoch_tokens_ = 0;
+  epoch_samples_ = epoch_tokens_ = 0;
   epoch_seconds_ = 0;
 }
 
-void Seq2SeqTrainer::save() {
+void Trainer::save() {
   settle();
   if (options_.directory.empty()) return;
   state_.offset = default_generator().offset();
   save_checkpoint(options_.directory, model_, optimizer_, state_);
+  call(callbacks_.checkpoint, state_);
 }
 
-bool Seq2SeqTrainer::run(const std::function<void(const EpochReport&)>& on_epoch, OnBatch on_batch) {
+bool Trainer::run(const Callbacks& callbacks) {
   using Clock = std::chrono::steady_clock;
-  on_batch_ = std::move(on_batch);
+  callbacks_ = callbacks;
   model_.train();
   while (!done()) {
     const Clock::time_point begin = Clock::now();
-    const Batches batches = next_batches();
-    if (batches.empty())
+    Batches batches = next_batches();
+    const bool epoch_ended = batches.empty();
+    if (epoch_ended)
       settle();
     else
-      train_step(batches);
+      train_step(std::move(batches));
     epoch_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
-    if (batches.empty()) {
-      on_epoch(report());
-      begin_epoch();
-      if (options_.save_every == 0) save();
-    } else if (options_.save_every > 0 && state_.step % options_.save_every == 0) {
+    if (epoch_ended) end_epoch();
+    if (options_.save_every == 0 ? epoch_ended : !epoch_ended && state_.step % options_.save_every == 0)
       save();
-    }
-    if (options_.stop && options_.stop()) {
+    if (callbacks_.stop && callbacks_.stop()) {
       save();
       return false;
     }
   }
   settle();
-  if (state_.batches > 0) on_epoch(report());  // the last step came inside an epoch
+  if (state_.batches > 0) call(callbacks_.epoch, report());  // the last step came inside an epoch
   save();
   return true;
 }

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <heed/data/pair_batch.h>
 #include <heed/nn/transformer.h>
-#include <heed/train/trainer.h>
 
 #include "apps/common/json_lines.h"
 #include "apps/common/plot.h"

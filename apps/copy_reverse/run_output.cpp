@@ -43,11 +43,10 @@ void RunOutput::begin(Device device) const {
   line(nn::component_table(model_));
 }
 
-void RunOutput::batch(int64_t epochs_done, int64_t pairs, double loss) {
-  if (!progress_)
-    progress_ = std::make_unique<Progress>(concat("epoch ", epochs_done + 1), pairs_.size(), "pairs");
-  progress_->note(concat("loss ", fixed_text(loss, 4)));
-  progress_->advance(pairs);
+void RunOutput::step(const train::StepReport& r) {
+  if (!progress_) progress_ = std::make_unique<Progress>(concat("epoch ", r.epoch), pairs_.size(), "pairs");
+  progress_->note(concat("loss ", fixed_text(r.loss, 4)));
+  progress_->advance(r.samples);
 }
 
 void RunOutput::epoch(const train::EpochReport& r) {

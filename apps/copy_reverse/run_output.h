@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <heed/train/trainer.h>
-
 #include "apps/common/json_lines.h"
 #include "apps/common/progress.h"
 #include "apps/common/run_metrics.h"
@@ -26,7 +24,7 @@ class RunOutput {
             const data::PairDataset& pairs, const data::PairDataset& test, int64_t epochs_done);
 
   void begin(Device device) const;
-  void batch(int64_t epochs_done, int64_t pairs, double loss);
+  void step(const train::StepReport& report);
   void epoch(const train::EpochReport& report);
   void stopped(int64_t step);
   /// Tests the model.

@@ -11,7 +11,6 @@ namespace heed::apps {
 namespace {
 
 constexpr IntegerRange kCount{1, int64_t{1} << 40};
-constexpr IntegerRange kFromZero{0, int64_t{1} << 40};
 constexpr IntegerRange kSize{1, int64_t{1} << 20};
 constexpr IntegerRange kValidation{0, int64_t{1} << 20};  // they are all drawn at the start
 
@@ -71,20 +70,6 @@ void declare_data(OptionTable& table, Settings& s) {
   table.path("valid", s.valid, "Validation pairs from a file").not_saved();
 }
 
-void declare_output(OptionTable& table, Settings& s) {
-  table.group("Run");
-  table.choice("dtype", s.dtype, "Element type of parameters and activations",
-               {{"f32", DType::f32}, {"bf16", DType::bf16}});
-  table.path("init", s.init, "Begin from these weights (safetensors)").not_saved();
-  table.flag("resume", s.resume, "Go on from the last checkpoint in --out, with its settings").not_saved();
-  table
-      .integer("save-every", s.save_every, "Steps between checkpoints; 0: one at the end of each epoch",
-               kFromZero)
-      .not_saved();
-  table.flag("force", s.force, "Overwrite what --out holds").not_saved();
-  table.path("out", s.out, "Folder of the model, its settings, metrics and figures").not_saved();
-}
-
 }  // namespace
 
 void declare_recipe(OptionTable& table, Settings& settings) {
@@ -102,7 +87,8 @@ void declare_recipe(OptionTable& table, Settings& settings) {
 
 void declare_training(OptionTable& table, Settings& settings) {
   declare_recipe(table, settings);
-  declare_output(table, settings);
+  declare_run(table, settings);
+  table.path("init", settings.init, "Begin from these weights (safetensors)").not_saved();
 }
 
 data::LoaderOptions Settings::loader_options() const {
@@ -132,9 +118,7 @@ std::shared_ptr<const data::PairDataset> Settings::validation_data() const {
 }
 
 void Settings::check() const {
-  HEED_CHECK(!resume || !force, ConfigError,
-             "--resume and --force contradict each other: one goes on with what "
-             "--out holds, the other replaces it");
+  RunSettings::check();
   HEED_CHECK(!resume || init.empty(), ConfigError,
              "--resume and --init contradict each other: a resumed run has "
              "weights already");

@@ -12,12 +12,15 @@
 
 #include "apps/common/common_settings.h"
 #include "apps/common/seq2seq_settings.h"
+#include "apps/common/training_settings.h"
 
 namespace heed::apps {
 
 enum class Preset { standard, tutorial, paper_copy };
 
-struct Settings : CommonSettings, OptimizationSettings, ArchitectureSettings {
+struct Settings : CommonSettings, OptimizationSettings, ArchitectureSettings, RunSettings {
+  Settings() { out = "runs/copy_reverse"; }
+
   Preset preset = Preset::standard;
 
   data::Task task = data::Task::copy_reverse;
@@ -27,10 +30,7 @@ struct Settings : CommonSettings, OptimizationSettings, ArchitectureSettings {
 
   int64_t vocab = 20;
 
-  DType dtype = DType::f32;
-  std::filesystem::path init, out = "runs/copy_reverse";
-  bool resume = false, force = false;
-  int64_t save_every = 0;  // steps; 0: at the end of each epoch
+  std::filesystem::path init;
 
   nn::TransformerConfig model_config() const { return config(vocab, vocab); }
   data::Marks marks() const { return {.source = !no_source_marks, .end = !no_end_mark}; }

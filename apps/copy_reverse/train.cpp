@@ -1,9 +1,7 @@
-#include <heed/core/base/divide.h>
 #include <heed/core/io/atomic_file.h>
 #include <heed/nn/inspection.h>
 #include <heed/nn/weights.h>
-#include <heed/train/run_folder.h>
-#include <heed/train/trainer.h>
+#include <heed/train/seq2seq.h>
 
 #include "apps/common/program.h"
 #include "apps/copy_reverse/commands.h"
@@ -20,21 +18,14 @@ void save_model(const Settings& s, const OptionTable& table, nn::Transformer& mo
 }  // namespace
 
 void train(Settings& s, OptionTable& table) {
-  if (s.resume) table.read_toml(train::saved_settings(s.out), "the settings of the checkpoint");
+  take_saved_settings(s, table);
   s.check();
-  HEED_CHECK(!s.resume || train::has_checkpoint(s.out), CheckpointError, s.out.string(),
-             ": there is no checkpoint to resume from");
   const Device device = apply(s);
   const auto pairs = s.training_data();
   const auto valid = s.validation_data();
   s.check_lengths(*pairs);
   if (valid) s.check_lengths(*valid);
-  const train::RunStart start = s.resume  ? train::RunStart::resume
-                                : s.force ? train::RunStart::replace
-                                          : train::RunStart::fresh;
-  const DirectoryLock lock =
-      train::lock_run_folder(s.out, start, "add --force to replace it or --resume to go on");
-  train::prepare_run_folder(s.out, start);
+  const DirectoryLock lock = open_run_folder(s);
 
   const std::unique_ptr<nn::Transformer> model = make_model(s, s.model_config(), s.seed);
   if (!s.init.empty()) {
@@ -45,27 +36,16 @@ void train(Settings& s, OptionTable& table) {
   model->to(device);
   const auto optimizer = make_optimizer(s, *model);
   data::PairLoader loader(pairs, s.loader_options(), s.marks());
-  const int64_t accumulate = s.accumulate.value_or(1);
-  train::Seq2SeqTrainer trainer(
-      *model, *optimizer, loader,
-      {.epochs = s.last_epoch(),
-       .steps = s.steps.value_or(INT64_MAX),
-       .accumulate = accumulate,
-       .clip = s.clip,
-       .label_smoothing = s.label_smoothing,
-       .schedule = s.rate_schedule(ceil_divide(loader.count_batches(0), accumulate)),
-       .save_every = s.save_every,
-       .directory = s.out,
-       .settings = table.dump_toml(),
-       .data = pairs->fingerprint(),
-       .stop = stop_requested});
+  train::Trainer trainer(*model, *optimizer, train::seq2seq_batches(loader, device),
+                         train::seq2seq_loss(*model, s.label_smoothing),
+                         trainer_options(s, s, table, loader.count_batches(0), pairs->fingerprint()));
   if (s.resume) trainer.resume();
 
   RunOutput output(s, table, *model, *pairs, valid ? *valid : *pairs, trainer.state().epoch);
   output.begin(device);
-  const bool ended =
-      trainer.run([&](const train::EpochReport& report) { output.epoch(report); },
-                  [&](int64_t count, double loss) { output.batch(trainer.state().epoch, count, loss); });
+  const bool ended = trainer.run({.step = [&](const train::StepReport& report) { output.step(report); },
+                                  .epoch = [&](const train::EpochReport& report) { output.epoch(report); },
+                                  .stop = stop_requested});
   if (!ended) return output.stopped(trainer.state().step);
   save_model(s, table, *model);
   output.end(trainer.state().step);

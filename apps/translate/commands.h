@@ -31,7 +31,7 @@ struct EvalSettings : UseSettings, SearchSettings {
   int64_t failures = 10;
 };
 
-struct RunSettings : UseSettings, SearchSettings {
+struct TextSettings : UseSettings, SearchSettings {
   std::vector<std::string> texts;
   std::filesystem::path input;
   int64_t best = 1;
@@ -45,7 +45,7 @@ struct InfoSettings : UseSettings {
 void train(Settings& settings, OptionTable& table);
 void evaluate_model(const EvalSettings& settings);
 /// Texts from the arguments, else from --input, else from standard input, line by line and in order.
-void run_model(const RunSettings& settings);
+void run_model(const TextSettings& settings);
 void info(const InfoSettings& settings);
 
 /// evaluate_texts(), with a line of progress on standard error; a signal stops it.

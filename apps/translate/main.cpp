@@ -42,7 +42,7 @@ void run(const std::vector<std::string>& arguments) {
   eval_table.integer("failures", eval.failures, "Wrong outputs that are shown", {0, 1 << 20});
   declare_search(eval_table, eval);
 
-  RunSettings use;
+  TextSettings use;
   OptionTable& run_table = line.command(
       "run", "Outputs for texts: arguments, a file's lines or standard input's", [&] { run_model(use); });
   declare_use(run_table, use);

@@ -51,10 +51,7 @@ void declare_vocabulary(OptionTable& table, VocabularySettings& s) {
   table.flag("lowercase", s.lowercase, "Sources in small letters; with one vocabulary targets too");
 }
 
-void declare_run(OptionTable& table, Settings& s) {
-  table.group("Run");
-  table.choice("dtype", s.dtype, "Element type of parameters and activations",
-               {{"f32", DType::f32}, {"bf16", DType::bf16}});
+void declare_judging(OptionTable& table, Settings& s) {
   table.choice("select", s.select, "What the best epoch has the least of, on validation texts",
                {{"loss", Selection::loss}, {"edits", Selection::edits}});
   table.integer("patience", s.patience, "Epochs without a better one that end the training; 0: none do",
@@ -64,13 +61,6 @@ void declare_run(OptionTable& table, Settings& s) {
   table.integer("beam", s.beam, "Hypotheses followed in the test at the end", {1, 1 << 10});
   table.number("length-penalty", s.length_penalty, "Exponent of the length penalty there",
                {0, 100, false, false});
-  table.flag("resume", s.resume, "Go on from the last checkpoint in --out, with its settings").not_saved();
-  table
-      .integer("save-every", s.save_every, "Steps between checkpoints; 0: one at the end of each epoch",
-               kFromZero)
-      .not_saved();
-  table.flag("force", s.force, "Overwrite what --out holds").not_saved();
-  table.path("out", s.out, "Folder of the model, its settings and metrics").not_saved();
 }
 
 }  // namespace
@@ -112,6 +102,7 @@ void declare_training(OptionTable& table, Settings& s) {
   table.choice("tie", s.tie, "Embeddings that share their values: none, target and output, or all",
                {{"none", Tie::none}, {"output", Tie::output}, {"all", Tie::all}});
   declare_run(table, s);
+  declare_judging(table, s);
 }
 
 data::TokenizerOptions VocabularySettings::source_options() const {
@@ -131,6 +122,7 @@ data::TokenizerOptions VocabularySettings::target_options() const {
 }
 
 Settings::Settings() {
+  out = "runs/translate";
   batch_size = 1024;  // it is batch_tokens that ends a batch
   label_smoothing = 0.1;
   dropout = 0.1;
@@ -157,9 +149,7 @@ data::LoaderOptions Settings::loader_options() const {
 }
 
 void Settings::check() const {
-  HEED_CHECK(
-      !resume || !force, ConfigError,
-      "--resume and --force contradict each other: one goes on with what --out holds, the other replaces it");
+  RunSettings::check();
   HEED_CHECK(data.empty() != (source_lines.empty() || target_lines.empty()) &&
                  source_lines.empty() == target_lines.empty(),
              ConfigError,

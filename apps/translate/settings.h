@@ -10,6 +10,7 @@
 
 #include "apps/common/common_settings.h"
 #include "apps/common/seq2seq_settings.h"
+#include "apps/common/training_settings.h"
 
 namespace heed::apps {
 
@@ -46,7 +47,8 @@ struct Settings : CommonSettings,
                   DataSettings,
                   VocabularySettings,
                   OptimizationSettings,
-                  ArchitectureSettings {
+                  ArchitectureSettings,
+                  RunSettings {
   Settings();
 
   Preset preset = Preset::standard;
@@ -55,11 +57,6 @@ struct Settings : CommonSettings,
   Selection select = Selection::loss;
   int64_t patience = 0, valid_texts = 2'000, beam = 5;
   double length_penalty = 0;
-
-  DType dtype = DType::f32;
-  std::filesystem::path out = "runs/translate";
-  bool resume = false, force = false;
-  int64_t save_every = 0;
 
   nn::TransformerConfig model_config(int64_t source_vocabulary, int64_t target_vocabulary) const;
   data::LoaderOptions loader_options() const;

@@ -1,8 +1,6 @@
-#include <heed/core/base/divide.h>
 #include <heed/core/io/atomic_file.h>
 #include <heed/nn/inspection.h>
-#include <heed/train/run_folder.h>
-#include <heed/train/trainer.h>
+#include <heed/train/seq2seq.h>
 
 #include "apps/common/program.h"
 #include "apps/translate/commands.h"
@@ -17,10 +15,8 @@ int64_t max_output(int64_t longest_target) { return longest_target + longest_tar
 }  // namespace
 
 void train(Settings& s, OptionTable& table) {
-  if (s.resume) table.read_toml(train::saved_settings(s.out), "the settings of the checkpoint");
+  take_saved_settings(s, table);
   s.check();
-  HEED_CHECK(!s.resume || train::has_checkpoint(s.out), CheckpointError, s.out.string(),
-             ": there is no checkpoint to resume from");
   const Device device = apply(s);
   const Corpus corpus = read_corpus(s);
   const Tokenizers tokenizers = train_tokenizers(s, corpus.splits.train);
@@ -30,12 +26,7 @@ void train(Settings& s, OptionTable& table) {
   const auto pairs = encode(corpus.splits.train), valid = encode(corpus.splits.valid);
   HEED_CHECK(pairs->size() > 0, DataError, "no pair for training has at most --max-tokens ", s.max_tokens,
              " on each side");
-  const train::RunStart start = s.resume  ? train::RunStart::resume
-                                : s.force ? train::RunStart::replace
-                                          : train::RunStart::fresh;
-  const DirectoryLock lock =
-      train::lock_run_folder(s.out, start, "add --force to replace it or --resume to go on");
-  train::prepare_run_folder(s.out, start);
+  const DirectoryLock lock = open_run_folder(s);
 
   const std::shared_ptr<nn::Transformer> model =
       make_model(s, s.model_config(tokenizers.source->vocab(), tokenizers.target->vocab()));
@@ -43,20 +34,9 @@ void train(Settings& s, OptionTable& table) {
   model->to(device);
   const auto optimizer = make_optimizer(s, *model);
   data::PairLoader loader(pairs, s.loader_options());
-  const int64_t accumulate = s.accumulate.value_or(1);
-  train::Seq2SeqTrainer trainer(
-      *model, *optimizer, loader,
-      {.epochs = s.last_epoch(),
-       .steps = s.steps.value_or(INT64_MAX),
-       .accumulate = accumulate,
-       .clip = s.clip,
-       .label_smoothing = s.label_smoothing,
-       .schedule = s.rate_schedule(ceil_divide(loader.count_batches(0), accumulate)),
-       .save_every = s.save_every,
-       .directory = s.out,
-       .settings = table.dump_toml(),
-       .data = pairs->fingerprint(),
-       .stop = stop_requested});
+  train::Trainer trainer(*model, *optimizer, train::seq2seq_batches(loader, device),
+                         train::seq2seq_loss(*model, s.label_smoothing),
+                         trainer_options(s, s, table, loader.count_batches(0), pairs->fingerprint()));
   if (s.resume) trainer.resume();
 
   const nn::TextModel text_model(model, tokenizers.source, tokenizers.target,
@@ -65,11 +45,12 @@ void train(Settings& s, OptionTable& table) {
   TrainOutput output(s, corpus, text_model, *pairs, *valid, trainer.state().epoch);
   output.begin(device);
   if (output.exhausted()) trainer.finish();
-  const bool ended = trainer.run(
-      [&](const train::EpochReport& report) {
-        if (!output.epoch(report)) trainer.finish();
-      },
-      [&](int64_t count, double loss) { output.batch(trainer.state().epoch, count, loss); });
+  const bool ended = trainer.run({.step = [&](const train::StepReport& report) { output.step(report); },
+                                  .epoch =
+                                      [&](const train::EpochReport& report) {
+                                        if (!output.epoch(report)) trainer.finish();
+                                      },
+                                  .stop = stop_requested});
   if (!ended) return output.stopped(trainer.state().step);
   output.end(trainer.state().step);
 }

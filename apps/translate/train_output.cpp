@@ -69,11 +69,10 @@ void TrainOutput::begin(Device device) const {
   line(nn::component_table(model_.model()));
 }
 
-void TrainOutput::batch(int64_t epochs_done, int64_t pairs, double loss) {
-  if (!progress_)
-    progress_ = std::make_unique<Progress>(concat("epoch ", epochs_done + 1), train_.size(), "pairs");
-  progress_->note(concat("loss ", fixed_text(loss, 4)));
-  progress_->advance(pairs);
+void TrainOutput::step(const train::StepReport& r) {
+  if (!progress_) progress_ = std::make_unique<Progress>(concat("epoch ", r.epoch), train_.size(), "pairs");
+  progress_->note(concat("loss ", fixed_text(r.loss, 4)));
+  progress_->advance(r.samples);
 }
 
 Metrics::Scalars TrainOutput::judge() const {

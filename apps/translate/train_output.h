@@ -24,7 +24,7 @@ class TrainOutput {
               const data::TextDataset& train, const data::TextDataset& valid, int64_t epochs_done);
 
   void begin(Device device) const;
-  void batch(int64_t epochs_done, int64_t pairs, double loss);
+  void step(const train::StepReport& report);
   /// False where no better epoch is to be waited for.
   bool epoch(const train::EpochReport& report);
   /// Whether that is so before an epoch: of a resumed run that had ended.

@@ -49,7 +49,7 @@ Json to_json(const std::string& source, const std::vector<nn::TextOutput>& outpu
 /// Prints what becomes of texts; `named` says which text an output is of.
 class Runner {
  public:
-  Runner(const RunSettings& settings, bool named)
+  Runner(const TextSettings& settings, bool named)
       : settings_(settings),
         named_(named),
         model_(nn::load_text_model(settings.model.string(), apply(settings))) {}
@@ -71,13 +71,13 @@ class Runner {
     }
   }
 
-  const RunSettings& settings_;
+  const TextSettings& settings_;
   bool named_;
   nn::TextModel model_;
 };
 
 /// Lines are run as they come where a person types them, else many together.
-void run_lines(const RunSettings& s, std::FILE* stream, const std::string& name) {
+void run_lines(const TextSettings& s, std::FILE* stream, const std::string& name) {
   const bool typed = isatty(fileno(stream));
   const Runner runner(s, typed);
   const size_t together = typed ? 1 : 2048;
@@ -130,7 +130,7 @@ void evaluate_model(const EvalSettings& s) {
                  shorten(f.example.references.front(), 60)));
 }
 
-void run_model(const RunSettings& s) {
+void run_model(const TextSettings& s) {
   HEED_CHECK(s.texts.empty() || s.input.empty(), ConfigError,
              "texts come from the arguments or from --input, not both");
   if (!s.texts.empty()) return Runner(s, true)(s.texts);

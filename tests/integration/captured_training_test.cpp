@@ -44,7 +44,7 @@ struct Training {
   std::unique_ptr<nn::Transformer> model;
   std::unique_ptr<optim::Adam> adam;
   data::PairLoader loader;
-  std::unique_ptr<Seq2SeqTrainer> trainer;
+  std::unique_ptr<Trainer> trainer;
   std::vector<double> losses;
 
   Training(Device device, TrainerOptions options, nn::PositionKind position = nn::PositionKind::sinusoidal)
@@ -59,18 +59,19 @@ struct Training {
     adam = std::make_unique<optim::Adam>(model->parameters(), optim::AdamOptions{.rate = 1e-3});
     options.clip = 1;
     options.schedule = {.kind = optim::ScheduleKind::linear, .rate = 3e-3, .warmup = 5, .total = 60};
-    trainer = std::make_unique<Seq2SeqTrainer>(*model, *adam, loader, options);
+    trainer = std::make_unique<Trainer>(*model, *adam, seq2seq_batches(loader, device), seq2seq_loss(*model),
+                                        options);
   }
   void resume() {
     const GeneratorScope scope(generator);
     trainer->resume();
   }
   void train() {
-    train([this](int64_t, double loss) { losses.push_back(loss); });
+    train([this](const StepReport& report) { losses.push_back(report.loss); });
   }
-  void train(const Seq2SeqTrainer::OnBatch& on_batch) {
+  void train(const std::function<void(const StepReport&)>& on_step) {
     const GeneratorScope scope(generator);
-    trainer->run([](const EpochReport&) {}, on_batch);
+    trainer->run({.step = on_step});
   }
   std::vector<float> weights() const { return test::flat_values(model->parameters()).to_vector<float>(); }
 };
@@ -147,7 +148,7 @@ TEST(CapturedTraining, ALossThatIsNotFiniteStopsItAndChangesNothing) {
     int64_t batches = 0;
     std::vector<float> before;
     try {
-      training.train([&](int64_t, double) {
+      training.train([&](const StepReport&) {
         if (++batches != 12) return;
         const NoGrad no_grad;
         training.model->generator.bias.fill_(NAN);

@@ -68,11 +68,13 @@ struct TinyRun {
     loss = evaluate(model, *dataset).loss;
     optim::Sgd optimizer(model.parameters());
     data::PairLoader loader(dataset, {.batch_size = 4, .shuffle = false});
-    train::Seq2SeqTrainer trainer(model, optimizer, loader, {.epochs = count, .schedule = schedule});
-    trainer.run([&](const train::EpochReport& report) { epochs.push_back(report); },
-                [&](int64_t, double mean) {
-                  if (epochs.empty()) batch_means.push_back(mean);
-                });
+    train::Trainer trainer(model, optimizer, train::seq2seq_batches(loader, kCpu), train::seq2seq_loss(model),
+                           {.epochs = count, .schedule = schedule});
+    trainer.run({.step =
+                     [&](const train::StepReport& report) {
+                       if (epochs.empty()) batch_means.push_back(report.loss);
+                     },
+                 .epoch = [&](const train::EpochReport& report) { epochs.push_back(report); }});
   }
 };
 
