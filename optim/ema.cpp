@@ -51,20 +51,21 @@ void Ema::load_state(const std::vector<std::pair<std::string, Tensor>>& saved) {
   for (const auto& [name, average] : live) average.copy_(by_name.at(name));
 }
 
-EmaScope::EmaScope(Ema& ema) : ema_(ema) {
-  HEED_CHECK(!ema.swapped_in_, StateError, "EmaScope: the averages are swapped in already");
-  const NoGrad no_grad;
-  for (const Parameter& parameter : ema.parameters_) values_.push_back(parameter.tensor.detach().clone());
-  for (size_t i = 0; i < values_.size(); ++i)
-    ema.parameters_[static_cast<int64_t>(i)].tensor.copy_(ema.averages_[i]);
-  ema.swapped_in_ = true;
+namespace {
+
+// Swapping twice would take the averages for the parameters' own values.
+bool& swapping_in(bool& swapped_in) {
+  HEED_CHECK(!swapped_in, StateError, "EmaScope: the averages are swapped in already");
+  return swapped_in;
 }
 
-EmaScope::~EmaScope() {
-  const NoGrad no_grad;
-  for (size_t i = 0; i < values_.size(); ++i)
-    ema_.parameters_[static_cast<int64_t>(i)].tensor.copy_(values_[i]);
-  ema_.swapped_in_ = false;
+}  // namespace
+
+EmaScope::EmaScope(Ema& ema)
+    : swapped_in_(swapping_in(ema.swapped_in_)), scope_(ema.parameters_, ema.averages_) {
+  swapped_in_ = true;
 }
+
+EmaScope::~EmaScope() { swapped_in_ = false; }
 
 }  // namespace heed::optim

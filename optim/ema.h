@@ -7,6 +7,7 @@
 
 #include <heed/core/parameters.h>
 #include <heed/core/tensor.h>
+#include <heed/optim/weight_scope.h>
 
 namespace heed::optim {
 
@@ -54,8 +55,8 @@ class EmaScope {
   EmaScope& operator=(const EmaScope&) = delete;
 
  private:
-  Ema& ema_;
-  std::vector<Tensor> values_;  // the parameters' own
+  bool& swapped_in_;
+  WeightScope scope_;
 };
 
 }  // namespace heed::optim

@@ -59,11 +59,14 @@ std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& direc
   return result;
 }
 
-NamedTensors all_tensors(nn::Module& model, const optim::Optimizer& optimizer) {
+constexpr std::string_view kOptimizer = "optimizer.";
+
+// What a checkpoint has besides the optimizer's state, as it lives.
+NamedTensors live_tensors(nn::Module& model, const NamedTensors& more) {
   NamedTensors tensors;
   for (const Parameter& parameter : model.parameters())
     tensors.emplace_back("model." + parameter.name, parameter.tensor);
-  for (const auto& entry : optimizer.state()) tensors.emplace_back("optimizer." + entry.first, entry.second);
+  tensors.insert(tensors.end(), more.begin(), more.end());
   return tensors;
 }
 
@@ -192,38 +195,42 @@ void remove_older(const fs::path& directory, int64_t step) {
   }
 }
 
-// Parameters and optimizer state of a checkpoint, after everything has been checked.
-void restore(const Loaded& loaded, const std::string& file, nn::Module& model, optim::Optimizer& optimizer) {
-  std::vector<std::pair<Tensor, Tensor>> values;
+// All tensors of a checkpoint, after everything has been checked.
+void restore(const Loaded& loaded, const std::string& file, const NamedTensors& live,
+             optim::Optimizer& optimizer) {
+  std::map<std::string, Tensor> saved;
   NamedTensors optimizer_state;
-  const std::string prefix = "optimizer.";
-  for (const auto& entry : loaded.tensors)
-    if (entry.first.compare(0, prefix.size(), prefix) == 0)
-      optimizer_state.emplace_back(entry.first.substr(prefix.size()), entry.second);
-  for (const Parameter& parameter : model.parameters()) {
-    const auto found = std::find_if(loaded.tensors.begin(), loaded.tensors.end(), [&](const auto& entry) {
-      return entry.first == "model." + parameter.name;
-    });
-    HEED_CHECK(found != loaded.tensors.end(), CheckpointError, file, ": the parameter '", parameter.name,
-               "' is missing");
-    HEED_CHECK(found->second.shape() == parameter.tensor.shape() &&
-                   found->second.dtype() == parameter.tensor.dtype(),
-               CheckpointError, file, ": '", parameter.name, "' is ", found->second.dtype(), " ",
-               found->second.shape(), ", the model's is ", parameter.tensor.dtype(), " ",
-               parameter.tensor.shape());
-    values.emplace_back(parameter.tensor, found->second);
+  for (const auto& entry : loaded.tensors) {
+    if (entry.first.starts_with(kOptimizer))
+      optimizer_state.emplace_back(entry.first.substr(kOptimizer.size()), entry.second);
+    else
+      saved.insert(entry);
   }
+  for (const auto& entry : live) {
+    const auto found = saved.find(entry.first);
+    HEED_CHECK(found != saved.end(), CheckpointError, file, ": '", entry.first, "' is missing");
+    const Tensor &value = found->second, &now = entry.second;
+    HEED_CHECK(value.shape() == now.shape() && value.dtype() == now.dtype(), CheckpointError, file, ": '",
+               entry.first, "' is ", value.dtype(), " ", value.shape(), ", the training's is ", now.dtype(),
+               " ", now.shape());
+  }
+  HEED_CHECK(saved.size() == live.size(), CheckpointError, file, " has ", saved.size(),
+             " tensors besides the optimizer's, the training ", live.size());
   optimizer.load_state(optimizer_state);
   const NoGrad no_grad;
-  for (const auto& value : values) value.first.copy_(value.second);
+  for (const auto& entry : live) entry.second.copy_(saved.at(entry.first));
 }
 
 }  // namespace
 
 void save_checkpoint(const fs::path& directory, nn::Module& model, const optim::Optimizer& optimizer,
-                     const TrainingState& state) {
+                     const TrainingState& state, const NamedTensors& more) {
+  NamedTensors tensors = live_tensors(model, {});
+  for (const auto& entry : optimizer.state())
+    tensors.emplace_back(concat(kOptimizer, entry.first), entry.second);
+  tensors.insert(tensors.end(), more.begin(), more.end());
   const fs::path file = directory / concat(kPrefix, state.step, kSuffix);
-  save_tensors(file, all_tensors(model, optimizer), to_metadata(state));
+  save_tensors(file, tensors, to_metadata(state));
   remove_older(directory, state.step);
 }
 
@@ -245,7 +252,8 @@ void remove_checkpoints(const fs::path& directory) {
 }
 
 TrainingState load_checkpoint(const fs::path& directory, nn::Module& model, optim::Optimizer& optimizer,
-                              const std::string& settings, const std::string& data) {
+                              const std::string& settings, const std::string& data,
+                              const NamedTensors& more) {
   const auto all = list_checkpoints(directory);
   HEED_CHECK(!all.empty(), CheckpointError, directory.string(), ": there is no checkpoint to resume from");
   for (const auto& entry : all) {
@@ -261,7 +269,7 @@ TrainingState load_checkpoint(const fs::path& directory, nn::Module& model, opti
     HEED_CHECK(other.empty(), CheckpointError, file, " was made with other settings: ", other);
     HEED_CHECK(loaded.state.data == data, CheckpointError, file, ": the training data have changed since (",
                loaded.state.data, ", now ", data, ")");
-    restore(loaded, file, model, optimizer);
+    restore(loaded, file, live_tensors(model, more), optimizer);
     return loaded.state;
   }
   throw CheckpointError(concat(directory.string(), ": none of the ", all.size(), " checkpoints is sound"));

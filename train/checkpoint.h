@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include <heed/core/serialize.h>
 #include <heed/nn/module.h>
 #include <heed/optim/optimizer.h>
 
@@ -27,17 +28,18 @@ struct TrainingState {
   std::string data;      // the data set's fingerprint
 };
 
-/// Writes DIR/checkpoint-STEP.safetensors, whole or not at all. Of those of earlier steps the newest sound
-/// one stays, the others are deleted.
+/// Writes DIR/checkpoint-STEP.safetensors, whole or not at all: the model, the optimizer and `more` tensors,
+/// such as averages. Of those of earlier steps the newest sound one stays, the others are deleted.
 void save_checkpoint(const std::filesystem::path& directory, nn::Module& model,
-                     const optim::Optimizer& optimizer, const TrainingState& state);
+                     const optim::Optimizer& optimizer, const TrainingState& state,
+                     const NamedTensors& more = {});
 
 /// Restores the newest sound checkpoint of DIR; a damaged one is passed over with a warning.
-/// CheckpointError if there is none, or if its settings (but for the length of the run) or data differ; each
-/// difference is listed, and nothing has changed then.
+/// CheckpointError if there is none, or if its settings (but for the length of the run), its data or the
+/// tensors it has differ; each difference of the settings is listed, and nothing has changed then.
 TrainingState load_checkpoint(const std::filesystem::path& directory, nn::Module& model,
                               optim::Optimizer& optimizer, const std::string& settings,
-                              const std::string& data);
+                              const std::string& data, const NamedTensors& more = {});
 
 /// The settings in the newest checkpoint of DIR whose header is sound; empty if there is none.
 std::string saved_settings(const std::filesystem::path& directory);

@@ -68,14 +68,19 @@ Trainer::Trainer(nn::Module& model, optim::Optimizer& optimizer, BatchSource bat
             {.capture = options_.capture}) {
   HEED_CHECK(options_.accumulate >= 1, ConfigError, "accumulate is ", options_.accumulate,
              "; expected at least 1");
+  HEED_CHECK(options_.average == 0 || options_.ema == 0, ConfigError,
+             "a mean of checkpoints and an exponential average contradict each other: ask for one");
   options_.schedule.check();
+  if (options_.ema != 0) ema_.emplace(model.parameters(), options_.ema);
+  if (options_.average != 0) average_.emplace(model.parameters(), options_.average);
   state_.seed = default_generator().seed();
   state_.settings = options_.settings;
   state_.data = options_.data;
 }
 
 void Trainer::resume() {
-  state_ = load_checkpoint(options_.directory, model_, optimizer_, options_.settings, options_.data);
+  state_ =
+      load_checkpoint(options_.directory, model_, optimizer_, options_.settings, options_.data, averages());
   batches_.seek({state_.epoch, state_.position});
   default_generator().reset(state_.seed, state_.offset);
 }
@@ -102,6 +107,7 @@ PooledVector<Tensor> Trainer::step(const StepInputs& inputs) {
   const optim::NonFinite non_finite = device_.is_cpu() ? optim::NonFinite::raise : optim::NonFinite::skip;
   const optim::StepResult result =
       optimizer_.step({.clip = options_.clip, .non_finite = non_finite, .measure_norm = true});
+  if (ema_) ema_->update();
   return {total, result.norm};
 }
 
@@ -182,8 +188,17 @@ void Trainer::save() {
   settle();
   if (options_.directory.empty()) return;
   state_.offset = default_generator().offset();
-  save_checkpoint(options_.directory, model_, optimizer_, state_);
+  save_checkpoint(options_.directory, model_, optimizer_, state_, averages());
   call(callbacks_.checkpoint, state_);
+}
+
+NamedTensors Trainer::averages() const {
+  NamedTensors tensors;
+  if (ema_)
+    for (const auto& entry : ema_->state()) tensors.emplace_back("ema." + entry.first, entry.second);
+  if (average_)
+    for (const auto& entry : average_->state()) tensors.emplace_back("average." + entry.first, entry.second);
+  return tensors;
 }
 
 bool Trainer::run(const Callbacks& callbacks) {
@@ -199,9 +214,11 @@ bool Trainer::run(const Callbacks& callbacks) {
     else
       train_step(std::move(batches));
     epoch_seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
+    const bool due =
+        options_.save_every == 0 ? epoch_ended : !epoch_ended && state_.step % options_.save_every == 0;
+    if (due && average_) average_->add(state_.step);
     if (epoch_ended) end_epoch();
-    if (options_.save_every == 0 ? epoch_ended : !epoch_ended && state_.step % options_.save_every == 0)
-      save();
+    if (due) save();
     if (callbacks_.stop && callbacks_.stop()) {
       save();
       return false;
@@ -211,6 +228,12 @@ bool Trainer::run(const Callbacks& callbacks) {
   if (state_.batches > 0) call(callbacks_.epoch, report());  // the last step came inside an epoch
   save();
   return true;
+}
+
+AveragedWeights::AveragedWeights(Trainer& trainer) {
+  if (trainer.ema_) ema_.emplace(*trainer.ema_);
+  if (trainer.average_)
+    mean_.emplace(trainer.model_.parameters(), trainer.average_->mean(trainer.state_.step));
 }
 
 }  // namespace heed::train

@@ -9,10 +9,12 @@
 
 #include <heed/core/captured_step.h>
 #include <heed/nn/module.h>
+#include <heed/optim/ema.h>
 #include <heed/optim/optimizer.h>
 #include <heed/optim/schedule.h>
 #include <heed/train/batch.h>
 #include <heed/train/checkpoint.h>
+#include <heed/train/checkpoint_average.h>
 
 namespace heed::train {
 
@@ -25,6 +27,9 @@ struct TrainerOptions {
   int64_t accumulate = 1;  // batches a step: the gradient of their tokens' mean loss, as of one batch
   double clip = 0;         // largest norm of all gradients together; 0: no clipping
   optim::Schedule schedule = {};
+  int64_t average =
+      0;           // the mean of the weights at the last so many checkpoints (CheckpointAverage); 0: none
+  double ema = 0;  // the decay of an exponential average of the weights (optim::Ema); 0: none
   int64_t save_every = 0;                // steps; 0: at the end of each epoch
   std::filesystem::path directory = {};  // of the checkpoints; empty: none are written
   std::string settings = {};             // what must agree on resuming: lines of TOML
@@ -72,7 +77,7 @@ struct Callbacks {
 ///   trainer.run({.epoch = [](const train::EpochReport& r) { … }});
 class Trainer {
  public:
-  /// All but the options must outlive it, and what they refer to.
+  /// All but the options must outlive it, and what they refer to. ConfigError for options that cannot be.
   Trainer(nn::Module& model, optim::Optimizer& optimizer, BatchSource batches, LossFunction loss,
           TrainerOptions options);
 
@@ -92,6 +97,8 @@ class Trainer {
   int64_t graphs() const { return step_.graphs(); }
 
  private:
+  friend class AveragedWeights;
+
   using Batches = PooledVector<Batch>;
 
   // A step whose numbers the host has not read.
@@ -108,6 +115,8 @@ class Trainer {
   EpochReport report() const;
   void end_epoch();
   void save();
+  /// The averages, by name: views of what lives.
+  NamedTensors averages() const;
   bool done() const { return finished_ || state_.step >= options_.steps || state_.epoch >= options_.epochs; }
 
   nn::Module& model_;
@@ -119,12 +128,26 @@ class Trainer {
   TrainingState state_;
   Device device_;
   CapturedStep step_;
+  std::optional<optim::Ema> ema_;
+  std::optional<CheckpointAverage> average_;
   std::optional<Enqueued> enqueued_;
   int64_t next_position_ = 0;  // once the step's batches have been trained on
   bool epoch_ended_ = false;   // in the middle of a step's batches
   bool finished_ = false;
   double epoch_seconds_ = 0;
   int64_t epoch_samples_ = 0, epoch_tokens_ = 0;  // since the start or the last resume, for the rates
+};
+
+/// While one lives the model has its averaged weights, if the trainer's options ask for an average: to judge
+/// and to save them, in a callback of an epoch or after the run. Then it has its own again, bit by bit.
+class AveragedWeights {
+ public:
+  /// StateError if another one of this trainer lives.
+  [[nodiscard]] explicit AveragedWeights(Trainer& trainer);
+
+ private:
+  std::optional<optim::EmaScope> ema_;
+  std::optional<optim::WeightScope> mean_;
 };
 
 }  // namespace heed::train

@@ -42,6 +42,10 @@ void declare_optimization(OptionTable& table, OptimizationSettings& s) {
   table.integer("step-epochs", s.step_epochs, "Epochs between falls of --schedule step", kSize);
   table.number("gamma", s.gamma, "Factor of each fall", {0, 1, true, false});
   table.number("clip", s.clip, "Largest norm of the gradients; 0: no clipping", {0, 1e30, false, false});
+  table.integer("average", s.average, "Checkpoints whose mean of the weights is judged and saved",
+                {1, 1 << 10});
+  table.number("ema", s.ema, "Decay of an exponential average of the weights, which is judged and saved",
+               {0, 1, true, true});
   table.number("label-smoothing", s.label_smoothing, "Part of each target spread over all symbols", kRate);
 }
 
@@ -96,12 +100,16 @@ optim::Schedule OptimizationSettings::rate_schedule(int64_t steps_per_epoch) con
 
 train::TrainerOptions trainer_options(const OptimizationSettings& s, const RunSettings& run,
                                       const OptionTable& table, int64_t batches, std::string data) {
+  HEED_CHECK(!s.average || !s.ema, ConfigError,
+             "--average and --ema contradict each other: one average of the weights is saved");
   const int64_t accumulate = s.accumulate.value_or(1);
   return {.epochs = s.last_epoch(),
           .steps = s.steps.value_or(INT64_MAX),
           .accumulate = accumulate,
           .clip = s.clip,
           .schedule = s.rate_schedule(ceil_divide(batches, accumulate)),
+          .average = s.average.value_or(0),
+          .ema = s.ema.value_or(0),
           .save_every = run.save_every,
           .directory = run.out,
           .settings = table.dump_toml(),

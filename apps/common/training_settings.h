@@ -30,6 +30,8 @@ struct OptimizationSettings {
   int64_t warmup = 200, step_epochs = 5;
   double gamma = 0.5, clip = 1;
   double label_smoothing = 0;
+  std::optional<int64_t> average;  // neither
+  std::optional<double> ema;
 
   /// The rate of each step, for epochs of that many steps.
   optim::Schedule rate_schedule(int64_t steps_per_epoch) const;

@@ -44,8 +44,13 @@ void train(Settings& s, OptionTable& table) {
   RunOutput output(s, table, *model, *pairs, valid ? *valid : *pairs, trainer.state().epoch);
   output.begin(device);
   const bool ended = trainer.run({.step = [&](const train::StepReport& report) { output.step(report); },
-                                  .epoch = [&](const train::EpochReport& report) { output.epoch(report); },
+                                  .epoch =
+                                      [&](const train::EpochReport& report) {
+                                        const train::AveragedWeights averaged(trainer);
+                                        output.epoch(report);
+                                      },
                                   .stop = stop_requested});
+  const train::AveragedWeights averaged(trainer);
   if (!ended) return output.stopped(trainer.state().step);
   save_model(s, table, *model);
   output.end(trainer.state().step);

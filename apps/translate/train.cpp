@@ -48,9 +48,11 @@ void train(Settings& s, OptionTable& table) {
   const bool ended = trainer.run({.step = [&](const train::StepReport& report) { output.step(report); },
                                   .epoch =
                                       [&](const train::EpochReport& report) {
+                                        const train::AveragedWeights averaged(trainer);
                                         if (!output.epoch(report)) trainer.finish();
                                       },
                                   .stop = stop_requested});
+  const train::AveragedWeights averaged(trainer);
   if (!ended) return output.stopped(trainer.state().step);
   output.end(trainer.state().step);
 }

@@ -130,8 +130,16 @@ void TrainOutput::stopped(int64_t step) {
   line("stopped at step ", step, "; go on with --resume");
 }
 
+// The two losses are not of the same quantity: what training adds has to be said.
+std::string TrainOutput::training_loss_name() const {
+  std::string with;
+  if (settings_.label_smoothing > 0) with = "label smoothing";
+  if (settings_.dropout > 0) with += with.empty() ? "dropout" : " and dropout";
+  return with.empty() ? "training" : concat("training, with ", with);
+}
+
 void TrainOutput::save_losses() const {
-  Line training{"training", {}, {}}, validation{"validation", {}, {}};
+  Line training{training_loss_name(), {}, {}}, validation{"validation", {}, {}};
   for (const Json& epoch : metrics_.epochs()) {
     training.x.push_back(epoch.at("epoch").get<double>());
     training.y.push_back(epoch.at("loss").get<double>());

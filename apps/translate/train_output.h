@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <heed/nn/text/text_model.h>
@@ -38,6 +39,7 @@ class TrainOutput {
   void line(const Parts&... parts) const;
   Metrics::Scalars judge() const;
   double selected(const Json& epoch) const;
+  std::string training_loss_name() const;
   void save_losses() const;
 
   const Settings& settings_;

@@ -231,5 +231,116 @@ TEST(Trainer, WhatCannotBeIsRefused) {
   expect_error<ConfigError>([&] { different.run(); }, {"0 and 1 constants"});
 }
 
+// ---- averages --------------------------------------------------------------------------------------------
+
+using Weights = std::vector<float>;
+
+Weights averaged_weights(Training& training) {
+  const AveragedWeights averaged(*training.trainer);
+  return training.weights();
+}
+
+// The weights after each step of a run, the same with or without averages.
+std::vector<Weights> weights_of_steps(const TrainerOptions& options) {
+  Training training(options);
+  std::vector<Weights> all;
+  training.run({.step = [&](const StepReport&) { all.push_back(training.weights()); }});
+  return all;
+}
+
+Weights mean_of(const std::vector<Weights>& all, const std::vector<int64_t>& steps) {
+  Weights mean;
+  for (size_t i = 0; i < all[0].size(); ++i) {
+    double sum = 0;
+    for (const int64_t step : steps) sum += static_cast<double>(all[static_cast<size_t>(step - 1)][i]);
+    mean.push_back(static_cast<float>(sum / static_cast<double>(steps.size())));
+  }
+  return mean;
+}
+
+void expect_near(const Weights& got, const Weights& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-6) << i;
+}
+
+TEST(Averages, AreTheMeanOfTheLastCheckpoints) {
+  const std::vector<Weights> all = weights_of_steps({.steps = 22});
+  Training by_epochs({.epochs = 3, .average = 2});
+  std::vector<Weights> after_epochs;
+  by_epochs.run({.epoch = [&](const EpochReport&) { after_epochs.push_back(averaged_weights(by_epochs)); }});
+  ASSERT_EQ(after_epochs.size(), 3u);
+  expect_near(after_epochs[0], mean_of(all, {7}));
+  expect_near(after_epochs[1], mean_of(all, {7, 14}));
+  expect_near(after_epochs[2], mean_of(all, {14, 21}));
+  EXPECT_EQ(averaged_weights(by_epochs), after_epochs[2]);
+  EXPECT_EQ(by_epochs.weights(), all[20]) << "the model has its own weights again";
+
+  Training by_steps({.steps = 22, .average = 3, .save_every = 5});
+  by_steps.run();
+  expect_near(averaged_weights(by_steps), mean_of(all, {15, 20, 22}));
+  Training none({.steps = 4, .average = 3});
+  none.run();
+  EXPECT_EQ(averaged_weights(none), all[3]) << "there was no checkpoint before";
+}
+
+TEST(Averages, AnExponentialOneFollowsItsFormula) {
+  const std::vector<Weights> all = weights_of_steps({.steps = 10});
+  Training training({.steps = 10, .ema = 0.8});
+  Weights want = training.weights();
+  training.run();
+  for (const Weights& weights : all)
+    for (size_t i = 0; i < want.size(); ++i) want[i] += 0.2f * (weights[i] - want[i]);
+  expect_near(averaged_weights(training), want);
+  EXPECT_EQ(training.weights(), all[9]);
+}
+
+TEST(Averages, StoppedAndResumedEqualsNeverStopped) {
+  for (const TrainerOptions& options :
+       {TrainerOptions{.epochs = 4, .average = 3}, TrainerOptions{.epochs = 3, .average = 2, .save_every = 5},
+        TrainerOptions{.epochs = 3, .ema = 0.9}}) {
+    SCOPED_TRACE(concat("average ", options.average, ", ema ", options.ema));
+    Training whole(options);
+    whole.run();
+    for (const int64_t stop : {3, 7, 12, 16}) {
+      const test::TemporaryFolder folder;
+      TrainerOptions saved = options;
+      saved.directory = folder.path();
+      Training begin(saved), end(saved);
+      EXPECT_FALSE(begin.run({.stop = [&] { return begin.trainer->state().step >= stop; }}));
+      end.resume();
+      EXPECT_EQ(averaged_weights(end), averaged_weights(begin));
+      EXPECT_TRUE(end.run());
+      EXPECT_EQ(end.weights(), whole.weights());
+      EXPECT_EQ(averaged_weights(end), averaged_weights(whole));
+    }
+  }
+}
+
+// A run that ended in the middle of an epoch goes on as if it had been longer from the start.
+TEST(Averages, TheEndOfARunIsNoCheckpointOfALongerOne) {
+  Training whole({.steps = 15, .average = 2});
+  whole.run();
+  const test::TemporaryFolder folder;
+  Training({.steps = 10, .average = 2, .directory = folder.path()}).run();
+  Training longer({.steps = 15, .average = 2, .directory = folder.path()});
+  longer.resume();
+  longer.run();
+  EXPECT_EQ(averaged_weights(longer), averaged_weights(whole));
+}
+
+TEST(Averages, WhatCannotBeIsRefused) {
+  expect_error<ConfigError>([] { Training({.average = 2, .ema = 0.5}); }, {"contradict each other"});
+  expect_error<ConfigError>([] { Training({.average = -1}); }, {"an average of -1 checkpoints"});
+  expect_error<ConfigError>([] { Training({.ema = 1}); }, {"decay must be in [0, 1)"});
+  const test::TemporaryFolder folder;
+  Training({.epochs = 1, .directory = folder.path()}).run();
+  Training averaged({.epochs = 2, .ema = 0.5, .directory = folder.path()});
+  const Weights before = averaged.weights();
+  expect_error<CheckpointError>([&] { averaged.resume(); }, {"'ema.0.weight' is missing"});
+  EXPECT_EQ(averaged.weights(), before);
+  const AveragedWeights scope(*averaged.trainer);
+  expect_error<StateError>([&] { const AveragedWeights twice(*averaged.trainer); }, {"swapped in already"});
+}
+
 }  // namespace
 }  // namespace heed::train
