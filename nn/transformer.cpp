@@ -28,6 +28,7 @@ void TransformerConfig::check() const {
   HEED_CHECK(!share_embeddings || source_vocabulary == target_vocabulary, ConfigError,
              "Transformer: shared embeddings need equal vocabularies, got ", source_vocabulary, " and ",
              target_vocabulary);
+  if (position == PositionKind::rotary) rotary.check(head_layout().of(d_model).width);
   check_dropout_rate(embedding_dropout, "Transformer");
 }
 

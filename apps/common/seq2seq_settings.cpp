@@ -30,6 +30,7 @@ void declare_architecture(OptionTable& table, ArchitectureSettings& s) {
                 {"learned", nn::PositionKind::learned},
                 {"alibi", nn::PositionKind::alibi},
                 {"relative", nn::PositionKind::relative},
+                {"rotary", nn::PositionKind::rotary},
                 {"none", nn::PositionKind::none}});
   table.number("dropout", s.dropout, "Rate of all dropouts", kRate);
   table.number("attention-dropout", s.attention_dropout, "Rate on attention weights, where it differs",

@@ -79,8 +79,8 @@ struct Training {
 TEST(CapturedTraining, GivesTheBitsOfUncapturedTraining) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
   using nn::PositionKind;
-  for (const PositionKind position :
-       {PositionKind::sinusoidal, PositionKind::learned, PositionKind::alibi, PositionKind::relative}) {
+  for (const PositionKind position : {PositionKind::sinusoidal, PositionKind::learned, PositionKind::alibi,
+                                      PositionKind::relative, PositionKind::rotary}) {
     SCOPED_TRACE(nn::name(position));
     const int64_t steps = position == PositionKind::sinusoidal ? 24 : 12;
     Training called(cuda_device(), {.steps = steps, .capture = false}, position),

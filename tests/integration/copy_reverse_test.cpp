@@ -194,6 +194,44 @@ TEST_F(CopyReverse, ADamagedCheckpointFallsBackToTheOneBefore) {
   EXPECT_NE(r.err.find("passing over a damaged checkpoint"), std::string::npos) << r.err;
 }
 
+// What is saved is the average: it differs from the last weights, and a resumed run has its bits.
+TEST_F(CopyReverse, AveragesAreSavedAndResumed) {
+  ASSERT_EQ(run(small("plain", {"--steps", "24", "--save-every", "6"})).code, 0);
+  for (const std::vector<std::string>& average :
+       {std::vector<std::string>{"--average", "3"}, std::vector<std::string>{"--ema", "0.9"}}) {
+    const std::string name = average[0].substr(2);
+    const auto words = [&](const std::string& folder, const std::string& steps) {
+      std::vector<std::string> all{"--steps", steps, "--save-every", "6", "--schedule", "constant"};
+      all.insert(all.end(), average.begin(), average.end());
+      return small(name + folder, all);
+    };
+    ASSERT_EQ(run(words("whole", "24")).code, 0);
+    ASSERT_EQ(run(words("part", "13")).code, 0);
+    const Result r = run({"train", "--resume", "--out", (dir_ / (name + "part")).string(), "--steps", "24",
+                          "--save-every", "6"});
+    ASSERT_EQ(r.code, 0) << r.err;
+    const std::string saved = read_file(dir_ / (name + "whole") / "model.safetensors");
+    EXPECT_EQ(read_file(dir_ / (name + "part") / "model.safetensors"), saved) << name;
+    EXPECT_NE(read_file(dir_ / "plain" / "model.safetensors"), saved) << name;
+  }
+  const Result both = run(small("both", {"--average", "3", "--ema", "0.9"}));
+  EXPECT_EQ(both.code, 2);
+  EXPECT_NE(both.err.find("--average and --ema contradict"), std::string::npos) << both.err;
+}
+
+TEST_F(CopyReverse, RotaryPositionsAreSavedAndUsed) {
+  ASSERT_EQ(run(small("m", {"--steps", "20", "--position", "rotary"})).code, 0);
+  const std::string model = (dir_ / "m").string();
+  EXPECT_NE(read_file(dir_ / "m" / "config.toml").find("position = \"rotary\""), std::string::npos);
+  const Json trained = run({"eval", "--model", model, "--json"}).last();
+  EXPECT_EQ(trained.at("loss"),
+            run({"eval", "--model", model, "--json", "--threads", "1"}).last().at("loss"));
+  EXPECT_EQ(run({"decode", "--model", model, "--beam", "2", "3 4 5"}).code, 0);
+  const Result odd = run(small("odd", {"--position", "rotary", "--d-model", "6", "--heads", "2"}));
+  EXPECT_EQ(odd.code, 2);
+  EXPECT_NE(odd.err.find("rotary: 3 columns"), std::string::npos) << odd.err;
+}
+
 TEST_F(CopyReverse, WritesLogitsInFileOrder) {
   ASSERT_EQ(run(small("m", {"--steps", "0"})).code, 0);
   std::ofstream(dir_ / "pairs.tsv") << "3 4\t3 4\n5\t5 5 5\n";

@@ -163,6 +163,32 @@ TEST_F(Translate, PatienceEndsATraining) {
   EXPECT_EQ(lines(result.out).back()["best_epoch"], 1);
 }
 
+TEST_F(Translate, RotaryPositionsAndAveragesAreSavedAndUsed) {
+  write_pairs(300);
+  for (const auto& [option, value] : {std::pair("--average", "2"), std::pair("--ema", "0.9")}) {
+    const Result result =
+        run(small("m", {"--position", "rotary", "--epochs", "3", "--force", option, value}));
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_TRUE(lines(result.out)[1]["valid_loss"].is_number());
+    EXPECT_EQ(run({"run", "--model", model(), "abc"}).code, 0);
+    const std::string saved = folder_.get("m/model.safetensors");
+    EXPECT_NE(saved.find("rotary"), std::string::npos);
+    ASSERT_EQ(run(small("part", {"--position", "rotary", "--epochs", "2", "--schedule", "constant", "--force",
+                                 option, value}))
+                  .code,
+              0);
+    ASSERT_EQ(run({"train", "--resume", "--data", (dir_ / "pairs.tsv").string(), "--out",
+                   (dir_ / "part").string(), "--epochs", "3"})
+                  .code,
+              0);
+    ASSERT_EQ(run(small("whole", {"--position", "rotary", "--epochs", "3", "--schedule", "constant",
+                                  "--force", option, value}))
+                  .code,
+              0);
+    EXPECT_EQ(folder_.get("part/model.safetensors"), folder_.get("whole/model.safetensors"));
+  }
+}
+
 TEST_F(Translate, OneVocabularyTiedAndBf16) {
   write_pairs(300);
   std::vector<std::string> words = small("m", {"--source-tokenizer", "bytes", "--target-tokenizer", "bytes",
