@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -51,7 +52,7 @@ Line thinned(const Line& line) {
   constexpr size_t kPixels = 2048, kMost = 4 * kPixels;
   const size_t count = line.x.size();
   if (count <= kMost) return line;
-  Line result{line.name, {}, {}};
+  Line result{line.name, {}, {}, {}};
   for (size_t pixel = 0; pixel < kPixels; ++pixel) {
     const auto first = line.y.begin() + static_cast<std::ptrdiff_t>(pixel * count / kPixels);
     const auto last = line.y.begin() + static_cast<std::ptrdiff_t>((pixel + 1) * count / kPixels);
@@ -81,6 +82,26 @@ std::string points_of(const LinePlot& plot, const Line& line, size_t& count) {
     out += fmt::format("{}{} {}\n", gap ? "\n" : "", line.x[i], line.y[i]);
     gap = false;
     ++count;
+  }
+  return out;
+}
+
+// The ends of a point's error bar; nothing where it has none.
+std::optional<std::pair<double, double>> error_bar(bool logarithmic, double value,
+                                                   const std::vector<double>& deviations, size_t i) {
+  if (i >= deviations.size() || !std::isfinite(value) || !(deviations[i] > 0)) return std::nullopt;
+  constexpr double kShortest = 0.1;  // of the value, where a logarithmic axis has no 0
+  const double low = value - deviations[i];
+  return std::pair(logarithmic ? std::max(low, kShortest * value) : low, value + deviations[i]);
+}
+
+// x, y and the ends of each error bar of a line as a block of data; empty where there are none.
+std::string error_bars_of(const LinePlot& plot, const Line& line) {
+  std::string out;
+  for (size_t i = 0; i < line.x.size(); ++i) {
+    const auto ends = error_bar(plot.log_y, line.y[i], line.deviation, i);
+    if (ends && is_shown(plot, line.x[i], line.y[i]))
+      out += fmt::format("{} {} {} {}\n", line.x[i], line.y[i], ends->first, ends->second);
   }
   return out;
 }
@@ -123,8 +144,9 @@ void add_ranges(GnuplotFigure& figure, const LinePlot& plot) {
       if (!is_shown(plot, line.x[i], line.y[i])) continue;
       x_low = std::min(x_low, line.x[i]);
       x_high = std::max(x_high, line.x[i]);
-      y_low = std::min(y_low, line.y[i]);
-      y_high = std::max(y_high, line.y[i]);
+      const auto bar = error_bar(plot.log_y, line.y[i], line.deviation, i);
+      y_low = std::min(y_low, bar ? bar->first : line.y[i]);
+      y_high = std::max(y_high, bar ? bar->second : line.y[i]);
     }
   }
   const auto widen = [](double low, double high, bool logarithmic, double part) {
@@ -136,7 +158,10 @@ void add_ranges(GnuplotFigure& figure, const LinePlot& plot) {
     return std::pair(low >= 0 ? std::max(low - room, 0.0) : low - room,
                      high <= 0 && low < high ? std::min(high + room, 0.0) : high + room);
   };
-  const std::pair<double, double> x = widen(x_low, x_high, plot.log_x, 0),
+  // The first and the last error bar would lie on the frame.
+  const bool with_bars =
+      std::ranges::any_of(plot.lines, [](const Line& line) { return !line.deviation.empty(); });
+  const std::pair<double, double> x = widen(x_low, x_high, plot.log_x, with_bars ? kRoom : 0),
                                   y = widen(y_low, y_high, plot.log_y, kRoom);
   figure.add(fmt::format("set xrange [{}:{}]; set yrange [{}:{}]", x.first, x.second, y.first, y.second));
   if (plot.log_x)
@@ -162,6 +187,10 @@ std::string plot_command(GnuplotFigure& figure, const LinePlot& plot) {
         marked ? "pointtype 7 pointsize 0.45" : "",
         line.name.empty() ? "notitle"
                           : "title " + gnuplot_string(shorten(line.name, kLongestLegend)) + " noenhanced");
+    if (const std::string bars = error_bars_of(plot, line); !bars.empty())
+      command += fmt::format(
+          ", {} index {} using 1:2:3:4 with yerrorbars linecolor rgb '{}' pointtype 7 pointsize 0.45 notitle",
+          GnuplotFigure::kData, figure.add_data(bars), kLineColors[i % std::size(kLineColors)]);
   }
   return command;
 }
@@ -190,10 +219,12 @@ struct BarScale {
   explicit BarScale(const BarChart& chart) : logarithmic(chart.log_scale) {
     low = std::numeric_limits<double>::infinity();
     high = -low;
-    for (const double value : chart.values) {
+    for (size_t i = 0; i < chart.values.size(); ++i) {
+      const double value = chart.values[i];
       if (!shows(value)) continue;
-      low = std::min(low, value);
-      high = std::max(high, value);
+      const auto bar = error_bar(logarithmic, value, chart.deviations, i);
+      low = std::min(low, bar ? bar->first : value);
+      high = std::max(high, bar ? bar->second : value);
     }
     if (low > high) low = high = logarithmic ? 1 : 0;
     if (logarithmic) {
@@ -269,19 +300,27 @@ Figure save_figure(const BarChart& chart, const std::filesystem::path& stem) {
   if (!chart.log_scale && scale.high >= kLarge && scale.low == 0) figure.add(large_ticks(scale.high));
   figure.add(fmt::format("set xrange [{}:{}]; set yrange [{}:-0.5]", scale.low, scale.high, rows - 0.5));
   figure.add_label(chart.value_axis, left + kWidth / 2, kTop + height + kBottom - 17, "center");
-  std::string bars;
+  std::string bars, errors;
   for (size_t i = 0; i < chart.names.size(); ++i) {
     const double row = static_cast<double>(i), y = kTop + (row + 0.5) * kRow, value = chart.values[i];
     const double end = scale.shows(value) ? value : scale.start();
     const double from = std::min(scale.start(), end), to = std::max(scale.start(), end);
     figure.add_label(shorten(chart.names[i], kLongestName), left - 8, y, "right");
-    figure.add_label(bar_text(value), left + kWidth * scale.part(to) + 6, y, "left", GnuplotFigure::kSmall);
+    const auto error = error_bar(chart.log_scale, value, chart.deviations, i);
+    const double text = std::max(to, error ? error->second : to);
+    figure.add_label(bar_text(value), left + kWidth * scale.part(text) + 6, y, "left", GnuplotFigure::kSmall);
+    if (error) errors += fmt::format("{} {} {} {}\n", value, row, error->first, error->second);
     // x, y and the four edges of the bar
     bars += fmt::format("{} {} {} {} {} {}\n", to, row, from, to, row - 0.36, row + 0.36);
   }
-  figure.add(fmt::format(
+  std::string command = fmt::format(
       "plot {} index {} using 1:2:3:4:5:6 with boxxyerror fillcolor rgb '#3b7fb6' fillstyle solid noborder",
-      GnuplotFigure::kData, figure.add_data(bars)));
+      GnuplotFigure::kData, figure.add_data(bars));
+  if (!errors.empty())
+    command += fmt::format(
+        ", {} index {} using 1:2:3:4 with xerrorbars linecolor rgb '#303030' pointtype 7 pointsize 0.3",
+        GnuplotFigure::kData, figure.add_data(errors));
+  figure.add(command);
   return figure.save(stem);
 }
 

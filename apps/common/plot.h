@@ -66,6 +66,7 @@ struct HeatmapGrid {
 struct Line {
   std::string name;  ///< in the legend; "" stays out of it
   std::vector<double> x, y;
+  std::vector<double> deviation = {};  ///< error bars, up and down from y; empty or NaN: none
 };
 
 struct LinePlot {
@@ -80,6 +81,7 @@ struct BarChart {
   std::vector<std::string> names;
   std::vector<double> values;
   bool log_scale = false;
+  std::vector<double> deviations = {};  ///< error bars; empty or NaN: none
 };
 
 /// What has been written.

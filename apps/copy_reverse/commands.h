@@ -45,8 +45,15 @@ struct InfoSettings : ModelSettings {
   bool tree = false;
 };
 
+struct SweepSettings : Settings {
+  std::string vary;
+  int64_t seeds = 3, jobs = 0;  // 0: as many as there are cores for
+};
+
 /// A resumed run takes what the options leave open from its checkpoint.
 void train(Settings& settings, OptionTable& table);
+/// Trains with every combination of the values of options, with several seeds.
+void sweep(const SweepSettings& settings, const OptionTable& table);
 void evaluate_model(const EvalSettings& settings);
 void decode(const DecodeSettings& settings);
 void logits(const LogitsSettings& settings);

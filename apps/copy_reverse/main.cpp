@@ -25,6 +25,16 @@ void declare_pairs(OptionTable& table, EvalSettings& s) {
   table.integer("pairs", s.pairs, "Pairs", {1, 1 << 20});
 }
 
+void declare_sweep(OptionTable& table, SweepSettings& s) {
+  s.out = "runs/sweep";
+  table.group("Sweep");
+  table.text("vary", s.vary, "Options and their values: \"heads=1,2,4 lr=1e-3,2e-3\"");
+  table.integer("seeds", s.seeds, "Trainings of each setting, with seeds from --seed on", {1, 1 << 16});
+  table.integer("jobs", s.jobs, "Trainings at once; 0: one for each core, or for each --threads of them",
+                {0, 1 << 10});
+  declare_training(table, s);
+}
+
 void run(const std::vector<std::string>& arguments) {
   CommandLine line("copy_reverse",
                    "Trains a Transformer to write a sequence and then its reverse, and shows how.");
@@ -34,6 +44,13 @@ void run(const std::vector<std::string>& arguments) {
   OptionTable& table = line.command("train", "Train a model", [&] { train(training, *training_table); });
   training_table = &table;
   declare_training(table, training);
+
+  SweepSettings swept;
+  OptionTable* sweep_table = nullptr;
+  OptionTable& sweep_options = line.command("sweep", "Train models with options varied, over several seeds",
+                                            [&] { sweep(swept, *sweep_table); });
+  sweep_table = &sweep_options;
+  declare_sweep(sweep_options, swept);
 
   EvalSettings eval;
   OptionTable& eval_table =

@@ -93,7 +93,7 @@ void RunOutput::end(int64_t step) {
          " %  whole sequences ", fixed_text(100 * result.sequence_accuracy, 2), " % of ", result.pairs);
   const std::vector<Prediction> examples = write_report(&result);
   for (const Prediction& example : examples) print(example);
-  draw(examples.front());
+  if (!settings_.no_figures) draw(examples.front());
   line("  ", printable((settings_.out / "report.html").string()));
 }
 

@@ -89,6 +89,7 @@ void declare_training(OptionTable& table, Settings& settings) {
   declare_recipe(table, settings);
   declare_run(table, settings);
   table.path("init", settings.init, "Begin from these weights (safetensors)").not_saved();
+  table.flag("no-figures", settings.no_figures, "Draw no figures at the end").not_saved();
 }
 
 data::LoaderOptions Settings::loader_options() const {

@@ -31,6 +31,7 @@ struct Settings : CommonSettings, OptimizationSettings, ArchitectureSettings, Ru
   int64_t vocab = 20;
 
   std::filesystem::path init;
+  bool no_figures = false;
 
   nn::TransformerConfig model_config() const { return config(vocab, vocab); }
   data::Marks marks() const { return {.source = !no_source_marks, .end = !no_end_mark}; }
