@@ -1,34 +1,24 @@
-// Synthetic tasks that a sequence-to-sequence model can learn exactly.
+// Pairs drawn for a synthetic task, which a sequence-to-sequence model can learn exactly.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <heed/data/pair_dataset.h>
+#include <heed/data/task.h>
 
 namespace heed::data {
 
-/// What the target is, for a source of symbols drawn uniformly from 3 to vocab - 1:
-/// copy_reverse: the source followed by its reverse; copy: the source; reverse: its reverse; sort: its
-/// symbols in ascending order, repeated ones included. add: the source is two decimal numbers with a plus
-/// sign between them and the target is their sum. Digit d is symbol 3 + d, plus is 13, the first digit of a
-/// number is not 0 unless it is the only one.
-enum class Task { copy_reverse, copy, reverse, sort, add };
-
-const char* name(Task task);
-/// The inverse of name(); ConfigError listing the tasks otherwise.
-Task parse_task(std::string_view text);
-
 struct TaskOptions {
-  Task task = Task::copy_reverse;
-  int64_t min_length = 3;  // symbols of a source, or digits of each number to add; lengths are uniform
+  Task task = "copy_reverse";
+  int64_t min_length = 3;  // of a source, as the task counts it; lengths are uniform
   int64_t max_length = 10;
   int64_t vocab = 20;  // symbols 0 to vocab - 1 exist, 3 of them reserved
   int64_t pairs = 10'000;
   int64_t valid_pairs = 1'000;
-  bool fresh = false;  // new training pairs in every epoch
+  bool fresh = false;             // new training pairs in every epoch
+  bool last_digit_first = false;  // of the numbers in sources and targets
   uint64_t seed = 42;
 };
 
@@ -60,9 +50,5 @@ class TaskDataset final : public PairDataset {
   Split split_;
   std::vector<int64_t> draws_;  // validation: which draw gave pair i
 };
-
-/// The target that belongs to a source. DataError if it is no source of the task (add: not two numbers and a
-/// plus).
-Symbols solve(Task task, const Symbols& source);
 
 }  // namespace heed::data

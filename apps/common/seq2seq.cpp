@@ -109,10 +109,4 @@ std::vector<Prediction> predict(nn::Transformer& model, const std::vector<data::
       marks);
 }
 
-std::string to_text(std::span<const int64_t> symbols) {
-  std::string text;
-  for (const int64_t symbol : symbols) text += concat(text.empty() ? "" : " ", symbol);
-  return text;
-}
-
 }  // namespace heed::apps

@@ -54,7 +54,4 @@ std::vector<Prediction> judge(const std::vector<nn::Hypothesis>& outputs, std::s
 std::vector<Prediction> predict(nn::Transformer& model, const std::vector<data::Pair>& pairs,
                                 data::Marks marks, const nn::DecodeOptions& options);
 
-/// "3 4 5"
-std::string to_text(std::span<const int64_t> symbols);
-
 }  // namespace heed::apps

@@ -60,9 +60,6 @@ void logits(const LogitsSettings& settings);
 void attention(const AttentionSettings& settings);
 void info(const InfoSettings& settings, const Settings& fresh);
 
-/// "3 4 5" → {3, 4, 5}; DataError naming the text and the first symbol that is none of the vocabulary.
-data::Symbols parse_symbols(const std::string& text, int64_t vocab);
-
 /// evaluate(), with a line of progress on standard error.
 Evaluation evaluate_with_progress(nn::Transformer& model, const data::PairDataset& dataset,
                                   EvaluationOptions options);

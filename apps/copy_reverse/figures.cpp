@@ -13,7 +13,7 @@
 namespace heed::apps {
 namespace {
 
-std::string token_name(int64_t symbol) {
+std::string token_name(const data::Task& task, int64_t symbol) {
   switch (symbol) {
     case data::kPad:
       return "pad";
@@ -22,13 +22,13 @@ std::string token_name(int64_t symbol) {
     case data::kEnd:
       return "end";
     default:
-      return std::to_string(symbol);
+      return task.text(symbol);
   }
 }
 
-std::vector<std::string> token_names(const data::Symbols& symbols) {
+std::vector<std::string> token_names(const data::Task& task, const data::Symbols& symbols) {
   std::vector<std::string> names;
-  for (const int64_t symbol : symbols) names.push_back(token_name(symbol));
+  for (const int64_t symbol : symbols) names.push_back(token_name(task, symbol));
   return names;
 }
 
@@ -100,7 +100,8 @@ const Tensor& AttentionMaps::at(const std::string& name) const {
 }
 
 AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> source,
-                             std::span<const int64_t> target, data::Marks marks, MapSize size) {
+                             std::span<const int64_t> target, data::Marks marks, const data::Task& task,
+                             MapSize size) {
   const NoGrad no_grad;
   const AttentionRecord record;
   const bool was_training = model.training();
@@ -114,7 +115,7 @@ AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> so
   const train::Seq2SeqBatch batch = train::to_tensors(packed, model.parameters().device());
   model.forward(batch.source, batch.target);
   model.train(was_training);
-  AttentionMaps result{{}, token_names(packed.source_ids), token_names(packed.target_ids)};
+  AttentionMaps result{{}, token_names(task, packed.source_ids), token_names(task, packed.target_ids)};
   if (size == MapSize::drawable) {
     result.source_block = block_of(packed.source.rows);
     result.target_block = block_of(packed.target.rows);

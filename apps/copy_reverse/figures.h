@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <heed/data/pair_batch.h>
+#include <heed/data/task.h>
 #include <heed/nn/transformer.h>
 
 #include "apps/common/json_lines.h"
@@ -32,9 +33,9 @@ struct AttentionMaps {
 /// sequences are long, so that the maps take no more memory than figures show.
 enum class MapSize { whole, drawable };
 
-/// The maps of `source` → `target` (symbols without marks).
+/// The maps of `source` → `target` (symbols without marks), which are called as the task writes them.
 AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> source,
-                             std::span<const int64_t> target, data::Marks marks,
+                             std::span<const int64_t> target, data::Marks marks, const data::Task& task,
                              MapSize size = MapSize::whole);
 
 /// One head of one map as a heatmap with token labels.

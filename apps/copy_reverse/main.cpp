@@ -17,11 +17,11 @@ void declare_model(OptionTable& table, ModelSettings& settings, bool with_data) 
 // Of eval without --data.
 void declare_pairs(OptionTable& table, EvalSettings& s) {
   table.group("Generated pairs; by default those that validated the training");
-  table.text("task", s.task, "copy_reverse, copy, reverse, sort or add").checked([](const std::string& text) {
-    heed::data::parse_task(text);
+  table.text("task", s.task, "As of `train`").checked([](const std::string& text) {
+    heed::data::Task task(text);
   });
-  table.integer("min-length", s.min_length, "Symbols of the shortest source", {1, 1 << 16});
-  table.integer("max-length", s.max_length, "Symbols of the longest source", {1, 1 << 16});
+  table.integer("min-length", s.min_length, "Length of the shortest source", {1, 1 << 16});
+  table.integer("max-length", s.max_length, "Length of the longest source", {1, 1 << 16});
   table.integer("pairs", s.pairs, "Pairs", {1, 1 << 20});
 }
 

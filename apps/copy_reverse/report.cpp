@@ -13,17 +13,23 @@ namespace {
 
 constexpr int64_t kMostWeights = 300'000;  // in a report, about 2 MB
 
-Json to_json(const Prediction& p) {
-  return {{"source", p.pair.source},
-          {"target", p.pair.target},
-          {"output", p.output.tokens},
+Json texts(const data::Task& task, std::span<const int64_t> symbols) {
+  Json list = Json::array();
+  for (const int64_t symbol : symbols) list.push_back(task.text(symbol));
+  return list;
+}
+
+Json to_json(const data::Task& task, const Prediction& p) {
+  return {{"source", texts(task, p.pair.source)},
+          {"target", texts(task, p.pair.target)},
+          {"output", texts(task, p.output.tokens)},
           {"finished", p.output.finished},
           {"right", p.right}};
 }
 
-Json to_json(const std::vector<Prediction>& predictions) {
+Json to_json(const data::Task& task, const std::vector<Prediction>& predictions) {
   Json list = Json::array();
-  for (const Prediction& p : predictions) list.push_back(to_json(p));
+  for (const Prediction& p : predictions) list.push_back(to_json(task, p));
   return list;
 }
 
@@ -76,9 +82,10 @@ Json attention_examples(nn::Transformer& model, const TrainedRun& run) {
     left -= count_weights(model.config(), p);
     if (left < 0) return;
     const data::Marks marks = run.settings.marks();
+    const data::Task task = run.settings.task_rule();
     if (p.output.tokens.empty() && !marks.end) return;
-    const AttentionMaps maps = attention_maps(model, p.pair.source, p.output.tokens, marks);
-    Json one = attention_of(maps, concat(to_text(p.pair.source), p.right ? " \u2713" : " \u2717"));
+    const AttentionMaps maps = attention_maps(model, p.pair.source, p.output.tokens, marks, task);
+    Json one = attention_of(maps, concat(task.text(p.pair.source), p.right ? " \u2713" : " \u2717"));
     if (!one.at("kinds").empty()) list.push_back(std::move(one));
   };
   if (!run.examples.empty()) show(run.examples.front());
@@ -108,7 +115,7 @@ void write_run_report(nn::Transformer& model, const TrainedRun& run) {
     components.push_back(Json::array({c.name, c.parameters}));
   for (const Parameter& p : model.parameters())
     parameters.push_back(Json::array({p.name, concat(p.tensor.shape()), p.tensor.numel()}));
-  const std::string task = s.data.empty() ? data::name(s.task) : s.data.filename().string();
+  const std::string task = s.data.empty() ? s.task : s.data.filename().string();
   write_report(s.out / "report.html",
                {{"title", concat("Training report: ", task)},
                 {"subtitle", concat("heed ", HEED_VERSION, ", seed ", s.seed, ", ", run.epochs.size(),
@@ -119,8 +126,8 @@ void write_run_report(nn::Transformer& model, const TrainedRun& run) {
                 {"components", components},
                 {"parameters", parameters},
                 {"attention", attention_examples(model, run)},
-                {"examples", to_json(run.examples)},
-                {"failures", run.result ? to_json(run.result->failures) : Json::array()}});
+                {"examples", to_json(s.task_rule(), run.examples)},
+                {"failures", run.result ? to_json(s.task_rule(), run.result->failures) : Json::array()}});
 }
 
 }  // namespace heed::apps

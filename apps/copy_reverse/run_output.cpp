@@ -33,12 +33,13 @@ void RunOutput::line(const Parts&... parts) const {
 
 void RunOutput::begin(Device device) const {
   const Settings& s = settings_;
+  const data::Task task = s.task_rule();
   line("heed ", HEED_VERSION, ": ", device, ", ", thread_count(),
        thread_count() == 1 ? " thread" : " threads", ", seed ", s.seed, ", task ",
-       s.data.empty() ? data::name(s.task) : printable(s.data.string()));
+       s.data.empty() ? s.task : printable(s.data.string()));
   for (int64_t i = 0; i < std::min<int64_t>(3, pairs_.size()); ++i) {
     const data::Pair pair = pairs_.get(0, i);
-    line("  ", to_text(pair.source), "  ->  ", to_text(pair.target));
+    line("  ", task.text(pair.source), "  ->  ", task.text(pair.target));
   }
   line(nn::component_table(model_));
 }
@@ -110,9 +111,10 @@ std::vector<Prediction> RunOutput::write_report(const Evaluation* result) {
 }
 
 void RunOutput::print(const Prediction& p) const {
-  line("  Input   ", to_text(p.pair.source));
-  line("  Target  ", to_text(p.pair.target));
-  line("  Output  ", to_text(p.output.tokens), p.right ? "  \u2713" : "  \u2717");
+  const data::Task task = settings_.task_rule();
+  line("  Input   ", task.text(p.pair.source));
+  line("  Target  ", task.text(p.pair.target));
+  line("  Output  ", task.text(p.output.tokens), p.right ? "  \u2713" : "  \u2717");
 }
 
 void RunOutput::draw(const Prediction& example) const {
@@ -120,7 +122,7 @@ void RunOutput::draw(const Prediction& example) const {
   std::vector<Figure> figures;
   if (!metrics_.epochs().empty()) figures.push_back(save_loss_figure(metrics_.epochs(), folder));
   const AttentionMaps maps = attention_maps(model_, example.pair.source, example.output.tokens,
-                                            settings_.marks(), MapSize::drawable);
+                                            settings_.marks(), settings_.task_rule(), MapSize::drawable);
   for (Figure& figure : save_attention_figures(maps, model_.config(), folder))
     figures.push_back(std::move(figure));
   for (Figure& figure : save_position_figure(model_, folder)) figures.push_back(std::move(figure));

@@ -35,7 +35,7 @@ void use_preset(Settings& s) {
     s.initializer = nn::Initializer::pytorch;
     return;
   }
-  s.task = data::Task::copy;
+  s.task = "copy";
   s.vocab = 100;
   s.min_length = s.max_length = 10;
   s.pairs = 1'000;
@@ -51,14 +51,17 @@ void use_preset(Settings& s) {
 
 void declare_data(OptionTable& table, Settings& s) {
   table.group("Task");
-  table.choice("task", s.task, "What the target is",
-               {{"copy_reverse", data::Task::copy_reverse},
-                {"copy", data::Task::copy},
-                {"reverse", data::Task::reverse},
-                {"sort", data::Task::sort},
-                {"add", data::Task::add}});
-  table.integer("min-length", s.min_length, "Symbols of the shortest source", kSize);
-  table.integer("max-length", s.max_length, "Symbols of the longest source", kSize);
+  table
+      .text(
+          "task", s.task,
+          "What the target is: " + data::Task::names() + "; functions combine as in \"copy | reverse(sort)\"")
+      .called("TASK")
+      .checked([](const std::string& text) { data::Task task(text); });
+  table.flag("last-digit-first", s.last_digit_first,
+             "Write the digits of numbers from the last to the first");
+  table.integer("min-length", s.min_length,
+                "Length of the shortest source, in symbols, or what the task counts", kSize);
+  table.integer("max-length", s.max_length, "Length of the longest source", kSize);
   table.integer("pairs", s.pairs, "Training pairs in an epoch", kCount);
   table.integer("valid-pairs", s.valid_pairs, "Validation pairs, none of them in training", kValidation);
   table.flag("fresh", s.fresh, "Draw new training pairs in every epoch");
@@ -97,13 +100,14 @@ data::LoaderOptions Settings::loader_options() const {
 }
 
 data::TaskOptions Settings::task_options() const {
-  return {.task = task,
+  return {.task = data::Task(task),
           .min_length = min_length,
           .max_length = max_length,
           .vocab = vocab,
           .pairs = pairs,
           .valid_pairs = valid_pairs,
           .fresh = fresh,
+          .last_digit_first = last_digit_first,
           .seed = static_cast<uint64_t>(seed)};
 }
 

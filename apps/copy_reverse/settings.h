@@ -23,9 +23,9 @@ struct Settings : CommonSettings, OptimizationSettings, ArchitectureSettings, Ru
 
   Preset preset = Preset::standard;
 
-  data::Task task = data::Task::copy_reverse;
+  std::string task = "copy_reverse";
   int64_t min_length = 3, max_length = 10, pairs = 10'000, valid_pairs = 1'000;
-  bool fresh = true, no_source_marks = false, no_end_mark = false;
+  bool last_digit_first = false, fresh = true, no_source_marks = false, no_end_mark = false;
   std::filesystem::path data, valid;
 
   int64_t vocab = 20;
@@ -34,6 +34,8 @@ struct Settings : CommonSettings, OptimizationSettings, ArchitectureSettings, Ru
   bool no_figures = false;
 
   nn::TransformerConfig model_config() const { return config(vocab, vocab); }
+  /// The rule of generated pairs, and how its symbols are written; those of files are numbers.
+  data::Task task_rule() const { return data.empty() ? data::Task(task) : data::Task(); }
   data::Marks marks() const { return {.source = !no_source_marks, .end = !no_end_mark}; }
   data::LoaderOptions loader_options() const;
   /// Training pairs: from --data, else generated.

@@ -25,7 +25,8 @@ namespace {
 data::Pair pair_of(data::Symbols source, const Settings& settings) {
   settings.check_lengths(std::ssize(source), 0);
   data::Symbols target;
-  if (settings.no_end_mark) target = data::solve(settings.task, source);
+  if (settings.no_end_mark)
+    target = settings.task_rule().solve(source, settings.vocab, settings.last_digit_first);
   return {std::move(source), std::move(target)};
 }
 
@@ -65,24 +66,6 @@ std::string percent(double share) { return fixed_text(100 * share, 2) + " %"; }
 
 }  // namespace
 
-data::Symbols parse_symbols(const std::string& text, int64_t vocab) {
-  data::Symbols symbols;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find(' ', at), text.size());
-    if (end > at) {
-      const std::string word = text.substr(at, end - at);
-      const std::optional<int64_t> symbol = parse_integer(word);
-      HEED_CHECK(symbol && *symbol >= data::kFirstSymbol && *symbol < vocab, DataError, "'", printable(text),
-                 "': '", printable(word), "' is no symbol of the vocabulary, ", data::kFirstSymbol, " to ",
-                 vocab - 1);
-      symbols.push_back(*symbol);
-    }
-    at = end + 1;
-  }
-  HEED_CHECK(!symbols.empty(), DataError, "'", printable(text), "' holds no symbol");
-  return symbols;
-}
-
 Evaluation evaluate_with_progress(nn::Transformer& model, const data::PairDataset& dataset,
                                   EvaluationOptions options) {
   Progress progress("evaluating", dataset.size(), "pairs");
@@ -96,7 +79,7 @@ void use_pairs(Settings& settings, const EvalSettings& s) {
   const bool generated = !s.task.empty() || s.min_length || s.max_length || s.pairs;
   if (!generated) return;
   HEED_CHECK(s.data.empty(), ConfigError, "--data and options of generated pairs contradict each other");
-  if (!s.task.empty()) settings.task = data::parse_task(s.task);
+  if (!s.task.empty()) settings.task = s.task;
   settings.min_length = s.min_length.value_or(settings.min_length);
   settings.max_length = s.max_length.value_or(settings.max_length);
   settings.valid_pairs = s.pairs.value_or(std::max<int64_t>(settings.valid_pairs, 1));
@@ -117,9 +100,10 @@ void evaluate_model(const EvalSettings& s) {
 
 void decode(const DecodeSettings& s) {
   const Trained trained = open_model(s);
+  const data::Task task = trained.settings.task_rule();
   std::vector<data::Pair> pairs;
   for (const std::string& text : s.sources)
-    pairs.push_back(pair_of(parse_symbols(text, trained.settings.vocab), trained.settings));
+    pairs.push_back(pair_of(task.symbols(text, trained.settings.vocab), trained.settings));
   if (!s.data.empty() || pairs.empty()) {
     const auto dataset = pairs_of(s, trained);
     for (int64_t i = 0; i < dataset->size(); ++i) pairs.push_back(dataset->get(0, i));
@@ -148,7 +132,7 @@ void decode(const DecodeSettings& s) {
              {"score", best.score},
              {"finished", best.finished}},
             s.json,
-            concat(to_text(pair.source), "  ->  ", to_text(best.tokens),
+            concat(task.text(pair.source), "  ->  ", task.text(best.tokens),
                    best.finished || !trained.marks().end ? "" : " …"));
     }
   }
@@ -179,7 +163,8 @@ void logits(const LogitsSettings& s) {
 void attention(const AttentionSettings& s) {
   const Trained trained = open_model(s);
   const int64_t vocab = trained.settings.vocab;
-  const data::Symbols source = parse_symbols(s.input, vocab);
+  const data::Task task = trained.settings.task_rule();
+  const data::Symbols source = task.symbols(s.input, vocab);
   data::Symbols target;
   if (s.target.empty()) {
     const nn::DecodeOptions decode{
@@ -189,11 +174,11 @@ void attention(const AttentionSettings& s) {
         predict(*trained.model, {pair_of(source, trained.settings)}, trained.marks(), decode).front().output;
     target.assign(output.tokens.begin(), output.tokens.end());
   } else {
-    target = parse_symbols(s.target, vocab);
+    target = task.symbols(s.target, vocab);
     trained.settings.check_lengths(std::ssize(source), std::ssize(target));
   }
   const std::filesystem::path out = s.out.empty() ? s.model : s.out;
-  const AttentionMaps maps = attention_maps(*trained.model, source, target, trained.marks());
+  const AttentionMaps maps = attention_maps(*trained.model, source, target, trained.marks(), task);
   NamedTensors tensors;
   for (const AttentionMaps::Map& map : maps.maps) {
     nn::check_finite(map.weights, concat("the attention of '", map.name, "'"));
@@ -204,7 +189,7 @@ void attention(const AttentionSettings& s) {
       save_attention_figures(maps, trained.model->config(), out, s.layer, s.head);
   save_tensors(out / "attention.safetensors", tensors);
   Json files = Json::array({(out / "attention.safetensors").string()});
-  std::string text = concat("source ", to_text(source), "\noutput ", to_text(target), "\n  ",
+  std::string text = concat("source ", task.text(source), "\noutput ", task.text(target), "\n  ",
                             printable((out / "attention.safetensors").string()));
   for (const Figure& figure : figures) {
     if (!figure.drawn) text += concat("\n", figure.message);

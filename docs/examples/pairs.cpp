@@ -16,7 +16,7 @@ void print(const char* name, const data::Symbols& symbols) {
 }
 
 int main() {
-  const data::TaskDataset dataset({.task = data::Task::copy_reverse, .max_length = 5}, data::Split::train);
+  const data::TaskDataset dataset({.task = "copy_reverse", .max_length = 5}, data::Split::train);
   std::vector<data::Pair> pairs;
   while (pairs.size() < 2) pairs.push_back(dataset.get(0, static_cast<int64_t>(pairs.size())));
   const data::PairBatch batch = data::pack(pairs, std::vector<int64_t>{0, 1});

@@ -50,7 +50,7 @@ struct Training {
   Training(Device device, TrainerOptions options, nn::PositionKind position = nn::PositionKind::sinusoidal)
       : loader(std::make_shared<data::TaskDataset>(
                    data::TaskOptions{
-                       .task = data::Task::copy, .min_length = 2, .max_length = 9, .vocab = 12, .pairs = 90},
+                       .task = "copy", .min_length = 2, .max_length = 9, .vocab = 12, .pairs = 90},
                    data::Split::train),
                {.batch_size = 8, .window_batches = 4, .seed = 3}) {
     const GeneratorScope scope(generator);

@@ -258,7 +258,7 @@ TEST_F(CopyReverse, EvaluatesOnOtherPairs) {
   EXPECT_NE(longer.at("loss"), usual.at("loss"));
   EXPECT_NE(run({"eval", "--model", model, "--json", "--task", "reverse"}).last().at("loss"),
             usual.at("loss"));
-  EXPECT_EQ(run({"eval", "--model", model, "--task", "shift"}).code, 2);
+  EXPECT_EQ(run({"eval", "--model", model, "--task", "shuffle"}).code, 2);
   EXPECT_EQ(run({"eval", "--model", model, "--min-length", "5"}).code, 2);
 }
 
