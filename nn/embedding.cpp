@@ -3,10 +3,11 @@
 
 namespace heed::nn {
 
-Embedding::Embedding(int64_t vocabulary, int64_t d_model, Generator& generator) {
+Embedding::Embedding(int64_t vocabulary, int64_t d_model, Generator& generator, double deviation) {
   HEED_CHECK(vocabulary > 0 && d_model > 0, ConfigError,
              "Embedding: sizes must be positive, got vocabulary = ", vocabulary, ", d_model = ", d_model);
-  weight = make_parameter({vocabulary, d_model}, [&](const Tensor& x) { normal_(x, 0, 1, generator); });
+  weight =
+      make_parameter({vocabulary, d_model}, [&](const Tensor& x) { normal_(x, 0, deviation, generator); });
 }
 
 Tensor Embedding::operator()(const Tensor& ids, const EmbeddingOptions& options) const {

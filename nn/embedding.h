@@ -6,10 +6,11 @@
 
 namespace heed::nn {
 
-/// A row of `weight` for each id. Begins N(0, 1).
+/// A row of `weight` for each id. Begins normal around 0.
 class Embedding : public Module {
  public:
-  Embedding(int64_t vocabulary, int64_t d_model, Generator& generator = default_generator());
+  Embedding(int64_t vocabulary, int64_t d_model, Generator& generator = default_generator(),
+            double deviation = 1);
 
   /// ids i64 [..] → [.., d_model], with scale, positions and dropout fused.
   Tensor operator()(const Tensor& ids, const EmbeddingOptions& options = {}) const;

@@ -80,4 +80,9 @@ int64_t flops_per_token(const TransformerConfig& c) {
               c.decoder_layers * (2 * attention + feed_forward) + c.d_model * c.target_vocabulary);
 }
 
+int64_t attention_flops_per_token(const TransformerConfig& c, int64_t length) {
+  const int64_t all = 4 * length * c.head_layout().of(c.d_model).query_columns();
+  return c.encoder_layers * all + c.decoder_layers * (all / 2 + all);
+}
+
 }  // namespace heed::nn

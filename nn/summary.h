@@ -31,4 +31,8 @@ std::string module_tree(Module& module);
 /// products with weights alone: twice the weights that each token meets.
 int64_t flops_per_token(const TransformerConfig& config);
 
+/// What the products of queries with keys and of weights with values add, for sources and targets of so many
+/// tokens: a causal query sees half of them.
+int64_t attention_flops_per_token(const TransformerConfig& config, int64_t length);
+
 }  // namespace heed::nn

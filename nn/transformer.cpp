@@ -135,8 +135,9 @@ const TransformerConfig& checked(const TransformerConfig& config) {
 }  // namespace
 
 Transformer::Transformer(const TransformerConfig& config, Generator& random)
-    : src_embedding(checked(config).source_vocabulary, config.d_model, random),
-      tgt_embedding(config.target_vocabulary, config.d_model, random),
+    : src_embedding(checked(config).source_vocabulary, config.d_model, random,
+                    config.first_embedding_deviation()),
+      tgt_embedding(config.target_vocabulary, config.d_model, random, config.first_embedding_deviation()),
       position(config.position, config.d_model, config.position_options(), random),
       encoder(config, config.encoder_layers, config.has_final_norm(), random),
       decoder(config, config.decoder_layers, config.has_final_norm(), random),
@@ -155,11 +156,10 @@ Transformer::Transformer(const TransformerConfig& config, Generator& random)
 Tensor Transformer::embed(const Embedding& embedding, const Tensor& ids, const Tensor& positions,
                           int64_t length) const {
   const Tensor table = position.table(length, embedding.weight.dtype(), embedding.weight.device());
-  return embedding(ids,
-                   {.scale = config_.scale_embeddings ? std::sqrt(static_cast<double>(config_.d_model)) : 1,
-                    .position = table,
-                    .position_ids = table.defined() ? positions : Tensor(),
-                    .dropout = training() ? config_.embedding_dropout : 0});
+  return embedding(ids, {.scale = config_.embedding_scale(),
+                         .position = table,
+                         .position_ids = table.defined() ? positions : Tensor(),
+                         .dropout = training() ? config_.embedding_dropout : 0});
 }
 
 Tensor Transformer::embed_target(const Tensor& ids, const Tensor& positions, int64_t length) const {

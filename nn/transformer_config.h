@@ -1,6 +1,7 @@
 // What a Transformer looks like.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 
@@ -48,7 +49,10 @@ struct TransformerConfig : LayerConfig {
   int64_t encoder_layers = 6;
   int64_t decoder_layers = 6;
   double embedding_dropout = 0.1;
-  bool scale_embeddings = true;         // by √d_model
+  bool scale_embeddings = true;  // by √d_model
+  // Of the first embeddings. Unset: what makes them N(0, 1) once scaled, as in the paper's own program, so
+  // that positions, whose entries are about 0.7, are not drowned.
+  std::optional<double> embedding_deviation = {};
   std::optional<bool> final_norm = {};  // after both stacks; unset: for pre-norm only
   int64_t max_length = 512;             // of learned positions only
   bool tie_generator = false;           // the output layer shares the target embedding's weight
@@ -58,6 +62,8 @@ struct TransformerConfig : LayerConfig {
   void set_dropout(double rate) {
     attention_dropout = activation_dropout = residual_dropout = embedding_dropout = rate;
   }
+  double embedding_scale() const { return scale_embeddings ? std::sqrt(static_cast<double>(d_model)) : 1; }
+  double first_embedding_deviation() const { return embedding_deviation.value_or(1 / embedding_scale()); }
   bool has_final_norm() const { return final_norm.value_or(norm == NormPlacement::pre); }
   PositionOptions position_options() const {
     return {.max_length = max_length, .rotary = rotary, .head_width = head_layout().of(d_model).width};

@@ -30,8 +30,6 @@ void Schedule::check() const {
              "schedule: step_size must be positive, got ", step_size);
   HEED_CHECK(kind != ScheduleKind::step || (gamma >= 0 && std::isfinite(gamma)), ConfigError,
              "schedule: gamma must be finite and not negative, got ", gamma);
-  HEED_CHECK(kind != ScheduleKind::noam || warmup > 0, ConfigError, "schedule: noam needs warmup > 0, got ",
-             warmup);
   const bool falls = kind == ScheduleKind::cosine || kind == ScheduleKind::linear;
   HEED_CHECK(!falls || total > warmup, ConfigError, "schedule: total = ", total,
              " steps must exceed warmup = ", warmup);
@@ -43,7 +41,7 @@ double Schedule::at(int64_t step) const {
   HEED_CHECK(step >= 0, ConfigError, "schedule: steps are counted from 0, got ", step);
   const auto now = static_cast<double>(step), rise = static_cast<double>(warmup);
   if (step < warmup) return rate * (now + 1) / rise;
-  if (kind == ScheduleKind::noam) return rate * std::sqrt(rise / (now + 1));
+  if (kind == ScheduleKind::noam) return rate * std::sqrt(std::max(rise, 1.0) / (now + 1));
   if (kind == ScheduleKind::constant) return rate;
   if (kind == ScheduleKind::step)
     return rate * std::pow(gamma, std::floor(now / static_cast<double>(step_size)));

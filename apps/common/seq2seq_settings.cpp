@@ -64,6 +64,7 @@ nn::TransformerConfig ArchitectureSettings::config(int64_t source_vocabulary,
   config.max_length = max_positions;
   config.set_dropout(dropout);
   config.attention_dropout = attention_dropout.value_or(dropout);
+  if (initializer == nn::Initializer::pytorch) config.embedding_deviation = 1;  // nn.Embedding's
   return config;
 }
 

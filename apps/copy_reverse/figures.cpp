@@ -64,8 +64,10 @@ Heatmap blank_heatmap(const AttentionMaps& maps, const std::string& name) {
   Heatmap heatmap;
   heatmap.row_labels = is_encoder(name) ? maps.source_tokens : maps.target_tokens;
   heatmap.column_labels = is_encoder(name) || is_cross(name) ? maps.source_tokens : maps.target_tokens;
-  heatmap.row_axis = reduced_axis("Query", query_block(maps, name));
-  heatmap.column_axis = reduced_axis("Key", key_block(maps, name));
+  const char *queries = is_encoder(name) ? "Query: source" : "Query: target",
+             *keys = is_encoder(name) || is_cross(name) ? "Key: source" : "Key: target";
+  heatmap.row_axis = reduced_axis(queries, query_block(maps, name));
+  heatmap.column_axis = reduced_axis(keys, key_block(maps, name));
   heatmap.colors = is_encoder(name) ? ColorMap::blues : is_cross(name) ? ColorMap::reds : ColorMap::greens;
   heatmap.range = std::pair(0.0, 1.0);
   return heatmap;
@@ -79,11 +81,17 @@ Figure save_layer_means(const AttentionMaps& maps, const char* stack, const char
     Heatmap heatmap = blank_heatmap(maps, name);
     heatmap.values = to_matrix(mean(maps.at(name), {.axes = {0}}));
     heatmap.title = concat("Layer ", i);
-    heatmap.colors = ColorMap::coolwarm;
+    heatmap.colors = ColorMap::viridis;
     grid.panels.push_back(std::move(heatmap));
   }
   return save_figure(grid, stem);
 }
+
+// One kind of attention in the figures.
+struct Shown {
+  std::string title, heads_stem, heads_title, name = "";
+  int64_t layer = 0;
+};
 
 // The head whose rows are the most concentrated.
 int64_t sharpest_head(const Tensor& weights) {
@@ -140,46 +148,54 @@ Heatmap attention_heatmap(const AttentionMaps& maps, const std::string& name, in
 std::vector<Figure> save_attention_figures(const AttentionMaps& maps, const nn::TransformerConfig& config,
                                            const std::filesystem::path& directory,
                                            std::optional<int64_t> layer, std::optional<int64_t> head) {
+  // What there is: a model may have no encoder layers, or no decoder layers.
+  std::vector<Shown> shown;
+  const auto show = [&](const char* stack, const char* part, int64_t layers, Shown kind) {
+    if (layers == 0) return;
+    const int64_t last = layers - 1;
+    // Stacks of different depths: a layer that only one has is the last of the other.
+    const int64_t chosen = std::min(layer.value_or(last), last);
+    kind.name = layer_name(stack, chosen, part);
+    kind.layer = chosen;
+    shown.push_back(std::move(kind));
+  };
+  const int64_t most = std::max(config.encoder_layers, config.decoder_layers);
+  HEED_CHECK(!layer || (*layer >= 0 && *layer < most), ConfigError, "--layer ", layer.value_or(0),
+             ": the model has layers 0 to ", most - 1);
+  show("encoder", "self_attn", config.encoder_layers,
+       {"Encoder self-attention", "attention-heads", "encoder layer"});
+  show("decoder", "self_attn", config.decoder_layers, {"Decoder self-attention", "", ""});
+  show("decoder", "multihead_attn", config.decoder_layers,
+       {"Cross-attention", "attention-cross-heads", "cross-attention of decoder layer"});
+
   std::vector<Figure> figures;
-  if (config.encoder_layers == 0 || config.decoder_layers == 0) return figures;
-  const int64_t encoder_layer =
-      std::min(layer.value_or(config.encoder_layers - 1), config.encoder_layers - 1);
-  const int64_t decoder_layer = layer.value_or(config.decoder_layers - 1);
-  HEED_CHECK(decoder_layer >= 0 && decoder_layer < config.decoder_layers, ConfigError, "--layer ",
-             decoder_layer, ": the decoder has layers 0 to ", config.decoder_layers - 1);
-  const std::string encoder = layer_name("encoder", encoder_layer, "self_attn");
-  const std::string decoder = layer_name("decoder", decoder_layer, "self_attn");
-  const std::string cross = layer_name("decoder", decoder_layer, "multihead_attn");
-  const int64_t chosen = head.value_or(sharpest_head(maps.at(cross)));
-
-  HeatmapGrid kinds{concat("Attention, layer ", decoder_layer, ", head ", chosen), 3, {}, false};
-  for (const auto& [name, title] :
-       {std::pair(encoder, "Encoder self-attention"), std::pair(decoder, "Decoder self-attention"),
-        std::pair(cross, "Cross-attention")}) {
-    kinds.panels.push_back(attention_heatmap(maps, name, chosen));
-    kinds.panels.back().title = title;
+  HeatmapGrid kinds{"Attention", 3, {}, false};
+  for (const Shown& kind : shown) {
+    const int64_t chosen = head.value_or(sharpest_head(maps.at(kind.name)));
+    kinds.panels.push_back(attention_heatmap(maps, kind.name, chosen));
+    kinds.panels.back().title = concat(kind.title, ", layer ", kind.layer, ", head ", chosen);
   }
-  figures.push_back(save_figure(kinds, directory / "attention"));
+  if (!shown.empty()) figures.push_back(save_figure(kinds, directory / "attention"));
 
-  for (const auto& [name, stem, title] :
-       {std::tuple(encoder, "attention-heads", concat("All heads, encoder layer ", encoder_layer)),
-        std::tuple(cross, "attention-cross-heads",
-                   concat("All heads, cross-attention of decoder layer ", decoder_layer))}) {
-    HeatmapGrid heads{title, 4, {}, true};
+  for (const Shown& kind : shown) {
+    if (kind.heads_stem.empty()) continue;
+    HeatmapGrid heads{concat("All heads, ", kind.heads_title, " ", kind.layer), 4, {}, true};
     for (int64_t h = 0; h < config.heads; ++h) {
-      heads.panels.push_back(attention_heatmap(maps, name, h));
+      heads.panels.push_back(attention_heatmap(maps, kind.name, h));
       heads.panels.back().title = concat("Head ", h);
       heads.panels.back().colors = ColorMap::viridis;
     }
-    figures.push_back(save_figure(heads, directory / stem));
+    figures.push_back(save_figure(heads, directory / kind.heads_stem));
   }
 
-  figures.push_back(save_layer_means(maps, "encoder", "self_attn", config.encoder_layers,
-                                     "Self-attention of each encoder layer, heads averaged",
-                                     directory / "attention-encoder-layers"));
-  figures.push_back(save_layer_means(maps, "decoder", "multihead_attn", config.decoder_layers,
-                                     "Cross-attention of each decoder layer, heads averaged",
-                                     directory / "attention-layers"));
+  if (config.encoder_layers > 0)
+    figures.push_back(save_layer_means(maps, "encoder", "self_attn", config.encoder_layers,
+                                       "Self-attention of each encoder layer, heads averaged",
+                                       directory / "attention-encoder-layers"));
+  if (config.decoder_layers > 0)
+    figures.push_back(save_layer_means(maps, "decoder", "multihead_attn", config.decoder_layers,
+                                       "Cross-attention of each decoder layer, heads averaged",
+                                       directory / "attention-layers"));
   return figures;
 }
 

@@ -44,8 +44,8 @@ Heatmap attention_heatmap(const AttentionMaps& maps, const std::string& name, in
 /// Writes, into `directory`: attention (encoder self-, decoder self- and cross-attention of one layer and
 /// head), attention-heads and attention-cross-heads (all heads of one layer's encoder self-attention and of
 /// its cross-attention), attention-encoder-layers and attention-layers (each layer's encoder self-attention
-/// and cross-attention, heads averaged). Without a layer the last, without a head
-/// the one whose cross-attention is the sharpest.
+/// and cross-attention, heads averaged), as far as the model has them. Without a layer the last of each
+/// stack, without a head the sharpest of each kind.
 std::vector<Figure> save_attention_figures(const AttentionMaps& maps, const nn::TransformerConfig& config,
                                            const std::filesystem::path& directory,
                                            std::optional<int64_t> layer = {},

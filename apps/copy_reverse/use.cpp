@@ -214,11 +214,14 @@ void info(const InfoSettings& s, const Settings& fresh) {
     components[count.name] = count.parameters;
     parameters += count.parameters;
   }
+  const int64_t length = settings.max_length + 2,
+                attention_flops = nn::attention_flops_per_token(settings.model_config(), length);
   if (s.json) {
     JsonLines().write({{"parameters", parameters},
                        {"components", components},
                        {"bytes", parameters * 4},
-                       {"flops_per_token", nn::flops_per_token(settings.model_config())}});
+                       {"flops_per_token", nn::flops_per_token(settings.model_config())},
+                       {"attention_flops_per_token", attention_flops}});
     return;
   }
   if (s.tree) std::printf("%s\n", nn::module_tree(model).c_str());
@@ -226,9 +229,12 @@ void info(const InfoSettings& s, const Settings& fresh) {
   std::printf("%s\n", nn::component_table(model).c_str());
   std::printf("weights %s MB in f32; training keeps four times that\n",
               fixed_text(4e-6 * static_cast<double>(parameters), 2).c_str());
+  const auto millions = [](int64_t flops) { return fixed_text(1e-6 * static_cast<double>(flops), 2); };
   std::printf(
-      "about %s million floating-point operations a token, forward\n",
-      fixed_text(1e-6 * static_cast<double>(nn::flops_per_token(settings.model_config())), 2).c_str());
+      "about %s million floating-point operations a token, forward, and %s in attention itself at %s "
+      "tokens\n",
+      millions(nn::flops_per_token(settings.model_config())).c_str(), millions(attention_flops).c_str(),
+      std::to_string(length).c_str());
 }
 
 }  // namespace heed::apps

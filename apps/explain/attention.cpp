@@ -148,6 +148,12 @@ void explain_attention(const AttentionSettings& settings) {
   const Example e = words == the_cat_sat().words ? the_cat_sat() : drawn(words, settings.seed);
   const Steps s = attend(e);
   p.value("words", words);
+  p.value("drawn", words != the_cat_sat().words);
+  if (words != the_cat_sat().words)
+    p.line(
+        "Nothing is trained here: the vectors and matrices of these words are drawn at random, so the "
+        "weights show\n"
+        "how attention computes, not what the words mean to each other.");
 
   p.heading("1. Each word is a vector; three matrices make a query, a key and a value of it");
   p.matrix("embeddings", "embeddings E", e.embeddings, words);

@@ -355,7 +355,7 @@ TEST_F(Faults, FiguresOfLongSequencesAreReducedAndSaySo) {
   ASSERT_EQ(r.code, 0) << r.err;
   const std::string drawing = read_file(dir_ / "m" / "attention-encoder-layers.svg");
   if (drawing.empty()) GTEST_SKIP() << "gnuplot is not installed";
-  EXPECT_NE(drawing.find(">Query (3 in a cell: the largest)<"), std::string::npos);
+  EXPECT_NE(drawing.find(">Query: source (3 in a cell: the largest)<"), std::string::npos);
   // The maps themselves stay whole.
   ASSERT_EQ(run({"attention", "--model", path("m"), "--input", "3 4", "--target", "5"}).code, 0);
 }

@@ -396,7 +396,9 @@ TEST(Schedule, KnownPoints) {
   EXPECT_GT(noam.at(3999), noam.at(3998));
   EXPECT_GT(noam.at(3999), noam.at(4000));
   EXPECT_THROW((Schedule{.kind = ScheduleKind::cosine, .total = 0}.check()), ConfigError);
-  EXPECT_THROW((Schedule{.kind = ScheduleKind::noam}.check()), ConfigError);
+  const Schedule falling{.kind = ScheduleKind::noam, .rate = 1e-3};  // without a warm-up
+  EXPECT_DOUBLE_EQ(falling.at(0), 1e-3);
+  EXPECT_DOUBLE_EQ(falling.at(3), 5e-4);
   EXPECT_THROW(parse_schedule("cosinus"), ConfigError);
 }
 

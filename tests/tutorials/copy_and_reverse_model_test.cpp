@@ -45,11 +45,16 @@ constexpr const char* kDecoder = "decoder.layers.0.self_attn";
 TEST(CopyAndReverse, EmbeddingsDrownThePositions) {
   const double positions = rms(nn::sinusoidal_table(10, 128).to(DType::f32));
   EXPECT_NEAR(positions, std::sqrt(0.5), 1e-6);
+  const auto scaled = [](const nn::Transformer& model) {
+    return std::sqrt(128.0) * rms(model.src_embedding.weight);
+  };
+  nn::TransformerConfig config = tutorial_model();
+  config.embedding_deviation = 1;  // the tutorial's
+  EXPECT_GT(scaled(nn::Transformer(config)) / positions, 15);
   nn::Transformer model(tutorial_model());
-  const auto scaled = [&] { return std::sqrt(128.0) * rms(model.src_embedding.weight); };
-  EXPECT_GT(scaled() / positions, 15);  // N(0, 1): 16 times as large
+  EXPECT_NEAR(scaled(model), 1, 0.05);
   nn::initialize(model, nn::matrix_rules(nn::Initializer::xavier_uniform));
-  EXPECT_LT(scaled() / positions, 2);  // as the default of copy_reverse begins
+  EXPECT_LT(scaled(model) / positions, 2);  // as the default of copy_reverse begins
 }
 
 TEST(CopyAndReverse, CrossAttentionTakesKeysOfAnyLength) {
