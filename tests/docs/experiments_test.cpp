@@ -49,7 +49,7 @@ Sweep sweep_of(const Block& block) {
 // The same settings, in two steps each.
 std::string shortened(const std::string& arguments) {
   const std::string rest =
-      std::regex_replace(arguments, std::regex(" *--(epochs|steps|seeds|pairs|valid-pairs) [0-9]+"), "");
+      std::regex_replace(arguments, std::regex(" *--(epochs|steps|seeds|pairs|valid-pairs|out) [^ ]+"), "");
   const bool varies_pairs = arguments.find("pairs=") != std::string::npos;
   return rest + " --steps 2 --seeds 1 --valid-pairs 8" + (varies_pairs ? "" : " --pairs 64") +
          " --json --out sweep --force";
