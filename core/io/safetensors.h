@@ -183,6 +183,8 @@ std::optional<uint64_t> checked_elements(std::span<const int64_t> shape);
 std::optional<uint64_t> checked_product(uint64_t a, uint64_t b);
 /// "[2, 3]"
 std::string shape_text(std::span<const int64_t> shape);
+/// "\n  missing (2): a, b", at most 20 of them; empty if there are none.
+std::string listed(const char* what, const std::vector<std::string>& items);
 }  // namespace detail
 
 }  // namespace heed

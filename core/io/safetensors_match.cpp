@@ -5,10 +5,8 @@
 #include <heed/core/io/safetensors.h>
 
 namespace heed {
-namespace {
 
-/// "missing (2): 'a', 'b'", at most 20 of them; empty if there are none.
-std::string listed(const char* what, const std::vector<std::string>& items) {
+std::string detail::listed(const char* what, const std::vector<std::string>& items) {
   constexpr size_t kMost = 20;
   if (items.empty()) return "";
   std::string text = concat("\n  ", what, " (", items.size(), "): ");
@@ -16,6 +14,8 @@ std::string listed(const char* what, const std::vector<std::string>& items) {
   if (items.size() > kMost) text += concat(" and ", items.size() - kMost, " more");
   return text;
 }
+
+namespace {
 
 /// heed's name of a type that is read as it is, else the file's.
 std::string type_text(const TensorEntry& entry) {
@@ -47,8 +47,9 @@ void match_tensors(const SafetensorsHeader& header, std::span<const TensorSpec> 
     if (!std::binary_search(names.begin(), names.end(), entry.name))
       unexpected.push_back(detail::quoted(entry.name));
   HEED_CHECK(missing.empty() && unexpected.empty() && mismatched.empty(), CheckpointError,
-             "safetensors file '", file, "' does not fit; nothing was loaded", listed("missing", missing),
-             listed("unexpected", unexpected), listed("mismatched", mismatched));
+             "safetensors file '", file, "' does not fit; nothing was loaded",
+             detail::listed("missing", missing), detail::listed("unexpected", unexpected),
+             detail::listed("mismatched", mismatched));
 }
 
 int64_t read_format_version(const SafetensorsHeader& header, const std::string& key, int64_t oldest,
