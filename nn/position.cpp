@@ -25,17 +25,20 @@ PositionKind parse_position(const std::string& text) {
 
 const char* name(PositionKind kind) { return kNames[static_cast<size_t>(kind)].first; }
 
-Tensor sinusoidal_table(int64_t length, int64_t d_model) {
+Tensor sinusoidal_table(int64_t length, int64_t d_model, SinusoidColumns columns) {
   HEED_CHECK(length >= 0 && d_model > 0, ConfigError, "sinusoidal_table: length ", length, ", d_model ",
              d_model);
   const Tensor table = empty({length, d_model}, {.dtype = DType::f64});
+  const bool halves = columns == SinusoidColumns::halves;
+  const int64_t sines = (d_model + 1) / 2;
   double* value = table.data<double>();
   for (int64_t position = 0; position < length; ++position)
     for (int64_t column = 0; column < d_model; ++column) {
-      const auto pair = static_cast<double>(column / 2 * 2);
+      const bool cosine = halves ? column >= sines : column % 2 == 1;
+      const auto pair = static_cast<double>(2 * (halves ? column - (cosine ? sines : 0) : column / 2));
       const double angle =
           static_cast<double>(position) * std::exp(-std::log(10000.0) * pair / static_cast<double>(d_model));
-      *value++ = column % 2 ? std::cos(angle) : std::sin(angle);
+      *value++ = cosine ? std::cos(angle) : std::sin(angle);
     }
   return table;
 }
@@ -70,7 +73,7 @@ PositionTable::PositionTable(PositionKind kind, int64_t d_model, const PositionO
                              Generator& generator)
     : kind(kind), pairing_(options.rotary.pairing), made_([kind, d_model, options](int64_t length) {
         return kind == PositionKind::rotary ? rotary_table(length, options.rotary, options.head_width)
-                                            : sinusoidal_table(length, d_model);
+                                            : sinusoidal_table(length, d_model, options.sinusoids);
       }) {
   if (kind == PositionKind::rotary) options.rotary.check(options.head_width);
   if (kind != PositionKind::learned) return;

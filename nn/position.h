@@ -22,9 +22,14 @@ enum class PositionKind { none, sinusoidal, learned, alibi, relative, rotary };
 PositionKind parse_position(const std::string& name);
 const char* name(PositionKind kind);
 
-/// Rows 0 .. length - 1 of the sinusoidal table, [length, d_model], f64 on the CPU: sin on even columns, cos
-/// on odd ones, of position / 10000^(2i / d_model). Any width, odd ones too.
-Tensor sinusoidal_table(int64_t length, int64_t d_model);
+/// Which columns of the sinusoidal table are sines: the even ones, as the paper has it, or the first half
+/// (Marian).
+enum class SinusoidColumns { interleaved, halves };
+
+/// Rows 0 .. length - 1 of the sinusoidal table, [length, d_model], f64 on the CPU: sin and cos of position /
+/// 10000^(2i / d_model). Any width, odd ones too.
+Tensor sinusoidal_table(int64_t length, int64_t d_model,
+                        SinusoidColumns columns = SinusoidColumns::interleaved);
 
 /// ALiBi's slope of each head, f32 [heads]: 2^(-8 (h + 1) / heads) where heads is a power of two. Else, as in
 /// the paper's code, those of the next lower power P, and then every second one of 2 P heads, from the first
@@ -50,6 +55,7 @@ struct PositionOptions {
   int64_t max_length = 0;    // of a learned table, which needs one
   RotaryConfig rotary = {};  // of rotary positions, which need the width of a head
   int64_t head_width = 0;
+  SinusoidColumns sinusoids = SinusoidColumns::interleaved;
 };
 
 /// What a model knows of positions outside its attention: a table that is added to the embeddings, or one

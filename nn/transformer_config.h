@@ -55,8 +55,9 @@ struct TransformerConfig : LayerConfig {
   std::optional<double> embedding_deviation = {};
   std::optional<bool> final_norm = {};  // after both stacks; unset: for pre-norm only
   int64_t max_length = 512;             // of learned positions only
-  bool tie_generator = false;           // the output layer shares the target embedding's weight
-  bool share_embeddings = false;        // source and target embedding share one weight
+  SinusoidColumns sinusoids = SinusoidColumns::interleaved;
+  bool tie_generator = false;     // the output layer shares the target embedding's weight
+  bool share_embeddings = false;  // source and target embedding share one weight
 
   /// Sets all four rates.
   void set_dropout(double rate) {
@@ -66,7 +67,10 @@ struct TransformerConfig : LayerConfig {
   double first_embedding_deviation() const { return embedding_deviation.value_or(1 / embedding_scale()); }
   bool has_final_norm() const { return final_norm.value_or(norm == NormPlacement::pre); }
   PositionOptions position_options() const {
-    return {.max_length = max_length, .rotary = rotary, .head_width = head_layout().of(d_model).width};
+    return {.max_length = max_length,
+            .rotary = rotary,
+            .head_width = head_layout().of(d_model).width,
+            .sinusoids = sinusoids};
   }
   /// ConfigError with the name and value of the first setting that cannot be.
   void check() const;

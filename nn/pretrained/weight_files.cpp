@@ -1,0 +1,82 @@
+#include <set>
+
+#include <heed/core/creation.h>
+#include <heed/core/io/detail/json_scanner.h>
+#include <heed/core/io/safetensors.h>
+#include <heed/nn/pretrained/detail/json_file.h>
+#include <heed/nn/pretrained/detail/name_table.h>
+
+namespace heed::nn::detail {
+namespace {
+
+constexpr size_t kMostShards = 512;
+constexpr uint64_t kMostIndexBytes = 64 << 20;
+
+StoredTensor stored_tensor(const std::shared_ptr<const SafetensorsReader>& reader, const TensorEntry& entry) {
+  return {entry.shape, entry.stored_name(), entry.readable() && is_floating(entry.dtype), [reader, &entry] {
+            const Tensor tensor = empty(Shape(std::span<const int64_t>(entry.shape)), {entry.dtype, kCpu});
+            reader->read(entry, tensor.raw_data(), entry.bytes());
+            return tensor;
+          }};
+}
+
+/// The files of an index, in the order of their names. Names are those of files in its own folder.
+std::map<std::string, std::set<std::string>> tensors_by_file(const Json& index, const std::string& path) {
+  const auto map = index.find("weight_map");
+  HEED_CHECK(map != index.end() && map->is_object(), CheckpointError, "'", path, "' has no weight_map");
+  std::map<std::string, std::set<std::string>> files;
+  for (const auto& entry : map->items()) {
+    HEED_CHECK(entry.value().is_string(), CheckpointError, "'", path, "': the file of ",
+               heed::detail::quoted(entry.key()), " is no text");
+    const auto& file = entry.value().get_ref<const std::string&>();
+    HEED_CHECK(
+        !file.empty() && file[0] != '.' && file.find_first_of(std::string_view("/\\\0", 3)) == file.npos,
+        CheckpointError, "'", path, "': ", heed::detail::quoted(file), " is no name of a file beside it");
+    files[file].insert(entry.key());
+    HEED_CHECK(files.size() <= kMostShards, CheckpointError, "'", path, "' lists more than ", kMostShards,
+               " files");
+  }
+  return files;
+}
+
+}  // namespace
+
+WeightFiles open_safetensors(const std::string& path) {
+  const auto reader = std::make_shared<const SafetensorsReader>(path);
+  WeightFiles files{path, {}};
+  for (const TensorEntry& entry : reader->header().tensors)
+    files.tensors.emplace(entry.name, stored_tensor(reader, entry));
+  return files;
+}
+
+WeightFiles open_shards(const std::string& index) {
+  WeightFiles files{index, {}};
+  const size_t slash = index.rfind('/');
+  const std::string folder = slash == index.npos ? "" : index.substr(0, slash + 1);
+  for (const auto& shard : tensors_by_file(read_json_object(index, kMostIndexBytes), index)) {
+    WeightFiles one = open_safetensors(folder + shard.first);
+    for (const std::string& name : shard.second)
+      HEED_CHECK(one.tensors.contains(name), CheckpointError, "'", index, "' says that '", shard.first,
+                 "' has ", heed::detail::quoted(name), ", which it has not");
+    for (const auto& tensor : one.tensors)
+      HEED_CHECK(shard.second.contains(tensor.first), CheckpointError, "'", one.path, "' has ",
+                 heed::detail::quoted(tensor.first), ", which '", index, "' does not list there");
+    files.tensors.merge(one.tensors);
+  }
+  return files;
+}
+
+WeightFiles open_gguf(std::shared_ptr<const GgufReader> reader) {
+  WeightFiles files{reader->path(), {}};
+  for (const GgufTensor& tensor : reader->tensors())
+    files.tensors.emplace(
+        tensor.name, StoredTensor{tensor.shape, tensor.type_name(), tensor.readable(), [reader, &tensor] {
+                                    const Tensor values =
+                                        empty(Shape(std::span<const int64_t>(tensor.shape)));
+                                    reader->read(tensor, values.data<float>());
+                                    return values;
+                                  }});
+  return files;
+}
+
+}  // namespace heed::nn::detail

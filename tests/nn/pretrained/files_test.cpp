@@ -1,0 +1,299 @@
+// What load_pretrained and save_pretrained do with files: sound ones, others' and wrong ones.
+#include <filesystem>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include <heed/core/io/gguf.h>
+#include <heed/nn/linear.h>
+#include <heed/nn/pretrained/pretrained.h>
+#include <heed/nn/transformer_layer.h>
+
+#include "expect_error.h"
+#include "pretrained_fixture.h"
+
+namespace heed::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nn::LanguageModel;
+using nn::TextEncoder;
+using nn::Tokens;
+using nn::Transformer;
+
+/// A copy of a fixture that may be changed.
+class Copy {
+ public:
+  explicit Copy(const std::string& family) { fs::copy(pretrained_folder() + "/" + family, path()); }
+  std::string path() const { return folder_.file("model"); }
+  std::string get(const std::string& name) const { return folder_.get("model/" + name); }
+  void put(const std::string& name, const std::string& text) const { folder_.put("model/" + name, text); }
+  /// Puts one text in the place of another that stands in a file.
+  void change(const std::string& name, const std::string& from, const std::string& to) const {
+    std::string text = get(name);
+    const size_t at = text.find(from);
+    HEED_CHECK(at != text.npos, IndexError, name, " has no ", from);
+    put(name, text.replace(at, from.size(), to));
+  }
+  NamedTensors weights() const { return load_tensors(path() + "/model.safetensors"); }
+  void put_weights(const NamedTensors& tensors) const {
+    save_tensors(path() + "/model.safetensors", tensors);
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+std::set<std::string> names_of(const NamedTensors& tensors) {
+  std::set<std::string> names;
+  for (const auto& entry : tensors) names.insert(entry.first);
+  return names;
+}
+
+template <class Model>
+void expect_round_trip(const std::string& family) {
+  SCOPED_TRACE(family);
+  const Copy original(family);
+  const auto model = nn::load_pretrained<Model>(original.path());
+  const TemporaryFolder folder;
+  nn::save_pretrained(*model, folder.file("out"));
+  const NamedTensors saved = load_tensors(folder.file("out") + "/model.safetensors");
+  NamedTensors expected;
+  for (const auto& entry : fs::directory_iterator(original.path()))
+    if (entry.path().filename().string().rfind("model", 0) == 0 && entry.path().extension() == ".safetensors")
+      for (const auto& tensor : load_tensors(entry.path())) expected.push_back(tensor);
+  EXPECT_EQ(names_of(saved), names_of(expected));
+  for (const auto& [name, tensor] : saved)
+    for (const auto& [other, want] : expected)
+      if (name == other) {
+        EXPECT_TRUE(equal_all(tensor, want)) << name;
+        EXPECT_EQ(tensor.shape(), want.shape()) << name;
+      }
+  // And the settings are those of the model.
+  const auto again = nn::load_pretrained<Model>(folder.file("out"));
+  EXPECT_EQ(again->describe(), model->describe());
+  for (int64_t i = 0; i < model->parameters().size(); ++i)
+    EXPECT_TRUE(equal_all(again->parameters()[i].tensor, model->parameters()[i].tensor));
+}
+
+TEST(PretrainedFiles, WhatIsSavedHasTheNamesAndValuesOfTransformers) {
+  expect_round_trip<TextEncoder>("bert");
+  expect_round_trip<TextEncoder>("roberta");
+  expect_round_trip<LanguageModel>("gpt2");
+  expect_round_trip<LanguageModel>("llama");
+  expect_round_trip<LanguageModel>("llama3");
+  expect_round_trip<Transformer>("marian");
+}
+
+TEST(PretrainedFiles, AModelThatAFamilyCannotSayIsNotSaved) {
+  const TemporaryFolder folder;
+  nn::LanguageModelConfig config = nn::LanguageModelConfig::llama();
+  config.vocabulary = 5;
+  config.layers = 1;
+  config.d_model = config.heads = config.key_heads = config.d_ff = 4;
+  config.head_width = 2;
+  config.norm_kind = nn::NormKind::layer;
+  LanguageModel model(config);
+  expect_error<ConfigError>([&] { nn::save_pretrained(model, folder.file("out")); }, {"Llama", "norms"});
+  EXPECT_FALSE(fs::exists(folder.file("out")));
+}
+
+TEST(PretrainedFiles, StrictListsWhatIsWrongAndLoadsNothing) {
+  const Copy copy("bert");
+  NamedTensors weights = copy.weights();
+  for (auto& entry : weights) {
+    if (entry.first == "pooler.dense.bias") entry.first = "pooler.dense.bios";
+    if (entry.first == "embeddings.LayerNorm.bias") entry.second = zeros({13});
+  }
+  copy.put_weights(weights);
+  expect_error<CheckpointError>(
+      [&] { nn::load_pretrained<TextEncoder>(copy.path()); },
+      {"missing (1): pooler.dense.bias", "unexpected (1): pooler.dense.bios",
+       "mismatched (1): 'embeddings.LayerNorm.bias' is F32[13] in the file and [12] in the model"});
+  for (auto& entry : weights)
+    if (entry.first == "embeddings.LayerNorm.bias") entry.second = zeros({12});
+  copy.put_weights(weights);
+  nn::LoadReport report;
+  const auto model = nn::load_pretrained<TextEncoder>(copy.path(), {.strict = false, .report = &report});
+  EXPECT_EQ(report.missing, std::vector<std::string>{"pooler.dense.bias"});
+  EXPECT_EQ(report.unexpected, std::vector<std::string>{"pooler.dense.bios"});
+  EXPECT_EQ(model->pooler->bias.to_vector<float>(), std::vector<float>(12, 0.0f)) << "as it was made";
+
+  nn::TextEncoder own(model->config());
+  const Tensor before = own.embedding.weight.detach().clone();
+  expect_error<CheckpointError>([&] { nn::load_pretrained_weights(own, copy.path()); }, {"missing (1)"});
+  EXPECT_TRUE(equal_all(own.embedding.weight.detach(), before));
+}
+
+TEST(PretrainedFiles, PrefixesAndHeadsOfOthers) {
+  const Copy copy("bert");
+  const auto plain = nn::load_pretrained<TextEncoder>(copy.path());
+  NamedTensors weights = copy.weights();
+  for (auto& entry : weights) entry.first = "bert." + entry.first;
+  weights.emplace_back("cls.predictions.bias", zeros({19}));
+  weights.emplace_back("bert.embeddings.position_ids", arange(0, 9));
+  copy.put_weights(weights);
+  const auto of_head = nn::load_pretrained<TextEncoder>(copy.path());
+  EXPECT_TRUE(equal_all(of_head->pooler->weight.detach(), plain->pooler->weight.detach()));
+  for (auto& entry : weights) entry.first = "sentence." + entry.first;
+  weights.emplace_back("other", zeros({1}));
+  copy.put_weights(weights);
+  const auto within = nn::load_pretrained<TextEncoder>(copy.path(), {.prefix = "sentence."});
+  EXPECT_TRUE(equal_all(within->pooler->weight.detach(), plain->pooler->weight.detach()));
+  expect_error<CheckpointError>([&] { nn::load_pretrained<TextEncoder>(copy.path()); },
+                                {"missing", "unexpected"});
+}
+
+TEST(PretrainedFiles, WithoutAPooler) {
+  const Copy copy("bert");
+  NamedTensors weights = copy.weights();
+  std::erase_if(weights, [](const auto& entry) { return entry.first.rfind("pooler", 0) == 0; });
+  copy.put_weights(weights);
+  const auto model = nn::load_pretrained<TextEncoder>(copy.path());
+  EXPECT_EQ(model->pooler, nullptr);
+  const Tokens tokens = Tokens::packed({{3, 4}});
+  expect_error<StateError>([&] { (void)model->pooled(model->forward(tokens), tokens.segments); },
+                           {"no pooler"});
+}
+
+TEST(PretrainedFiles, APartOfAModel) {
+  const PretrainedFixture fixture("llama");
+  const auto model = nn::load_pretrained<LanguageModel>(fixture.path());
+  nn::EncoderLayer layer(model->config());
+  nn::load_pretrained_weights(layer, fixture.path(), {.part = "layers.1."});
+  const auto have = layer.named_parameters(), want = model->layers.layers[1]->named_parameters();
+  ASSERT_EQ(have.size(), want.size());
+  for (size_t i = 0; i < have.size(); ++i)
+    EXPECT_TRUE(equal_all(have[i].tensor, want[i].tensor)) << have[i].name;
+  const auto gguf = pretrained_folder() + "/llama.gguf";
+  nn::Linear generator(16, 19, false);
+  nn::load_pretrained_weights(generator, gguf, {.part = "generator."});
+  EXPECT_TRUE(equal_all(generator.weight.detach(), model->generator->weight.detach()));
+  expect_error<CheckpointError>([&] { nn::load_pretrained_weights(layer, gguf, {.part = "layers.2."}); },
+                                {"missing", "blk.2.attn_q.weight"});
+  expect_error<ConfigError>([&] { nn::load_pretrained_weights(generator, gguf, {.part = "x."}); },
+                            {"no name for 'x.weight'"});
+}
+
+TEST(PretrainedFiles, TypesConvert) {
+  for (const DType stored : {DType::f64, DType::bf16}) {
+    const Copy copy("gpt2");
+    NamedTensors weights = copy.weights();
+    for (auto& entry : weights) entry.second = entry.second.to(stored);
+    copy.put_weights(weights);
+    const auto model = nn::load_pretrained<LanguageModel>(copy.path(), {.dtype = stored});
+    EXPECT_EQ(model->embedding.weight.dtype(), stored);
+    for (const auto& entry : weights)
+      if (entry.first == "transformer.wte.weight") {
+        EXPECT_TRUE(equal_all(model->embedding.weight.detach(), entry.second));
+      }
+  }
+  const Copy copy("gpt2");
+  NamedTensors weights = copy.weights();
+  weights[0].second = weights[0].second.to(DType::i64);
+  copy.put_weights(weights);
+  expect_error<CheckpointError>([&] { nn::load_pretrained<LanguageModel>(copy.path()); },
+                                {"mismatched (1)", "is I64"});
+}
+
+// A tied output layer that stands in the file as well must be the embedding.
+TEST(PretrainedFiles, CopiesMustAgree) {
+  const Copy copy("gpt2");
+  NamedTensors weights = copy.weights();
+  Tensor embedding;
+  for (const auto& entry : weights)
+    if (entry.first == "transformer.wte.weight") embedding = entry.second;
+  weights.emplace_back("lm_head.weight", embedding);
+  copy.put_weights(weights);
+  (void)nn::load_pretrained<LanguageModel>(copy.path());
+  weights.back().second = embedding + 1.0;
+  copy.put_weights(weights);
+  expect_error<CheckpointError>([&] { nn::load_pretrained<LanguageModel>(copy.path()); },
+                                {"lm_head.weight", "transformer.wte.weight", "differ"});
+}
+
+TEST(PretrainedFiles, AnotherKindOfModel) {
+  expect_error<CheckpointError>([] { nn::load_pretrained<LanguageModel>(pretrained_folder() + "/bert"); },
+                                {"'bert'", "LanguageModel takes gpt2, llama and GGUF files"});
+  expect_error<CheckpointError>([] { nn::load_pretrained<TextEncoder>(pretrained_folder() + "/llama.gguf"); },
+                                {"'gguf'"});
+  expect_error<ConfigError>([] { nn::load_pretrained<LanguageModel>(pretrained_folder() + "/blocks.gguf"); },
+                            {"'none'", "heed reads 'llama'"});
+  expect_error<IoError>([] { nn::load_pretrained<LanguageModel>("/nowhere"); }, {"there is no '/nowhere'"});
+  expect_error<IoError>([] { nn::load_pretrained<LanguageModel>(pretrained_folder()); }, {"no config.json"});
+  const Copy copy("bert");
+  fs::remove(copy.path() + "/model.safetensors");
+  copy.put("pytorch_model.bin", "");
+  expect_error<IoError>([&] { nn::load_pretrained<TextEncoder>(copy.path()); },
+                        {"does not read pytorch_model.bin"});
+}
+
+TEST(PretrainedFiles, SettingsThatCannotBe) {
+  const auto refused = [](const std::string& family, const std::string& from, const std::string& to,
+                          std::initializer_list<std::string> pieces) {
+    SCOPED_TRACE(to);
+    const Copy copy(family);
+    copy.change("config.json", from, to);
+    if (family == "bert")
+      expect_error<ConfigError>([&] { nn::load_pretrained<TextEncoder>(copy.path()); }, pieces);
+    else
+      expect_error<ConfigError>([&] { nn::load_pretrained<LanguageModel>(copy.path()); }, pieces);
+  };
+  refused("bert", "\"hidden_size\": 12", "\"hidden_size\": -12", {"hidden_size", "-12"});
+  refused("bert", "\"hidden_size\": 12", "\"hidden_size\": 12.5", {"hidden_size is no whole number"});
+  refused("bert", "\"hidden_size\": 12", "\"hidden_size\": 18446744073709551615", {"hidden_size"});
+  refused("bert", "\"hidden_size\": 12", "\"x\": 12", {"hidden_size is missing"});
+  refused("bert", "\"hidden_size\": 12", "\"hidden_size\": null", {"hidden_size is missing"});
+  refused("bert", "\"num_attention_heads\": 3", "\"num_attention_heads\": 5", {"d_model = 12", "heads = 5"});
+  refused("bert", "\"hidden_act\": \"gelu\"", "\"hidden_act\": \"cos\"", {"hidden_act is 'cos'"});
+  refused("bert", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 5000", {"expected 0 to 4096"});
+  refused("bert", "\"hidden_dropout_prob\": 0.1", "\"hidden_dropout_prob\": 1.5", {"1.5"});
+  refused("llama", "\"rope_type\": \"default\"", "\"rope_type\": \"yarn\", \"factor\": 2", {"'yarn'"});
+  refused("llama", "\"mlp_bias\": false", "\"mlp_bias\": true", {"mlp_bias is true"});
+  refused("llama", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", {"must be silu"});
+}
+
+// Sizes that the weights do not have are found out before memory is asked for.
+TEST(PretrainedFiles, SizesThatAreClaimed) {
+  const Copy copy("bert");
+  copy.change("config.json", "\"hidden_size\": 12", "\"hidden_size\": 12000000");
+  expect_error<CheckpointError>([&] { nn::load_pretrained<TextEncoder>(copy.path()); },
+                                {"mismatched (37)", "[19, 12000000] in the model"});
+}
+
+TEST(PretrainedFiles, JsonThatIsNone) {
+  const Copy copy("bert");
+  const auto refused = [&](const std::string& text, std::initializer_list<std::string> pieces) {
+    copy.put("config.json", text);
+    expect_error<CheckpointError>([&] { nn::load_pretrained<TextEncoder>(copy.path()); }, pieces);
+  };
+  refused("", {"no sound JSON"});
+  refused("[]", {"no JSON object"});
+  refused("{\"a\": \"\xff\"}", {"no sound JSON"});
+  refused("{\"a\": 1, \"a\": 2}", {"the key 'a' twice"});
+  refused("{\"a\": " + std::string(100000, '['), {"more than 32 deep"});
+  copy.put("config.json", std::string((1 << 20) + 1, ' '));
+  expect_error<IoError>([&] { nn::load_pretrained<TextEncoder>(copy.path()); }, {"config.json"});
+}
+
+TEST(PretrainedFiles, AnIndexThatDoesNotFit) {
+  const auto refused = [](const std::string& from, const std::string& to,
+                          std::initializer_list<std::string> pieces) {
+    SCOPED_TRACE(to);
+    const Copy copy("llama");
+    copy.change("model.safetensors.index.json", from, to);
+    expect_error<CheckpointError>([&] { nn::load_pretrained<LanguageModel>(copy.path()); }, pieces);
+  };
+  const std::string first = "\"lm_head.weight\": \"model-00003-of-00003.safetensors\"";
+  for (const char* const name : {"../model.safetensors", "/etc/passwd", ".", "..", "", "a\\\\b", "a\\u0000"})
+    refused(first, "\"lm_head.weight\": \"" + std::string(name) + "\"", {"no name of a file beside it"});
+  refused(first, "\"lm_head.weight\": 3", {"'lm_head.weight' is no text"});
+  refused(first, "\"lm_head.weight\": \"model-00001-of-00003.safetensors\"", {"lm_head.weight"});
+  refused("\"weight_map\"", "\"weights\"", {"no weight_map"});
+  const Copy copy("llama");
+  fs::remove(copy.path() + "/model-00002-of-00003.safetensors");
+  expect_error<IoError>([&] { nn::load_pretrained<LanguageModel>(copy.path()); }, {"model-00002-of-00003"});
+}
+
+}  // namespace
+}  // namespace heed::test
