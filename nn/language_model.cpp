@@ -71,7 +71,7 @@ LanguageModel::LanguageModel(const LanguageModelConfig& config, Generator& rando
     generator = std::make_unique<Linear>(config.d_model, config.vocabulary, false, random);
   for (size_t i = 0; i < layers.layers.size(); ++i)
     layers.layers[i]->self_attn.name = concat("layers.", i, ".self_attn");
-  if (!ShapesOnly::active()) initialize(*this, matrix_rules(Initializer::normal), random);
+  if (parameters_have_values()) initialize(*this, matrix_rules(Initializer::normal), random);
 }
 
 Tensor LanguageModel::states(const Tokens& tokens, KeyValueCache* cache) const {

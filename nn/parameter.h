@@ -25,6 +25,25 @@ class [[nodiscard]] ShapesOnly {
   bool outer_;
 };
 
+/// While one lives, the modules that this thread makes have parameters with memory, but whatever values are
+/// there: for models whose parameters are all read from a file next.
+class [[nodiscard]] Unfilled {
+ public:
+  Unfilled() : outer_(std::exchange(active_, true)) {}
+  ~Unfilled() { active_ = outer_; }
+  Unfilled(const Unfilled&) = delete;
+  Unfilled& operator=(const Unfilled&) = delete;
+
+  static bool active() { return active_; }
+
+ private:
+  static inline thread_local bool active_ = false;
+  bool outer_;
+};
+
+/// Whether parameters that this thread makes have values.
+inline bool parameters_have_values() { return !ShapesOnly::active() && !Unfilled::active(); }
+
 /// An f32 leaf on the CPU that requires a gradient, its values set by fill(tensor).
 Tensor make_parameter(const Shape& shape, const std::function<void(const Tensor&)>& fill);
 

@@ -45,7 +45,7 @@ TextEncoder::TextEncoder(const TextEncoderConfig& config, Generator& random)
   if (config.pooler) pooler = std::make_unique<Linear>(config.d_model, config.d_model, true, random);
   for (size_t i = 0; i < layers.layers.size(); ++i)
     layers.layers[i]->self_attn.name = concat("layers.", i, ".self_attn");
-  if (!ShapesOnly::active()) initialize(*this, matrix_rules(Initializer::normal), random);
+  if (parameters_have_values()) initialize(*this, matrix_rules(Initializer::normal), random);
 }
 
 Tensor TextEncoder::forward(const Tokens& tokens, const Tensor& token_types) const {

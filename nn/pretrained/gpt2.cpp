@@ -76,6 +76,7 @@ Json write_gpt2(const LanguageModelConfig& c) {
   json["resid_pdrop"] = c.residual_dropout;
   json["embd_pdrop"] = c.embedding_dropout;
   json["tie_word_embeddings"] = c.tie_embeddings;
+  json["bos_token_id"] = json["eos_token_id"] = nullptr;  // heed knows no meanings of ids
   return json;
 }
 

@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include <heed/core/io/atomic_file.h>
@@ -115,6 +116,14 @@ Described<TransformerConfig> describe_transformer(const Source& source) {
   return {detail::read_marian(source.settings), detail::kMarianNames};
 }
 
+/// Compares names and shapes before a model of that size has memory.
+template <class Model, class Config>
+std::vector<std::string> missing_in_file(const Source& source, const Config& config, const NameQuery& query) {
+  const ShapesOnly shapes_only;
+  Model shapes(config);
+  return detail::check_named(shapes, source.files, query).missing;
+}
+
 template <class Model, class Config>
 std::unique_ptr<Model> load(const Source& source, const Described<Config>& described,
                             const PretrainedOptions& options) {
@@ -123,12 +132,11 @@ std::unique_ptr<Model> load(const Source& source, const Described<Config>& descr
                         .layout = config.head_layout().of(config.d_model),
                         .prefix = options.prefix,
                         .strict = options.strict};
-  {
-    const ShapesOnly shapes_only;
-    Model shapes(config);
-    detail::check_named(shapes, source.files, query);
-  }
+  const bool complete = missing_in_file<Model>(source, config, query).empty();
+  std::optional<Unfilled> unfilled;
+  if (complete) unfilled.emplace();
   auto model = std::make_unique<Model>(config);
+  unfilled.reset();
   if (options.dtype != DType::f32) model->to(options.dtype);
   LoadReport report = detail::load_named(*model, source.files, query, false);
   if (options.report) *options.report = std::move(report);

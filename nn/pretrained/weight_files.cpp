@@ -1,7 +1,6 @@
-#include <set>
-
 #include <heed/core/creation.h>
 #include <heed/core/io/detail/json_scanner.h>
+#include <heed/core/io/file.h>
 #include <heed/core/io/safetensors.h>
 #include <heed/nn/pretrained/detail/json_file.h>
 #include <heed/nn/pretrained/detail/name_table.h>
@@ -20,8 +19,18 @@ StoredTensor stored_tensor(const std::shared_ptr<const SafetensorsReader>& reade
           }};
 }
 
-/// The files of an index, in the order of their names. Names are those of files in its own folder.
-std::map<std::string, std::set<std::string>> tensors_by_file(const Json& index, const std::string& path) {
+}  // namespace
+
+WeightFiles open_safetensors(const std::string& path) {
+  const auto reader = std::make_shared<const SafetensorsReader>(path);
+  WeightFiles files{path, {}};
+  for (const TensorEntry& entry : reader->header().tensors)
+    files.tensors.emplace(entry.name, stored_tensor(reader, entry));
+  return files;
+}
+
+std::map<std::string, std::set<std::string>> parse_index(std::string_view text, const std::string& path) {
+  const Json index = parse_json_object(text, path);
   const auto map = index.find("weight_map");
   HEED_CHECK(map != index.end() && map->is_object(), CheckpointError, "'", path, "' has no weight_map");
   std::map<std::string, std::set<std::string>> files;
@@ -39,21 +48,11 @@ std::map<std::string, std::set<std::string>> tensors_by_file(const Json& index, 
   return files;
 }
 
-}  // namespace
-
-WeightFiles open_safetensors(const std::string& path) {
-  const auto reader = std::make_shared<const SafetensorsReader>(path);
-  WeightFiles files{path, {}};
-  for (const TensorEntry& entry : reader->header().tensors)
-    files.tensors.emplace(entry.name, stored_tensor(reader, entry));
-  return files;
-}
-
 WeightFiles open_shards(const std::string& index) {
   WeightFiles files{index, {}};
   const size_t slash = index.rfind('/');
   const std::string folder = slash == index.npos ? "" : index.substr(0, slash + 1);
-  for (const auto& shard : tensors_by_file(read_json_object(index, kMostIndexBytes), index)) {
+  for (const auto& shard : parse_index(read_whole_file(index, kMostIndexBytes), index)) {
     WeightFiles one = open_safetensors(folder + shard.first);
     for (const std::string& name : shard.second)
       HEED_CHECK(one.tensors.contains(name), CheckpointError, "'", index, "' says that '", shard.first,

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,6 +60,9 @@ struct WeightFiles {
 WeightFiles open_safetensors(const std::string& path);
 /// The files that `index` (model.safetensors.index.json) lists, which lie in its folder.
 WeightFiles open_shards(const std::string& index);
+/// The files that the text of such an index lists, each with the names of its tensors. Names are those of
+/// files in its own folder.
+std::map<std::string, std::set<std::string>> parse_index(std::string_view text, const std::string& path);
 WeightFiles open_gguf(std::shared_ptr<const GgufReader> reader);
 
 /// What a module has in a file: `part` stands before its own names to make those of the whole model.
