@@ -1,5 +1,6 @@
 // Sub-words by sentencepiece, where the build has it.
 #include <algorithm>
+#include <charconv>
 
 #include <heed/core/base/check.h>
 
@@ -37,16 +38,20 @@ class SubWordTokenizer final : public Tokenizer {
     return symbols;
   }
 
-  std::string decode(std::span<const int64_t> ids) const override {
-    std::vector<int> kept;
-    for (const int64_t id : ids) {
-      HEED_CHECK(id >= 0 && id < vocab(), IndexError, "decode: id ", id, " is not in 0 to ", vocab() - 1);
-      if (id >= kFirstSymbol) kept.push_back(static_cast<int>(id));
-    }
-    std::string text;
-    const sp::util::Status status = processor_.Decode(kept, &text);
-    HEED_CHECK(status.ok(), DataError, "cannot join the sub-words: ", status.ToString());
-    return well_formed(text);
+  std::string bytes(int64_t id, bool first) const override {
+    if (is_mark(id)) return {};
+    const int number = static_cast<int>(id);
+    std::string text = processor_.IdToPiece(number);
+    if (processor_.IsUnknown(number)) return " \u2047 ";  // as sentencepiece writes it
+    int byte = 0;                                         // "<0x41>"
+    if (processor_.IsByte(number) && text.size() == 6 &&
+        std::from_chars(text.data() + 3, text.data() + 5, byte, 16).ec == std::errc())
+      return std::string(1, static_cast<char>(byte));
+    constexpr std::string_view kSpace = "\u2581";
+    if (first && text.starts_with(kSpace)) text.erase(0, kSpace.size());
+    for (size_t at = 0; (at = text.find(kSpace, at)) != std::string::npos; ++at)
+      text.replace(at, kSpace.size(), " ");
+    return text;
   }
 
   std::string piece(int64_t id) const override {

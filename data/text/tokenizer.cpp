@@ -5,6 +5,7 @@
 #include <heed/core/base/check.h>
 #include <heed/core/io/atomic_file.h>
 #include <heed/core/io/file.h>
+#include <heed/data/text/pretrained_tokenizer.h>
 
 #include "detail/vocabulary_tokenizer.h"
 
@@ -14,7 +15,8 @@ namespace {
 constexpr std::pair<const char*, TokenizerKind> kKinds[] = {
     {"characters", TokenizerKind::characters}, {"words", TokenizerKind::words},
     {"symbols", TokenizerKind::symbols},       {"bytes", TokenizerKind::bytes},
-    {"unigram", TokenizerKind::unigram},       {"bpe", TokenizerKind::bpe}};
+    {"unigram", TokenizerKind::unigram},       {"bpe", TokenizerKind::bpe},
+    {"pretrained", TokenizerKind::pretrained}};
 
 constexpr std::string_view kFormat = "heed-tokenizer 1";
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 28;
@@ -58,9 +60,35 @@ const char* name(TokenizerKind kind) {
 
 TokenizerKind parse_tokenizer_kind(std::string_view text) {
   for (const auto& entry : kKinds)
-    if (text == entry.first) return entry.second;
+    if (text == entry.first && entry.second != TokenizerKind::pretrained) return entry.second;
   throw ConfigError(
       concat("unknown tokenizer '", text, "'; expected characters, words, symbols, bytes, unigram or bpe"));
+}
+
+bool Tokenizer::is_mark(int64_t id) const {
+  HEED_CHECK(id >= 0 && id < vocab(), IndexError, "id ", id, " is not in 0 to ", vocab() - 1);
+  return id < kFirstSymbol;
+}
+
+std::string Tokenizer::decode(std::span<const int64_t> ids) const {
+  StreamDecoder decoder(*this);
+  std::string text;
+  for (const int64_t id : ids) text += decoder.push(id);
+  return text + decoder.finish();
+}
+
+std::string StreamDecoder::push(int64_t id) {
+  std::string text;
+  if (tokenizer_.is_mark(id)) return text;
+  assembler_.push(tokenizer_.bytes(id, std::exchange(first_, false)), text);
+  return text;
+}
+
+std::string StreamDecoder::finish() {
+  std::string text;
+  assembler_.finish(text);
+  first_ = true;
+  return text;
 }
 
 namespace detail {
@@ -144,11 +172,15 @@ std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options
                                                  const std::vector<std::span<const std::string>>& corpora) {
   HEED_CHECK(options.max_vocab <= kMostIds && options.min_count <= kMostIds, ConfigError,
              "max_vocab and min_count are at most ", kMostIds);
+  HEED_CHECK(options.kind != TokenizerKind::pretrained, ConfigError,
+             "a pretrained tokenizer is loaded, not trained");
   if (of_sub_words(options.kind)) return detail::train_sub_words(options, corpora);
   return std::make_shared<detail::VocabularyTokenizer>(options, detail::frequent_pieces(options, corpora));
 }
 
 std::shared_ptr<const Tokenizer> parse_tokenizer(std::string_view content, std::string_view file) {
+  if (content.substr(0, content.find_first_not_of(" \t\r\n") + 1).ends_with('{'))
+    return parse_tokenizer_json(content, file);
   const TokenizerOptions options = detail::read_header(content, file);
   if (of_sub_words(options.kind)) return detail::load_sub_words(options, content, file);
   HEED_CHECK(options.kind != TokenizerKind::bytes || content.empty(), CheckpointError, file,

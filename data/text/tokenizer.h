@@ -19,10 +19,12 @@ namespace heed::data {
 /// a sub-word of sentencepiece (Kudo, arXiv 1804.10959; Sennrich et al., arXiv 1508.07909). Characters, words
 /// and sub-words that the vocabulary lacks become their bytes, so that any text has tokens and is read back.
 /// Symbols are a closed set: others become one token, <unk>, and white space becomes one space.
-enum class TokenizerKind { characters, words, symbols, bytes, unigram, bpe };
+/// pretrained: that of a published model (heed/data/text/pretrained_tokenizer.h), which is loaded, not
+/// trained.
+enum class TokenizerKind { characters, words, symbols, bytes, unigram, bpe, pretrained };
 
 const char* name(TokenizerKind kind);
-/// The inverse of name(); ConfigError listing the kinds otherwise.
+/// The inverse of name() for kinds that can be trained; ConfigError listing them otherwise.
 TokenizerKind parse_tokenizer_kind(std::string_view text);
 
 struct TokenizerOptions {
@@ -33,8 +35,8 @@ struct TokenizerOptions {
   int64_t min_count = 1;       // of a token's occurrences; not for sub-words
 };
 
-/// Ids 0, 1 and 2 are kPad, kStart and kEnd, which no text has. All functions may be called by several
-/// threads.
+/// Ids 0, 1 and 2 are kPad, kStart and kEnd, which no text has; those of a pretrained tokenizer are what its
+/// model was trained with. All functions may be called by several threads.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -42,8 +44,14 @@ class Tokenizer {
   /// The ids of a text, without marks. DataError with the byte's position where it is not UTF-8.
   virtual Symbols encode(std::string_view text) const = 0;
   /// The text of ids; marks are passed over, and bytes that make no UTF-8 are U+FFFD. IndexError for an id
-  /// outside the vocabulary.
-  virtual std::string decode(std::span<const int64_t> ids) const = 0;
+  /// outside the vocabulary. For ids one by one: StreamDecoder.
+  std::string decode(std::span<const int64_t> ids) const;
+
+  /// Whether an id is a mark, which stands for no text: start, end, [SEP]. IndexError.
+  virtual bool is_mark(int64_t id) const;
+  /// The bytes that an id adds to a text, `first` if none but marks comes before it. A character may be
+  /// spread over several ids. IndexError.
+  virtual std::string bytes(int64_t id, bool first) const = 0;
   /// One id for people: "a", "<0x41>", "<end>".
   virtual std::string piece(int64_t id) const = 0;
   /// Ids are 0 to vocab() - 1.
@@ -60,12 +68,31 @@ class Tokenizer {
 std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,
                                                  const std::vector<std::span<const std::string>>& corpora);
 
-/// From what serialize() gave; `file` stands in messages. CheckpointError for anything else.
+/// Decodes ids one by one, as a model writes them: decode() of all of them, in whole characters, each as soon
+/// as its last byte is there.
+class StreamDecoder {
+ public:
+  explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  /// The text that an id completes, often none. IndexError for an id outside the vocabulary, which changes
+  /// nothing.
+  std::string push(int64_t id);
+  /// U+FFFD where a character breaks off, else nothing. The next id begins a new text.
+  std::string finish();
+
+ private:
+  const Tokenizer& tokenizer_;
+  CharacterAssembler assembler_;
+  bool first_ = true;
+};
+
+/// From what serialize() gave, or the tokenizer.json of a published model; `file` stands in messages.
+/// CheckpointError for anything else; ConfigError for what heed lacks.
 std::shared_ptr<const Tokenizer> parse_tokenizer(std::string_view content, std::string_view file);
 
 /// One file, written whole or not at all. IoError.
 void save_tokenizer(const Tokenizer& tokenizer, const std::string& path);
-/// IoError, CheckpointError.
+/// IoError, CheckpointError, ConfigError.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path);
 
 }  // namespace heed::data

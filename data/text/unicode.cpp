@@ -1,6 +1,5 @@
-#include <cstdlib>
-#include <memory>
-#include <new>
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utf8proc.h>
 
@@ -10,13 +9,97 @@
 namespace heed::data {
 namespace {
 
-const utf8proc_uint8_t* bytes_of(std::string_view text) {
-  return reinterpret_cast<const utf8proc_uint8_t*>(text.data());
+
+/// Bytes of a character by its first one, 0 if none begins so.
+size_t character_length(unsigned char first) {
+  return first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
 }
 
-utf8proc_int32_t lower(utf8proc_int32_t code_point, void*) { return utf8proc_tolower(code_point); }
+/// Whether a character that begins with `pending` may go on with `byte`.
+bool continues(std::string_view pending, unsigned char byte) {
+  unsigned char least = 0x80, most = 0xbf;
+  if (pending.size() == 1) switch (static_cast<unsigned char>(pending[0])) {
+      case 0xe0:
+        least = 0xa0;
+        break;
+      case 0xed:
+        most = 0x9f;
+        break;
+      case 0xf0:
+        least = 0x90;
+        break;
+      case 0xf4:
+        most = 0x8f;
+        break;
+      default:
+        break;
+    }
+  return byte >= least && byte <= most;
+}
+
+void decompose(int32_t code_point, int options, std::vector<int32_t>& points) {
+  utf8proc_int32_t parts[32];  // no character has more than 18
+  int last_class = 0;
+  const utf8proc_ssize_t count = utf8proc_decompose_char(
+      code_point, parts, std::ssize(parts), static_cast<utf8proc_option_t>(options), &last_class);
+  HEED_CHECK(count >= 0 && count <= std::ssize(parts), DataError,
+             "cannot normalise the text: ", utf8proc_errmsg(count));
+  points.insert(points.end(), parts, parts + count);
+}
+
+int combining_class(int32_t code_point) {
+  return code_point < 0x300 ? 0 : utf8proc_get_property(code_point)->combining_class;
+}
+
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
 
 }  // namespace
+
+void detail::append_decomposed(int32_t code_point, std::vector<int32_t>& points) {
+  decompose(code_point, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, points);
+}
+
+// The library's own ordering takes quadratic time for a letter with many marks.
+void detail::order_marks(std::vector<int32_t>& points, size_t begin) {
+  for (size_t i = begin; i < points.size(); ++i) {
+    const size_t first = i;
+    while (i < points.size() && combining_class(points[i]) > 0) ++i;
+    if (i - first > 1)
+      std::stable_sort(points.begin() + static_cast<std::ptrdiff_t>(first),
+                       points.begin() + static_cast<std::ptrdiff_t>(i),
+                       [](int32_t a, int32_t b) { return combining_class(a) < combining_class(b); });
+  }
+}
+
+void detail::append_utf8(int32_t code_point, std::string& text) {
+  utf8proc_uint8_t bytes[4];
+  const utf8proc_ssize_t length = utf8proc_encode_char(code_point, bytes);
+  text.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(length));
+}
+
+std::string detail::normal_form(std::string_view text, NormalForm form, bool lowercase) {
+  if (!lowercase && is_ascii(text)) return std::string(text);
+  const int options = UTF8PROC_STABLE | (form.compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
+                      (form.compatibility ? UTF8PROC_COMPAT : 0);
+  std::vector<int32_t> points;
+  points.reserve(text.size());
+  for_each_code_point(text, [&](int32_t c, std::string_view) {
+    decompose(lowercase ? utf8proc_tolower(c) : c, options, points);
+  });
+  order_marks(points);
+  if (form.compose) {
+    const utf8proc_ssize_t count =
+        utf8proc_normalize_utf32(points.data(), std::ssize(points), static_cast<utf8proc_option_t>(options));
+    HEED_CHECK(count >= 0, DataError, "cannot normalise the text: ", utf8proc_errmsg(count));
+    points.resize(static_cast<size_t>(count));
+  }
+  std::string normal;
+  normal.reserve(text.size());
+  for (const int32_t c : points) append_utf8(c, normal);
+  return normal;
+}
 
 const char* name(Normalization form) {
   switch (form) {
@@ -40,28 +123,46 @@ std::string normalize(std::string_view text, Normalization form, bool lowercase)
   if (const std::optional<size_t> at = invalid_utf8(text))
     throw DataError(
         concat("the text is not UTF-8: byte ", *at, " of ", text.size(), " is part of no character"));
-  if (form == Normalization::none && !lowercase) return std::string(text);
-  int options = 0;
-  if (form != Normalization::none) options |= UTF8PROC_STABLE | UTF8PROC_COMPOSE;
-  if (form == Normalization::nfkc) options |= UTF8PROC_COMPAT;
-  utf8proc_uint8_t* mapped = nullptr;
-  const utf8proc_ssize_t length =
-      utf8proc_map_custom(bytes_of(text), static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-                          static_cast<utf8proc_option_t>(options), lowercase ? lower : nullptr, nullptr);
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
-  if (length == UTF8PROC_ERROR_NOMEM) throw std::bad_alloc();
-  HEED_CHECK(length >= 0, DataError, "cannot normalise the text: ", utf8proc_errmsg(length));
-  return {reinterpret_cast<const char*>(mapped), static_cast<size_t>(length)};
+  if (form != Normalization::none)
+    return detail::normal_form(text, {.compatibility = form == Normalization::nfkc, .compose = true},
+                               lowercase);
+  if (!lowercase) return std::string(text);
+  std::string small;
+  for_each_code_point(text,
+                      [&](int32_t c, std::string_view) { detail::append_utf8(utf8proc_tolower(c), small); });
+  return small;
 }
 
 std::string well_formed(std::string_view bytes) {
-  std::string out;
-  while (!bytes.empty()) {
-    const size_t length = first_code_point(bytes).length;
-    out += length > 0 ? bytes.substr(0, length) : "\xef\xbf\xbd";
-    bytes.remove_prefix(length > 0 ? length : 1);
+  std::string text;
+  CharacterAssembler assembler;
+  assembler.push(bytes, text);
+  assembler.finish(text);
+  return text;
+}
+
+void CharacterAssembler::push(std::string_view bytes, std::string& text) {
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (pending_.empty() && byte < 0x80) {
+      text += c;
+      continue;
+    }
+    if (!pending_.empty() && !continues(pending_, byte)) finish(text);
+    pending_ += c;
+    const size_t length = character_length(static_cast<unsigned char>(pending_[0]));
+    if (length == 0)
+      finish(text);
+    else if (pending_.size() == length) {
+      text += pending_;
+      pending_.clear();
+    }
   }
-  return out;
+}
+
+void CharacterAssembler::finish(std::string& text) {
+  if (!pending_.empty()) text += "\xef\xbf\xbd";
+  pending_.clear();
 }
 
 int64_t count_code_points(std::string_view text) {

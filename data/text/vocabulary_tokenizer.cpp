@@ -100,20 +100,13 @@ Symbols VocabularyTokenizer::encode(std::string_view text) const {
   return ids;
 }
 
-std::string VocabularyTokenizer::decode(std::span<const int64_t> ids) const {
-  const bool symbols = options_.kind == TokenizerKind::symbols;
-  std::string text;
-  for (const int64_t id : ids) {
-    HEED_CHECK(id >= 0 && id < vocab(), IndexError, "decode: id ", id, " is not in 0 to ", vocab() - 1);
-    if (id < kFirstSymbol) continue;
-    if (symbols && !text.empty()) text += ' ';
-    if (id >= first_piece(options_.kind) || symbols)
-      text += piece(id);
-    else
-      text += static_cast<char>(id - kFirstSymbol);
-  }
-  if (options_.kind == TokenizerKind::words && text.starts_with(' ')) text.erase(0, 1);
-  return well_formed(text);
+std::string VocabularyTokenizer::bytes(int64_t id, bool first) const {
+  if (is_mark(id)) return {};
+  if (options_.kind == TokenizerKind::symbols) return (first ? "" : " ") + piece(id);
+  std::string text =
+      id < first_piece(options_.kind) ? std::string(1, static_cast<char>(id - kFirstSymbol)) : piece(id);
+  if (options_.kind == TokenizerKind::words && first && text.starts_with(' ')) text.erase(0, 1);
+  return text;
 }
 
 std::string VocabularyTokenizer::piece(int64_t id) const {

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include <heed/core/base/utf8.h>
 #include <heed/core/io/detail/json_scanner.h>
@@ -45,6 +47,11 @@ void JsonScanner::skip_space() {
     ++at_;
 }
 
+char JsonScanner::peek() {
+  skip_space();
+  return at_end() ? '\0' : text_[at_];
+}
+
 bool JsonScanner::accept(char c) {
   skip_space();
   if (at_end() || text_[at_] != c) return false;
@@ -57,7 +64,7 @@ void JsonScanner::expect(char c, const Place& where) {
 }
 
 std::string JsonScanner::next_text() const {
-  if (at_end()) return "the end of the header";
+  if (at_end()) return concat("the end of the ", source_.text);
   const char c = text_[at_];
   return c > ' ' && c < 0x7f ? std::string("'") + c + "'"
                              : "byte " + byte_text(static_cast<unsigned char>(c));
@@ -69,7 +76,7 @@ std::string JsonScanner::string(size_t max_bytes, const Place& what) {
   ++at_;
   std::string out;
   while (true) {
-    if (at_end()) fail("the header ends within ", what);
+    if (at_end()) fail("the ", source_.text, " ends within ", what);
     if (out.size() > max_bytes) fail(what, " is longer than ", max_bytes, " bytes");
     const auto c = static_cast<unsigned char>(text_[at_]);
     if (c == '"') break;
@@ -90,7 +97,7 @@ std::string JsonScanner::string(size_t max_bytes, const Place& what) {
 
 void JsonScanner::append_escape(std::string& out) {
   ++at_;
-  if (at_end()) fail("the header ends within an escape");
+  if (at_end()) fail("the ", source_.text, " ends within an escape");
   static constexpr std::string_view kShort = "\"\\/bfnrt";
   static constexpr std::string_view kMeaning = "\"\\/\b\f\n\r\t";
   const char kind = text_[at_];
@@ -118,7 +125,7 @@ uint32_t JsonScanner::four_hex_digits() {
   ++at_;  // the 'u'
   uint32_t code = 0;
   for (int i = 0; i < 4; ++i, ++at_) {
-    if (at_end()) fail("the header ends within an escape");
+    if (at_end()) fail("the ", source_.text, " ends within an escape");
     const char c = text_[at_];
     const char lower = static_cast<char>(c | 0x20);
     if (!is_digit(c) && !(lower >= 'a' && lower <= 'f'))
@@ -144,6 +151,40 @@ uint64_t JsonScanner::whole_number(const Place& what) {
   if (!at_end() && (text_[at_] == '.' || text_[at_] == 'e' || text_[at_] == 'E'))
     fail(what, " is not a whole number: ", next_text(), " follows ", value);
   return value;
+}
+
+double JsonScanner::number(const Place& what) {
+  skip_space();
+  const size_t begin = at_;
+  const auto digits = [&] {
+    const size_t from = at_;
+    while (!at_end() && is_digit(text_[at_])) ++at_;
+    if (at_ == from) fail("expected a digit of ", what, ", found ", next_text());
+    return at_ - from;
+  };
+  const auto take = [&](char a, char b) {
+    const bool found = !at_end() && (text_[at_] == a || text_[at_] == b);
+    at_ += found;
+    return found;
+  };
+  take('-', '-');
+  const bool zero = !at_end() && text_[at_] == '0';
+  if (digits() > 1 && zero) fail("a leading zero in ", what);
+  if (take('.', '.')) digits();
+  if (take('e', 'E')) {
+    take('+', '-');
+    digits();
+  }
+  double value = 0;
+  const auto parsed = std::from_chars(text_.data() + begin, text_.data() + at_, value);
+  if (parsed.ec != std::errc() || !std::isfinite(value)) fail(what, " is beyond the numbers of a double");
+  return value;
+}
+
+void JsonScanner::literal(std::string_view word) {
+  skip_space();
+  if (!text_.substr(at_).starts_with(word)) fail("expected ", word, ", found ", next_text());
+  at_ += word.size();
 }
 
 std::string quoted(std::string_view text) {

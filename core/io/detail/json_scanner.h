@@ -1,5 +1,4 @@
-// The strict subset of JSON that a safetensors header is written in: objects, strings and whole numbers,
-// taken token by token, so nothing nests and no input can exhaust the stack.
+// Strict JSON taken token by token, so nothing nests and no input can exhaust the stack.
 #pragma once
 
 #include <cstddef>
@@ -18,17 +17,25 @@ struct Place {
 };
 void append_text(std::string& out, const Place& place);
 
+/// What messages call a file and the text that is scanned in it.
+struct JsonSource {
+  const char* file = "safetensors file";
+  const char* text = "header";
+};
+
 class JsonScanner {
  public:
   /// `file` names the file in messages; `base` is the offset of `text` in it.
-  JsonScanner(std::string_view text, std::string_view file, uint64_t base)
-      : text_(text), file_(file), base_(base) {}
+  JsonScanner(std::string_view text, std::string_view file, uint64_t base, JsonSource source = {})
+      : text_(text), file_(file), base_(base), source_(source) {}
 
   /// Bytes consumed so far.
   size_t position() const { return at_; }
 
   void skip_space();
   bool at_end() const { return at_ == text_.size(); }
+  /// Skips space and gives the character that comes next without taking it; NUL at the end.
+  char peek();
   /// Skips space, then takes `c` if it comes next.
   bool accept(char c);
   /// Skips space and takes `c`; an error naming `where` otherwise.
@@ -40,11 +47,15 @@ class JsonScanner {
 
   /// Skips space and takes a number: digits only, without leading zeros, at most 2^63 - 1.
   uint64_t whole_number(const Place& what);
+  /// Skips space and takes any number, as the nearest double.
+  double number(const Place& what);
+  /// Takes `word` (true, false, null) or fails.
+  void literal(std::string_view word);
 
   /// A CheckpointError that ends with the byte of the file which was reached.
   template <class... Parts>
   [[noreturn]] void fail(const Parts&... parts) const {
-    throw CheckpointError(concat("safetensors file '", file_, "': ", parts..., ", at byte ", base_ + at_));
+    throw CheckpointError(concat(source_.file, " '", file_, "': ", parts..., ", at byte ", base_ + at_));
   }
 
  private:
@@ -55,6 +66,7 @@ class JsonScanner {
   std::string_view text_;
   std::string_view file_;
   uint64_t base_;
+  JsonSource source_;
   size_t at_ = 0;
 };
 
