@@ -1,7 +1,7 @@
 // The texts of a file through a published model's tokenizer: tokenize TOKENIZER TEXTS [ids | marks].
 // Texts end with a NUL. "ids" writes the ids of each text, without marks, a text a line, and then their
-// decoded texts, ended with NULs; "marks" writes the ids with marks. Otherwise each line of standard input asks
-// for one pass, of which it writes the seconds.
+// decoded texts, ended with NULs; "marks" writes the ids with marks. Otherwise each line of standard input
+// asks for one pass, of which it writes the seconds.
 #include <chrono>
 #include <cstdio>
 #include <iostream>

@@ -87,15 +87,17 @@ std::shared_ptr<const PretrainedTokenizer> parse_vocab_and_merges(std::string_vi
 
 /// What the metadata of a GGUF file say of a tokenizer, under keys that begin with "tokenizer.ggml.".
 struct GgufVocabulary {
-  std::string model;                // model: "gpt2" (byte-level BPE) or "bert" (WordPiece)
-  std::string pre;                  // pre: "gpt-2", "llama-bpe", "qwen2", "smollm", …; not for "bert"
-  std::vector<std::string> tokens;  // tokens: by id
-  std::vector<int64_t> token_types;  // token_type: 1 normal, 2 unknown, 3 control, 4 user-defined, …; or none
-  std::vector<std::string> merges;  // merges: "a b"; not for "bert"
-  std::optional<int64_t> bos, eos;  // bos_token_id, eos_token_id; for "bert" cls_token_id, seperator_token_id
-  std::optional<int64_t> unknown;   // unknown_token_id
-  bool add_bos = false;             // add_bos_token
-  bool add_eos = false;             // add_eos_token
+  std::string model = {};                // model: "gpt2" (byte-level BPE) or "bert" (WordPiece)
+  std::string pre = {};                  // pre: "gpt-2", "llama-bpe", "qwen2", "smollm", …; not for "bert"
+  std::vector<std::string> tokens = {};  // tokens: by id
+  std::vector<int64_t> token_types =
+      {};  // token_type: 1 normal, 2 unknown, 3 control, 4 user-defined, …; or none
+  std::vector<std::string> merges = {};  // merges: "a b"; not for "bert"
+  std::optional<int64_t> bos = {},
+                         eos = {};  // bos_token_id, eos_token_id; for "bert" cls_token_id, seperator_token_id
+  std::optional<int64_t> unknown = {};  // unknown_token_id
+  bool add_bos = false;                 // add_bos_token
+  bool add_eos = false;                 // add_eos_token
 };
 /// CheckpointError for lists that do not fit each other, ConfigError for models and pre-tokenizers that heed
 /// lacks. `file` stands in messages.

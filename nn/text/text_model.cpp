@@ -28,6 +28,10 @@ TextModel::TextModel(std::shared_ptr<Transformer> model, std::shared_ptr<const d
   HEED_CHECK(config.source_vocabulary == source_->vocab() && config.target_vocabulary == target_->vocab(),
              ConfigError, "the model has vocabularies of ", config.source_vocabulary, " and ",
              config.target_vocabulary, ", its tokenizers of ", source_->vocab(), " and ", target_->vocab());
+  for (const data::Tokenizer* tokenizer : {source_.get(), target_.get()})
+    HEED_CHECK(
+        tokenizer->options().kind != data::TokenizerKind::pretrained, ConfigError,
+        "a TextModel begins and ends its texts with ids 1 and 2, which are text in a pretrained tokenizer");
   HEED_CHECK(max_output_ > 0, ConfigError, "max_output must be positive, got ", max_output_);
 }
 

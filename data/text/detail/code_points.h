@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace heed::data::detail {
@@ -35,6 +36,12 @@ inline CharacterGroup group_of(int32_t c) {
   if (c >= '0' && c <= '9') return number;
   return c == ' ' || (c >= '\t' && c <= '\r') ? space : other;
 }
+
+struct CodePointRange {
+  int32_t first, last;
+};
+/// Whether one of the ranges, which are in order, has a code point.
+bool in_ranges(int32_t code_point, std::span<const CodePointRange> ranges);
 
 /// \w: letters, marks, decimal and letter numbers, connectors and the joiners.
 bool is_word_character(int32_t code_point);

@@ -12,6 +12,7 @@
 
 #include "added_tokens.h"
 #include "bert_text.h"
+#include "normal_text.h"
 #include "splitting.h"
 #include "vocabulary.h"
 #include "word_cache.h"

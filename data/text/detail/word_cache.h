@@ -11,12 +11,12 @@
 
 namespace heed::data::detail {
 
-/// Holds short words until it is full, and then begins anew. For one thread.
+/// Grows with the short words that it holds until it is full, and then begins anew. For one thread.
 class WordCache {
  public:
   static constexpr size_t kLongestWord = 48;
 
-  WordCache() : slots_(kSlots) {}
+  WordCache() : slots_(kFewest) {}
 
   std::optional<std::span<const int32_t>> find(std::string_view word) const {
     const Slot& slot = slots_[place(word, hash(word))];
@@ -26,7 +26,7 @@ class WordCache {
 
   void insert(std::string_view word, std::span<const int32_t> ids) {
     if (word.size() > kLongestWord || ids.empty()) return;
-    if (used_ == kSlots / 2) clear();
+    if (used_ == slots_.size() / 2) make_room();
     const uint64_t h = hash(word);
     Slot& slot = slots_[place(word, h)];
     if (slot.count > 0) return;
@@ -38,7 +38,7 @@ class WordCache {
   }
 
  private:
-  static constexpr size_t kSlots = size_t{1} << 15;
+  static constexpr size_t kFewest = size_t{1} << 8, kMost = size_t{1} << 15;  // slots
   struct Slot {
     uint64_t hash = 0;
     uint32_t text = 0, ids = 0;      // where they begin
@@ -58,15 +58,22 @@ class WordCache {
 
   /// The slot that has the word, or the empty one where it belongs.
   size_t place(std::string_view word, uint64_t h) const {
-    size_t at = static_cast<size_t>(h) & (kSlots - 1);
+    size_t at = static_cast<size_t>(h) & (slots_.size() - 1);
     while (slots_[at].count > 0 && (slots_[at].hash != h || word != std::string_view(text_).substr(
                                                                         slots_[at].text, slots_[at].length)))
-      at = (at + 1) & (kSlots - 1);
+      at = (at + 1) & (slots_.size() - 1);
     return at;
   }
 
-  void clear() {
-    slots_.assign(kSlots, {});
+  void make_room() {
+    std::vector<Slot> old(slots_.size() < kMost ? slots_.size() * 2 : kMost);
+    old.swap(slots_);
+    if (old.size() < slots_.size()) {
+      for (const Slot& slot : old)
+        if (slot.count > 0)
+          slots_[place(std::string_view(text_).substr(slot.text, slot.length), slot.hash)] = slot;
+      return;
+    }
     text_.clear();
     ids_.clear();
     used_ = 0;

@@ -1,7 +1,5 @@
 #include "../detail/bert_text.h"
 
-#include <algorithm>
-#include <iterator>
 #include <utf8proc.h>
 #include <vector>
 
@@ -12,12 +10,8 @@
 namespace heed::data::detail {
 namespace {
 
-struct Range {
-  int32_t first, last;
-};
-
 // BERT's tokenizers know Unicode 8: punctuation, accents and format characters of these ranges are newer.
-constexpr Range kNewer[] = {
+constexpr CodePointRange kNewer[] = {
     {0x61d, 0x61d},     {0x7fd, 0x7fd},     {0x890, 0x8e2},     {0x9fd, 0x9fe},     {0xa76, 0xa76},
     {0xafa, 0xaff},     {0xb55, 0xb55},     {0xc04, 0xc3c},     {0xc77, 0xc77},     {0xc84, 0xc84},
     {0xd00, 0xd00},     {0xd3b, 0xd3c},     {0xd81, 0xd81},     {0xeba, 0xeba},     {0xece, 0xece},
@@ -28,12 +22,7 @@ constexpr Range kNewer[] = {
     {0x12ff1, 0x13455}, {0x16e97, 0x16f4f}, {0x16fe2, 0x16fe4}, {0x1cf00, 0x1cf46}, {0x1e000, 0x1e4ef},
     {0x1e944, 0x1e95f}};
 
-bool is_newer(int32_t c) {
-  if (c < kNewer[0].first) return false;
-  const Range* const range = std::lower_bound(std::begin(kNewer), std::end(kNewer), c,
-                                              [](Range r, int32_t x) { return r.last < x; });
-  return range != std::end(kNewer) && c >= range->first;
-}
+bool is_newer(int32_t c) { return c >= kNewer[0].first && in_ranges(c, kNewer); }
 
 /// Control, format, private and surrogate characters, which clean texts lack.
 bool is_removed(int32_t c) {
@@ -44,10 +33,10 @@ bool is_removed(int32_t c) {
 
 bool is_cjk(int32_t c) {
   // One of BERT's ranges begins at 0x2b920 for 0x2b820, which is kept.
-  constexpr Range kCjk[] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},  {0x20000, 0x2a6df},
-                            {0x2a700, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
-  return c >= 0x3400 &&
-         std::any_of(std::begin(kCjk), std::end(kCjk), [c](Range r) { return c >= r.first && c <= r.last; });
+  constexpr CodePointRange kCjk[] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},
+                                     {0x20000, 0x2a6df}, {0x2a700, 0x2b81f}, {0x2b920, 0x2ceaf},
+                                     {0x2f800, 0x2fa1f}};
+  return c >= 0x3400 && in_ranges(c, kCjk);
 }
 
 class Writer {
@@ -104,8 +93,7 @@ class Writer {
 /// A text whose marks must be put in order before some of them go.
 std::string ordered(std::string_view text, const BertOptions& options) {
   std::vector<int32_t> points;
-  const std::string decent =
-      bert_text(text, {options.clean, options.spaces_cjk, false, false});
+  const std::string decent = bert_text(text, {options.clean, options.spaces_cjk, false, false});
   for_each_code_point(decent, [&](int32_t c, std::string_view) {
     if (is_newer(c))
       points.push_back(c);

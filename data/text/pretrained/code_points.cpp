@@ -1,5 +1,6 @@
 #include "../detail/code_points.h"
 
+#include <algorithm>
 #include <utf8proc.h>
 
 namespace heed::data::detail {
@@ -10,6 +11,12 @@ CharacterGroup find_group(int32_t c) {
   if (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO) return CharacterGroup::number;
   const bool separator = category >= UTF8PROC_CATEGORY_ZS && category <= UTF8PROC_CATEGORY_ZP;
   return separator || c == 0x85 ? CharacterGroup::space : CharacterGroup::other;
+}
+
+bool in_ranges(int32_t c, std::span<const CodePointRange> ranges) {
+  const auto range =
+      std::partition_point(ranges.begin(), ranges.end(), [c](const CodePointRange& r) { return r.last < c; });
+  return range != ranges.end() && c >= range->first;
 }
 
 bool is_word_character(int32_t c) {

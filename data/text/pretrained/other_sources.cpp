@@ -14,7 +14,6 @@ namespace {
 
 using heed::detail::json_string;
 
-
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 28;
 
 /// The parts of a tokenizer.json, as JSON.

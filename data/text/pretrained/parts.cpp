@@ -19,7 +19,7 @@ std::string Normalizer::operator()(std::string_view text) const {
     case Kind::bert:
       return bert_text(text, bert);
     case Kind::form:
-      return normal_form(text, form);
+      return normal_text(text, form);
     case Kind::lowercase:
       break;
   }

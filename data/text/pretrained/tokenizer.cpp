@@ -72,11 +72,14 @@ PairEncoding PretrainedTokenizer::encode_pair(std::string_view a, std::string_vi
   if (options.max_length != 0) {
     const int64_t most = room(parts, options);
     const int64_t shorter = std::min(std::ssize(first), std::ssize(second));
-    // The longer one down to the shorter, then both, of which the second keeps one more of an odd number.
-    const bool one = shorter <= most - shorter;
-    const int64_t half = most / 2, other_half = most - half;
-    cut(first, one ? std::max(shorter, most - shorter) : half, options.truncation);
-    cut(second, one ? std::max(shorter, most - shorter) : other_half, options.truncation);
+    // The longer one down to the shorter, then both; the longer one, or the second, keeps one more of an odd
+    // number.
+    const bool even = shorter > most - shorter;
+    const int64_t longer_length = even ? most - most / 2 : std::max(shorter, most - shorter);
+    const int64_t shorter_length = even ? most / 2 : shorter;
+    const bool first_longer = first.size() > second.size();
+    cut(first, first_longer ? longer_length : shorter_length, options.truncation);
+    cut(second, first_longer ? shorter_length : longer_length, options.truncation);
   }
   return assemble(parts, options.add_marks, first, second);
 }
