@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+
+#include <heed/core/ops.h>
+#include <heed/nn/pretrained/detail/json_file.h>
+#include <heed/nn/pretrained/pretrained.h>
+#include <heed/nn/text/sentence_encoder.h>
+
+namespace heed::nn {
+namespace {
+
+constexpr uint64_t kMostConfigBytes = 1 << 20;
+
+/// A file of settings; without one, none.
+detail::Settings optional_settings(const std::string& file) {
+  if (!std::filesystem::exists(file)) return {detail::Json::object(), file};
+  return {detail::read_json_object(file, kMostConfigBytes), file};
+}
+
+SentencePooling read_pooling(const std::string& folder) {
+  const detail::Settings settings = optional_settings(folder + "/1_Pooling/config.json");
+  for (const char* other : {"pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
+                            "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"})
+    settings.expect_flag(other, false);
+  const bool first = settings.flag("pooling_mode_cls_token", false);
+  settings.expect_flag("pooling_mode_mean_tokens", !first);
+  return first ? SentencePooling::first : SentencePooling::mean;
+}
+
+}  // namespace
+
+SentenceEncoder::SentenceEncoder(std::shared_ptr<TextEncoder> model,
+                                 std::shared_ptr<const data::PretrainedTokenizer> tokenizer,
+                                 SentencePooling pooling, int64_t max_tokens)
+    : model_(std::move(model)), tokenizer_(std::move(tokenizer)), pooling_(pooling), max_tokens_(max_tokens) {
+  const TextEncoderConfig& config = model_->config();
+  HEED_CHECK(tokenizer_->vocab() <= config.vocabulary, ConfigError, "the model has a vocabulary of ",
+             config.vocabulary, ", its tokenizer of ", tokenizer_->vocab());
+  HEED_CHECK(max_tokens_ > 0, ConfigError, "max_tokens must be positive, got ", max_tokens_);
+  HEED_CHECK(config.position != PositionKind::learned || max_tokens_ <= config.max_length, ConfigError,
+             "texts of ", max_tokens_, " tokens exceed the ", config.max_length, " positions of the model");
+}
+
+Tensor SentenceEncoder::pooled(const Tokens& tokens) const {
+  if (pooling_ == SentencePooling::mean) return model_->embed(tokens);
+  Tensor first = empty({tokens.segments.count()}, {.dtype = DType::i64});
+  for (int64_t i = 0; i < tokens.segments.count(); ++i)
+    first.data<int64_t>()[i] = tokens.segments.query_first(i);
+  const Tensor states = index_select(model_->forward(tokens), first.to(tokens.ids.device()));
+  return states / maximum(norm(states, {.axes = {-1}, .keep = true}), 1e-12);
+}
+
+Tensor SentenceEncoder::encode(const std::vector<std::string>& texts, const SentenceOptions& options) const {
+  HEED_CHECK(options.batch_tokens > 0, ConfigError, "batch_tokens must be positive, got ",
+             options.batch_tokens);
+  std::vector<std::vector<int64_t>> sequences;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    try {
+      const data::Symbols ids =
+          tokenizer_->encode(texts[i], {.special_tokens = false, .max_length = max_tokens_});
+      sequences.emplace_back(ids.begin(), ids.end());
+    } catch (const DataError& error) {
+      throw DataError(concat("text ", i + 1, ": ", error.what()));
+    }
+  }
+  std::vector<size_t> order(texts.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return sequences[a].size() > sequences[b].size(); });
+
+  const NoGrad no_grad;
+  const Device device = model_->embedding.weight.device();
+  Tensor result = zeros({std::ssize(texts), width()});
+  for (size_t first = 0; first < order.size();) {
+    std::vector<std::vector<int64_t>> batch;
+    int64_t rows = 0;
+    const auto fits = [&](size_t i) {
+      return batch.empty() || rows + std::ssize(sequences[i]) <= options.batch_tokens;
+    };
+    size_t last = first;
+    for (; last < order.size() && fits(order[last]); ++last) {
+      rows += std::ssize(sequences[order[last]]);
+      batch.push_back(std::move(sequences[order[last]]));
+    }
+    if (rows > 0) {  // texts without a token, in a model without marks, stay zero
+      const Tensor vectors = pooled(Tokens::packed(batch, device)).to(DType::f32).to(kCpu).contiguous();
+      for (size_t i = first; i < last; ++i)
+        std::memcpy(result.data<float>() + static_cast<int64_t>(order[i]) * width(),
+                    vectors.data<float>() + static_cast<int64_t>(i - first) * width(),
+                    static_cast<size_t>(width()) * sizeof(float));
+    }
+    if (options.on_batch) options.on_batch(static_cast<int64_t>(last - first));
+    first = last;
+  }
+  return result;
+}
+
+SentenceEncoder load_sentence_encoder(const std::string& folder, Device device, DType dtype) {
+  const SentencePooling pooling = read_pooling(folder);
+  std::shared_ptr<TextEncoder> model = load_pretrained<TextEncoder>(folder, {.dtype = dtype});
+  model->to(device);
+  const int64_t most = model->config().max_length;
+  const int64_t length =
+      optional_settings(folder + "/sentence_bert_config.json").integer("max_seq_length", most);
+  return {std::move(model), data::load_pretrained_tokenizer(folder), pooling, std::min(length, most)};
+}
+
+}  // namespace heed::nn
