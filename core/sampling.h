@@ -23,6 +23,7 @@ struct SampleOptions {
   double temperature = 1;  // logits are divided by it; above 0
   int64_t top_k = 0;       // from the k most probable alone (arXiv 1805.04833); 0: from all
   double top_p = 1;        // from the fewest most probable that make up p of what is left (arXiv 1904.09751)
+  double min_p = 0;  // from those at least so probable as this part of the most probable (arXiv 2407.01082)
   Generator* generator = nullptr;  // null: default_generator(); one offset of it is used
 };
 /// A class from each row of logits [.., classes]: i64 [..]. NumericError where a row has a logit of NaN or

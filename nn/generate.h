@@ -14,9 +14,17 @@ struct GenerateOptions {
   int64_t max_tokens = 64;  // made for each prompt
   /// temperature 0: the most probable token each time.
   SampleOptions sample = {};
-  int64_t end = -1;  // a token that ends a text, and is not part of it; -1: none
-  /// Told each new token and the prompt's number as it comes. What it throws ends the search.
-  std::function<void(int64_t prompt, int64_t token)> on_token = {};
+  /// Logits of tokens that the text has already, its prompt included, are divided by it where they are
+  /// positive and multiplied where not (Keskar et al., arXiv 1909.05858). 1: none.
+  double repetition_penalty = 1;
+  std::vector<int64_t> ends = {};  // tokens that end a text, and are not part of it
+  /// Told each new token and the prompt's number as it comes; false ends that prompt's text. What it throws
+  /// ends the work.
+  std::function<bool(int64_t prompt, int64_t token)> on_token = {};
+  /// Of one sequence, for one prompt: what it holds comes before the prompt, and afterwards it holds all of
+  /// the text but its last tokens (length() tells how many it has), so that the text can go on. Null: one of
+  /// its own.
+  KeyValueCache* cache = nullptr;
 };
 
 /// What follows each prompt, token by token, with a cache. Prompts may differ in length; none is empty.

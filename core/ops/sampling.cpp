@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
@@ -63,12 +64,20 @@ Tensor sample(const Tensor& logits, const SampleOptions& options) {
              "; it must not be negative");
   HEED_CHECK(options.top_p > 0 && options.top_p <= 1, ConfigError, "sample: top_p is ", options.top_p,
              "; it must be above 0 and at most 1");
+  HEED_CHECK(options.min_p >= 0 && options.min_p <= 1, ConfigError, "sample: min_p is ", options.min_p,
+             "; it must be in [0, 1]");
   const int64_t classes = rows_and_cols(logits, "sample").second;
   HEED_CHECK(classes > 0, ShapeError, "sample: logits are ", logits.shape(), "; there are no classes");
   const Draw how{"sample", true, 1 / options.temperature, options.top_p, true, options.generator};
+  Tensor x = logits.detach();
+  if (options.min_p > 0) {
+    const double below = options.temperature * std::log(options.min_p);
+    x = where(less(x, max(x, {.axes = {-1}, .keep = true}) + below), -std::numeric_limits<double>::infinity(),
+              x);
+  }
   const int64_t most = options.top_k == 0 ? classes : std::min(options.top_k, classes);
-  if (most == classes && options.top_p == 1) return draw(how, logits.detach(), 1).squeeze(-1);
-  const auto [values, number] = topk(logits.detach(), most);
+  if (most == classes && options.top_p == 1) return draw(how, x, 1).squeeze(-1);
+  const auto [values, number] = topk(x, most);
   return gather(number, -1, draw(how, values, 1)).squeeze(-1);
 }
 

@@ -34,7 +34,7 @@ int main() {
 
   const std::string start = "that waked ";
   nn::GenerateOptions options{.max_tokens = 50, .sample = {.temperature = 0.5, .top_k = 10, .top_p = 0.9}};
-  options.on_token = [](int64_t, int64_t character) { std::cout << static_cast<char>(character); };
+  options.on_token = [](int64_t, int64_t character) { return bool(std::cout << static_cast<char>(character)); };
   std::cout << start;
   const auto made = nn::generate(model, {{start.begin(), start.end()}}, options);
   std::cout << "\n";

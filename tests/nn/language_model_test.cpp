@@ -1,6 +1,7 @@
 // Decoder-only models: caches, sampling, parameters, and what they refuse.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -126,16 +127,17 @@ TEST_P(LanguageModelOn, GreedyTextsAreThoseWithoutACache) {
   GenerateOptions options{.max_tokens = device().is_cpu() ? count : 4, .sample = {.temperature = 0}};
   options.on_token = [&](int64_t prompt, int64_t token) {
     told[static_cast<size_t>(prompt)].push_back(token);
+    return true;
   };
   EXPECT_EQ(generate(*model, prompts, options), want);
   EXPECT_EQ(told, want);
   EXPECT_TRUE(model->training());
   // A text ends before its end mark, the others go on.
-  options.end = want[0][1];
+  options.ends = {want[0][1]};
   options.on_token = {};
   const auto ended = generate(*model, prompts, options);
   for (size_t i = 0; i < 3; ++i) {
-    const auto end = std::find(want[i].begin(), want[i].end(), options.end);
+    const auto end = std::find(want[i].begin(), want[i].end(), options.ends[0]);
     EXPECT_EQ(ended[i], std::vector<int64_t>(want[i].begin(), end)) << i;
   }
 }
@@ -183,6 +185,50 @@ TEST(LanguageModel, SamplesFollowTheGenerator) {
   const auto greedy = generate(*model, {{1}, {2, 3}}, {.max_tokens = 12, .sample = {.temperature = 0}});
   EXPECT_EQ(texts(1, {.temperature = 3, .top_k = 1}), greedy);
   EXPECT_EQ(texts(1, {.temperature = 3, .top_p = 1e-6}), greedy);
+  EXPECT_EQ(texts(1, {.temperature = 3, .min_p = 1}), greedy);
+}
+
+TEST(LanguageModel, TextsGoOnWithACache) {
+  const auto model = model_of(small());
+  const GenerateOptions once{.max_tokens = 9, .sample = {.temperature = 0}};
+  const auto whole = generate(*model, {{1, 2}}, once).front();
+  KeyValueCache cache = model->make_cache(1);
+  GenerateOptions part{.max_tokens = 4, .sample = {.temperature = 0}, .cache = &cache};
+  std::vector<int64_t> text{1, 2};
+  for (int turn = 0; turn < 2; ++turn) {
+    const std::vector<int64_t> rest(text.begin() + cache.length(0), text.end());  // what the cache has not
+    EXPECT_EQ(rest.size(), turn == 0 ? 2u : 1u);
+    const auto more = generate(*model, {rest}, part).front();
+    text.insert(text.end(), more.begin(), more.end());
+  }
+  EXPECT_EQ(std::vector<int64_t>(text.begin() + 2, text.end()),
+            std::vector<int64_t>(whole.begin(), whole.begin() + 8));
+  expect_error<ConfigError>([&] { generate(*model, {{1}, {2}}, part); }, {"for one prompt"});
+}
+
+TEST(LanguageModel, TokensThatWereThereArePenalized) {
+  const auto model = model_of(small());
+  const std::vector<std::vector<int64_t>> prompts{{1, 2}, {3}};
+  const GenerateOptions plain{.max_tokens = 10, .sample = {.temperature = 0}};
+  GenerateOptions penalized = plain;
+  penalized.repetition_penalty = 1e6;
+  const auto texts = generate(*model, prompts, penalized);
+  // Logits of either sign become the smallest: no token comes twice while there are others.
+  for (size_t i = 0; i < texts.size(); ++i) {
+    std::vector<int64_t> all = prompts[i];
+    all.insert(all.end(), texts[i].begin(), texts[i].end());
+    const size_t checked = std::min<size_t>(all.size(), 6);
+    EXPECT_EQ(std::set<int64_t>(all.begin(), all.begin() + static_cast<int64_t>(checked)).size(), checked);
+  }
+  // One by one or together: the same.
+  EXPECT_EQ(generate(*model, {prompts[1]}, penalized).front(), texts[1]);
+  penalized.repetition_penalty = 0;
+  EXPECT_THROW(generate(*model, prompts, penalized), ConfigError);
+  GenerateOptions ended = plain;
+  ended.on_token = [](int64_t prompt, int64_t) { return prompt == 1; };
+  const auto short_and_long = generate(*model, prompts, ended);
+  EXPECT_EQ(short_and_long[0].size(), 1u);
+  EXPECT_EQ(short_and_long[1].size(), 10u);
 }
 
 TEST(LanguageModel, PublishedSizes) {

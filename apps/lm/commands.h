@@ -1,0 +1,52 @@
+// The commands of lm. Each throws on error; run_program turns that into an exit code.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <heed/nn/text/text_generator.h>
+
+#include "apps/common/common_settings.h"
+
+namespace heed::apps {
+
+/// What all commands share.
+struct ModelSettings : CommonSettings {
+  std::filesystem::path model;
+  DType dtype = DType::f32;
+};
+
+/// How texts are drawn.
+struct SamplingSettings : ModelSettings {
+  int64_t max_tokens = 256;
+  double temperature = 0.8, top_p = 0.95, min_p = 0, repetition_penalty = 1;
+  int64_t top_k = 0;
+  std::vector<std::string> stop;
+};
+
+struct GenerateSettings : SamplingSettings {
+  std::vector<std::string> prompts;
+};
+
+struct ChatSettings : SamplingSettings {
+  std::string system;
+  std::vector<std::string> messages;
+};
+
+struct EvalSettings : ModelSettings {
+  std::filesystem::path data;
+  int64_t window = 1024;
+};
+
+void generate(const GenerateSettings& settings);
+void chat(const ChatSettings& settings);
+void evaluate(const EvalSettings& settings);
+void info(const ModelSettings& settings);
+
+nn::TextGenerator open_generator(const ModelSettings& settings);
+/// To standard output as it comes, safe for a terminal; a signal ends it.
+nn::TextGenerateOptions streaming(const SamplingSettings& settings, bool quiet);
+
+}  // namespace heed::apps

@@ -1,0 +1,69 @@
+// lm: language models that write and answer.
+#include "apps/common/command_line.h"
+#include "apps/common/program.h"
+#include "apps/lm/commands.h"
+
+namespace {
+
+using namespace heed::apps;
+
+void declare_model(OptionTable& table, ModelSettings& s) {
+  declare_common(table, s);
+  table.group("Model");
+  table
+      .path("model", s.model,
+            "A GGUF file, or a folder with config.json, model.safetensors and tokenizer.json")
+      .not_saved();
+  table.choice("dtype", s.dtype, "Element type of parameters and activations",
+               {{"f32", heed::DType::f32}, {"bf16", heed::DType::bf16}});
+}
+
+void declare_sampling(OptionTable& table, SamplingSettings& s) {
+  declare_model(table, s);
+  table.group("Sampling");
+  table.integer("max-tokens", s.max_tokens, "Tokens of a text, at most", {1, 1 << 20});
+  table.number("temperature", s.temperature, "Logits are divided by it; 0: the most probable token",
+               {0, 100});
+  table.integer("top-k", s.top_k, "Draw from so many most probable tokens; 0: from all", {0, 1 << 24});
+  table.number("top-p", s.top_p, "Draw from the most probable that make up this part", {0, 1, true, false});
+  table.number("min-p", s.min_p, "Draw from those at least so probable as this part of the most probable",
+               {0, 1});
+  table.number("repetition-penalty", s.repetition_penalty,
+               "Lessens the logits of tokens that were there; 1: none", {0, 100, true, false});
+  table.list("stop", s.stop, "Texts that end a text");
+}
+
+void run(const std::vector<std::string>& arguments) {
+  CommandLine line("lm", "Language models that write and answer, from published weights.");
+
+  GenerateSettings generating;
+  OptionTable& generate_table =
+      line.command("generate", "What follows prompts", [&] { generate(generating); });
+  declare_sampling(generate_table, generating);
+  generate_table.positionals("PROMPT", generating.prompts, "Beginnings of texts, each as one argument");
+
+  ChatSettings chatting;
+  OptionTable& chat_table =
+      line.command("chat", "A conversation, in the terminal or a pipe", [&] { chat(chatting); });
+  declare_sampling(chat_table, chatting);
+  chat_table.text("system", chatting.system, "What the model is told first; by default as it was trained");
+  chat_table.positionals("MESSAGE", chatting.messages,
+                         "What is said, each as one argument; by default lines of standard input");
+
+  EvalSettings evaluating;
+  OptionTable& eval_table =
+      line.command("eval", "How well a text is predicted", [&] { evaluate(evaluating); });
+  declare_model(eval_table, evaluating);
+  eval_table.path("data", evaluating.data, "File of the text").not_saved();
+  eval_table.integer("window", evaluating.window, "Tokens that are looked back at, at most", {2, 1 << 20});
+
+  ModelSettings shown;
+  OptionTable& info_table = line.command("info", "Parameters of a model", [&] { info(shown); });
+  declare_model(info_table, shown);
+
+  line.run(arguments);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return run_program(argc, argv, run); }

@@ -1,0 +1,102 @@
+// What follows a prompt, how well a text is predicted, and what a model is.
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+#include <heed/core/io/file.h>
+#include <heed/nn/summary.h>
+
+#include "apps/common/console.h"
+#include "apps/common/json_lines.h"
+#include "apps/common/program.h"
+#include "apps/common/text.h"
+#include "apps/lm/commands.h"
+
+namespace heed::apps {
+namespace {
+
+constexpr uint64_t kMostTextBytes = uint64_t{1} << 30;
+
+// Control characters but the ends of lines and tabs could steer a terminal.
+std::string safe(std::string_view text) {
+  std::string out;
+  for_each_character(
+      text, [&](std::string_view c) { out += c == "\n" || c == "\t" ? std::string(c) : printable(c); });
+  return out;
+}
+
+}  // namespace
+
+nn::TextGenerator open_generator(const ModelSettings& s) {
+  HEED_CHECK(!s.model.empty(), ConfigError,
+             "give a model with --model: a GGUF file, or a folder with config.json");
+  HEED_CHECK(std::filesystem::exists(s.model), ConfigError, "there is no model in ", s.model.string());
+  const Device device = apply(s);
+  return nn::load_text_generator(s.model.string(), device, s.dtype);
+}
+
+nn::TextGenerateOptions streaming(const SamplingSettings& s, bool quiet) {
+  nn::TextGenerateOptions options{
+      .max_tokens = s.max_tokens,
+      .sample = {.temperature = s.temperature, .top_k = s.top_k, .top_p = s.top_p, .min_p = s.min_p},
+      .repetition_penalty = s.repetition_penalty,
+      .stop = s.stop};
+  options.on_text = [quiet](std::string_view text) {
+    throw_if_stopped();
+    if (quiet) return;
+    write_out(safe(text));
+    std::fflush(stdout);
+  };
+  return options;
+}
+
+void generate(const GenerateSettings& s) {
+  const nn::TextGenerator generator = open_generator(s);
+  const nn::TextGenerateOptions options = streaming(s, s.json);
+  for (const std::string& prompt : s.prompts.empty() ? std::vector<std::string>{""} : s.prompts) {
+    const auto start = std::chrono::steady_clock::now();
+    if (!s.json) write_out(safe(prompt));
+    const std::string text = generator.generate(prompt, options);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    if (s.json)
+      JsonLines().write({{"prompt", prompt}, {"text", text}, {"seconds", seconds.count()}});
+    else
+      write_out("\n");
+  }
+}
+
+void evaluate(const EvalSettings& s) {
+  HEED_CHECK(!s.data.empty(), ConfigError, "eval needs a text: give a file with --data");
+  const std::string text = read_whole_file(s.data.string(), kMostTextBytes);
+  const std::optional<size_t> invalid = first_invalid_utf8(text);
+  HEED_CHECK(!invalid, DataError, s.data.string(), " is not UTF-8 (byte ", *invalid + 1, ")");
+  const nn::TextGenerator generator = open_generator(s);
+  const auto [loss, tokens] = generator.loss(text, s.window);
+  int64_t characters = 0;
+  for_each_character(text, [&](std::string_view) { ++characters; });
+  const double bits = loss * static_cast<double>(tokens) / std::log(2.0) / static_cast<double>(characters);
+  if (s.json)
+    return JsonLines().write({{"loss", loss},
+                              {"perplexity", std::exp(loss)},
+                              {"bits_per_character", bits},
+                              {"tokens", tokens},
+                              {"characters", characters}});
+  write_out(concat("loss ", fixed_text(loss, 4), "  perplexity ", fixed_text(std::exp(loss), 2),
+                   "  bits a character ", fixed_text(bits, 4), "  of ", tokens, " tokens, ", characters,
+                   " characters\n"));
+}
+
+void info(const ModelSettings& s) {
+  const nn::TextGenerator generator = open_generator(s);
+  int64_t parameters = 0;
+  for (const nn::ComponentCount& c : nn::count_parameters(generator.model())) parameters += c.parameters;
+  if (s.json)
+    return JsonLines().write({{"parameters", parameters},
+                              {"vocab", generator.tokenizer().vocab()},
+                              {"chat", generator.chat().has_value()}});
+  write_out(concat(generator.model().describe(), "\n", nn::component_table(generator.model()),
+                   "\nvocabulary of ", generator.tokenizer().vocab(),
+                   generator.chat() ? "; trained on conversations\n" : "\n"));
+}
+
+}  // namespace heed::apps

@@ -1,0 +1,101 @@
+// Language models and their tokenizers from the files of others.
+#include <filesystem>
+
+#include <heed/core/io/gguf.h>
+#include <heed/data/text/pretrained_tokenizer.h>
+#include <heed/nn/pretrained/detail/json_file.h>
+#include <heed/nn/pretrained/pretrained.h>
+#include <heed/nn/text/text_generator.h>
+
+namespace heed::nn {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMostConfigBytes = 16 << 20;
+
+template <class T>
+T value_or(const GgufReader& file, const char* key, T standard) {
+  const T* const value = file.value<T>(key);
+  return value ? *value : standard;
+}
+
+std::optional<int64_t> id_of(const GgufReader& file, const char* key) {
+  const int64_t* const value = file.value<int64_t>(key);
+  return value ? std::optional(*value) : std::nullopt;
+}
+
+data::GgufVocabulary read_vocabulary(const GgufReader& file) {
+  const std::vector<std::string>* const tokens =
+      file.value<std::vector<std::string>>("tokenizer.ggml.tokens");
+  HEED_CHECK(tokens, CheckpointError, "'", file.path(), "' has no vocabulary (tokenizer.ggml.tokens)");
+  return {.model = value_or<std::string>(file, "tokenizer.ggml.model", ""),
+          .pre = value_or<std::string>(file, "tokenizer.ggml.pre", ""),
+          .tokens = *tokens,
+          .token_types = value_or<std::vector<int64_t>>(file, "tokenizer.ggml.token_type", {}),
+          .merges = value_or<std::vector<std::string>>(file, "tokenizer.ggml.merges", {}),
+          .bos = id_of(file, "tokenizer.ggml.bos_token_id"),
+          .eos = id_of(file, "tokenizer.ggml.eos_token_id"),
+          .unknown = id_of(file, "tokenizer.ggml.unknown_token_id"),
+          .add_bos = value_or<bool>(file, "tokenizer.ggml.add_bos_token", false),
+          .add_eos = value_or<bool>(file, "tokenizer.ggml.add_eos_token", false)};
+}
+
+// Tokens that end a text or a turn, by the names that models give them.
+std::vector<int64_t> ending_tokens(const data::PretrainedTokenizer& tokenizer, std::optional<int64_t> end) {
+  std::vector<int64_t> ends;
+  if (end) ends.push_back(*end);
+  for (const char* name : {"<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "</s>"}) {
+    const std::optional<int64_t> id = tokenizer.find(name);
+    if (id && std::find(ends.begin(), ends.end(), *id) == ends.end()) ends.push_back(*id);
+  }
+  return ends;
+}
+
+// A text, or an object whose "content" is one, as special tokens are written.
+std::string token_text(const detail::Settings& settings, const char* key) {
+  if (!settings.has(key)) return "";
+  try {
+    return settings.text(key, "");
+  } catch (const ConfigError&) {
+    return settings.inner(key).text("content", "");
+  }
+}
+
+detail::Settings optional_settings(const std::string& file) {
+  if (!fs::exists(file)) return {detail::Json::object(), file};
+  return {detail::read_json_object(file, kMostConfigBytes), file};
+}
+
+TextGenerator from_gguf(const std::string& path, Device device, DType dtype) {
+  data::GgufVocabulary vocabulary;
+  std::string jinja;
+  {
+    const GgufReader file(path);
+    vocabulary = read_vocabulary(file);
+    jinja = value_or<std::string>(file, "tokenizer.chat_template", "");
+  }
+  const std::shared_ptr<const data::PretrainedTokenizer> tokenizer = data::make_tokenizer(vocabulary, path);
+  std::shared_ptr<LanguageModel> model = load_pretrained<LanguageModel>(path, {.dtype = dtype});
+  model->to(device);
+  return {std::move(model), tokenizer, vocabulary.add_bos ? vocabulary.bos.value_or(-1) : -1,
+          ending_tokens(*tokenizer, vocabulary.eos), parse_chat_template(jinja)};
+}
+
+}  // namespace
+
+TextGenerator load_text_generator(const std::string& path, Device device, DType dtype) {
+  if (!fs::is_directory(path)) return from_gguf(path, device, dtype);
+  const std::shared_ptr<const data::PretrainedTokenizer> tokenizer = data::load_pretrained_tokenizer(path);
+  const detail::Settings settings = optional_settings(path + "/tokenizer_config.json");
+  std::shared_ptr<LanguageModel> model = load_pretrained<LanguageModel>(path, {.dtype = dtype});
+  model->to(device);
+  const bool begins =
+      settings.flag("add_bos_token", false) || !tokenizer->encode("", data::EncodeOptions{}).empty();
+  const std::string first = token_text(settings, "bos_token"), last = token_text(settings, "eos_token");
+  const std::optional<int64_t> end = last.empty() ? std::nullopt : tokenizer->find(last);
+  return {std::move(model), tokenizer, begins && !first.empty() ? tokenizer->find(first).value_or(-1) : -1,
+          ending_tokens(*tokenizer, end), parse_chat_template(settings.text("chat_template", ""))};
+}
+
+}  // namespace heed::nn

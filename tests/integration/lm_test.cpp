@@ -1,0 +1,67 @@
+// lm as its users run it, with the small Llama of the fixtures.
+#include <cmath>
+
+#include "program_run.h"
+
+namespace heed {
+namespace {
+
+class Lm : public ProgramTest {
+ protected:
+  Lm() : ProgramTest(HEED_LM) {
+    // Its vocabulary of 19: bytes have no place in it, so the tokenizer knows words.
+    fs::create_directories(model_);
+    for (const auto& entry : fs::directory_iterator(HEED_FIXTURES "/pretrained/gpt2"))
+      fs::copy(entry, model_);
+    std::ofstream(model_ / "vocab.txt")
+        << "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\nm\nn\no\n";
+  }
+  std::vector<std::string> command(const std::string& name, const std::vector<std::string>& more) const {
+    std::vector<std::string> words{name, "--model", model_.string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  const fs::path model_ = dir_ / "model";
+};
+
+TEST_F(Lm, Generates) {
+  const std::vector<std::string> greedy{"--temperature", "0", "--max-tokens", "3", "--json", "a b"};
+  const Result first = run(command("generate", greedy));
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_FALSE(first.last()["text"].get<std::string>().empty());
+  EXPECT_EQ(run(command("generate", greedy)).last()["text"], first.last()["text"]);
+  const Result shown = run(command("generate", {"--temperature", "0", "--max-tokens", "3", "a b"}));
+  EXPECT_EQ(shown.out, "a b" + first.last()["text"].get<std::string>() + "\n");
+  const auto drawn = [&](const char* seed) {
+    return run(command("generate",
+                       {"--json", "--max-tokens", "3", "--seed", seed, "--temperature", "3", "a b"}))
+        .last()["text"];
+  };
+  EXPECT_EQ(drawn("1"), drawn("1"));
+}
+
+TEST_F(Lm, TellsHowWellATextIsPredicted) {
+  std::ofstream(dir_ / "text") << "a b c";
+  const Result r = run(command("eval", {"--json", "--data", (dir_ / "text").string()}));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.last()["characters"], 5);
+  EXPECT_EQ(r.last()["tokens"], 2);
+  EXPECT_NEAR(r.last()["perplexity"].get<double>(), std::exp(r.last()["loss"].get<double>()), 1e-6);
+  EXPECT_NEAR(r.last()["bits_per_character"].get<double>(),
+              r.last()["loss"].get<double>() * 2 / std::log(2.0) / 5, 1e-9);
+}
+
+TEST_F(Lm, RefusesWithTheRightCode) {
+  EXPECT_EQ(run({"generate", "x"}).code, 2);
+  EXPECT_EQ(run({"generate", "--model", (dir_ / "none").string(), "x"}).code, 2);
+  EXPECT_EQ(run(command("generate", {"--top-p", "0", "x"})).code, 2);
+  EXPECT_EQ(run(command("chat", {"hello"})).code, 2) << "no conversations";
+  EXPECT_EQ(run(command("eval", {})).code, 2);
+  std::ofstream(dir_ / "text") << "\xff";
+  EXPECT_EQ(run(command("eval", {"--data", (dir_ / "text").string()})).code, 3);
+  std::ofstream(model_ / "model.safetensors") << "rubbish";
+  EXPECT_EQ(run(command("generate", {"a"})).code, 4);
+}
+
+}  // namespace
+}  // namespace heed
