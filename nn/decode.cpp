@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <span>
 
 #include <heed/core/creation.h>
@@ -45,6 +46,7 @@ class Search {
       : options_(options), cache_(model, model.encode(source), source.segments, options.beam) {
     for (int64_t i = 0; i < source.segments.count(); ++i) {
       beams_.push_back({i, std::vector<Hypothesis>(static_cast<size_t>(options.beam))});
+      if (options.sample) continue;
       // The hypotheses begin equal: only the first may go on, or the beam would hold copies.
       for (size_t h = 1; h < beams_.back().hypotheses.size(); ++h)
         beams_.back().hypotheses[h].score = kImpossible;
@@ -57,8 +59,10 @@ class Search {
   std::vector<std::vector<Hypothesis>> run() {
     for (int64_t step = 0; step < options_.max_length && !beams_.empty(); ++step) {
       if (options_.on_step) options_.on_step();
-      const Tensor logits = cache_.step(tensor(last_, {static_cast<int64_t>(last_.size())}, device_));
-      const Tensor scores = log_softmax(logits.to(DType::f32));
+      const Tensor logits =
+          cache_.step(tensor(last_, {static_cast<int64_t>(last_.size())}, device_)).to(DType::f32);
+      const Tensor scores = log_softmax(logits);
+      if (options_.sample) draw(logits, step);
       advance(scores.to_vector<float>(), scores.size(1), step);
     }
     for (Beam& beam : beams_) finish(beam);
@@ -74,7 +78,7 @@ class Search {
       const size_t first_row = b * static_cast<size_t>(options_.beam), row = last_.size();
       const float* scores = log_probability.data() + first_row * static_cast<size_t>(vocabulary);
       Beam next{beams_[b].source, {}};
-      for (const Candidate& c : best(beams_[b], scores, vocabulary, step)) {
+      for (const Candidate& c : best(beams_[b], first_row, scores, vocabulary, step)) {
         Hypothesis& h = next.hypotheses.emplace_back(beams_[b].hypotheses[c.parent]);
         h.score = c.score;
         if (c.token == options_.end)
@@ -96,9 +100,30 @@ class Search {
     if (!beams_.empty()) cache_.select(parents_);
   }
 
+  // A token for each hypothesis.
+  void draw(const Tensor& logits, int64_t step) {
+    Tensor allowed = logits;
+    if (step < options_.min_length) {
+      std::vector<float> bias(static_cast<size_t>(logits.size(1)), 0.0f);
+      bias[static_cast<size_t>(options_.end)] = -std::numeric_limits<float>::infinity();
+      allowed = logits + tensor(bias, {logits.size(1)}, device_);
+    }
+    drawn_ = sample(allowed, *options_.sample).to_vector<int64_t>();
+  }
+
+  // The token that a hypothesis must go on with, where it is forced or drawn.
+  std::optional<int64_t> chosen(int64_t source, size_t row, int64_t step) const {
+    if (!options_.prefixes.empty()) {
+      const std::vector<int64_t>& prefix = options_.prefixes[static_cast<size_t>(source)];
+      if (step < std::ssize(prefix)) return prefix[static_cast<size_t>(step)];
+    }
+    if (options_.sample) return drawn_[row];
+    return std::nullopt;
+  }
+
   // The options_.beam best continuations, best first; of equals the earlier hypothesis and the smaller token.
-  std::span<const Candidate> best(const Beam& beam, const float* log_probability, int64_t vocabulary,
-                                  int64_t step) {
+  std::span<const Candidate> best(const Beam& beam, size_t first_row, const float* log_probability,
+                                  int64_t vocabulary, int64_t step) {
     candidates_.clear();
     for (size_t h = 0; h < beam.hypotheses.size(); ++h) {
       const Hypothesis& hypothesis = beam.hypotheses[h];
@@ -112,12 +137,18 @@ class Search {
       // Each log probability holds the sum over its row: of a row with NaN all are NaN.
       HEED_CHECK(!std::isnan(row[0]), NumericError, "decode: the logits of source ", beam.source, " at step ",
                  step, " are NaN or infinite; is a weight of the model?");
-      for (int64_t token = 0; token < vocabulary; ++token) {
-        if (token == options_.end && step < options_.min_length) continue;
+      const auto propose = [&](int64_t token) {
         const double score = hypothesis.score + row[token];
         candidates_.push_back({penalised(score, hypothesis.tokens.size() + 1, alpha), score, h, token});
+      };
+      if (const std::optional<int64_t> only = chosen(beam.source, first_row + h, step)) {
+        propose(*only);
+        continue;
       }
+      for (int64_t token = 0; token < vocabulary; ++token)
+        if (token != options_.end || step >= options_.min_length) propose(token);
     }
+    if (options_.sample) return candidates_;  // one of each hypothesis
     const auto keep = candidates_.begin() +
                       static_cast<int64_t>(std::min(candidates_.size(), static_cast<size_t>(options_.beam)));
     std::partial_sort(candidates_.begin(), keep, candidates_.end(),
@@ -142,29 +173,39 @@ class Search {
   std::vector<Beam> beams_;       // of the sources that are not done
   std::vector<int64_t> last_;     // the newest token of each hypothesis,
   std::vector<int64_t> parents_;  // and which of the step before it continues
+  std::vector<int64_t> drawn_;    // of each hypothesis, with `sample`
   std::vector<Candidate> candidates_;
   std::vector<std::vector<Hypothesis>> results_;
 };
 
 }  // namespace
 
-void DecodeOptions::check(int64_t vocabulary) const {
+void DecodeOptions::check(int64_t vocabulary, int64_t sources) const {
   HEED_CHECK(max_length > 0, ConfigError, "decode: max_length must be positive, got ", max_length);
   HEED_CHECK(min_length >= 0 && min_length < max_length, ConfigError, "decode: min_length ", min_length,
              " must be in [0, max_length = ", max_length, ")");
   HEED_CHECK(beam > 0, ConfigError, "decode: beam must be positive, got ", beam);
-  HEED_CHECK(beam <= vocabulary, ConfigError, "decode: a beam of ", beam, " is wider than the vocabulary of ",
-             vocabulary);
+  HEED_CHECK(sample || beam <= vocabulary, ConfigError, "decode: a beam of ", beam,
+             " is wider than the vocabulary of ", vocabulary);
   HEED_CHECK(std::isfinite(length_penalty) && length_penalty >= 0, ConfigError,
              "decode: length_penalty must be finite and not negative, got ", length_penalty);
   for (const int64_t mark : {start, end})
     HEED_CHECK(mark >= 0 && mark < vocabulary, ConfigError, "decode: the mark ", mark,
                " is not in the vocabulary of ", vocabulary);
+  HEED_CHECK(prefixes.empty() || std::ssize(prefixes) == sources, ConfigError, "decode: ", prefixes.size(),
+             " prefixes for ", sources, " sources");
+  for (const std::vector<int64_t>& prefix : prefixes) {
+    HEED_CHECK(std::ssize(prefix) < max_length, ConfigError, "decode: a prefix of ", prefix.size(),
+               " tokens leaves nothing of max_length ", max_length);
+    for (const int64_t token : prefix)
+      HEED_CHECK(token >= 0 && token < vocabulary && token != end, ConfigError, "decode: the prefix token ",
+                 token, " is the end mark or not in the vocabulary of ", vocabulary);
+  }
 }
 
 std::vector<std::vector<Hypothesis>> beam_search(Transformer& model, const Tokens& source,
                                                  const DecodeOptions& options) {
-  options.check(model.config().target_vocabulary);
+  options.check(model.config().target_vocabulary, source.segments.count());
   const Evaluation evaluation(model);
   return Search(model, source, options).run();
 }

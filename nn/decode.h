@@ -1,10 +1,12 @@
-// Finding the output of a sequence-to-sequence model: greedy and beam search.
+// Finding the output of a sequence-to-sequence model: greedy and beam search, and sampling.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
+#include <heed/core/sampling.h>
 #include <heed/nn/transformer.h>
 
 namespace heed::nn {
@@ -17,9 +19,13 @@ struct DecodeOptions {
   int64_t beam = 1;                    // hypotheses followed for each source
   double length_penalty = 0;           // scores are divided by ((5 + length) / 6)^this (arXiv 1609.08144, 7)
   std::function<void()> on_step = {};  // called before each token; what it throws ends the search
+  /// What the outputs of each source begin with, without marks; empty: nothing is forced.
+  std::vector<std::vector<int64_t>> prefixes = {};
+  /// Instead of a search: `beam` outputs of each source, each drawn on its own.
+  std::optional<SampleOptions> sample = {};
 
   /// ConfigError where a number cannot be.
-  void check(int64_t vocabulary) const;
+  void check(int64_t vocabulary, int64_t sources) const;
 };
 
 struct Hypothesis {
@@ -34,7 +40,8 @@ std::vector<Hypothesis> greedy_search(Transformer& model, const Tokens& source,
                                       const DecodeOptions& options = {});
 
 /// The `beam` best hypotheses of each source, best first. At each step the best continuations are kept, and a
-/// finished hypothesis competes as it is: it stays finished. With a beam of 1 this is greedy_search.
+/// finished hypothesis competes as it is: it stays finished. With a beam of 1 this is greedy_search. With
+/// `sample` tokens are drawn; the scores are those of the model all the same.
 /// NumericError where the model answers with NaN.
 std::vector<std::vector<Hypothesis>> beam_search(Transformer& model, const Tokens& source,
                                                  const DecodeOptions& options = {});

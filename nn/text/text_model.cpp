@@ -35,9 +35,15 @@ TextModel::TextModel(std::shared_ptr<Transformer> model, std::shared_ptr<const d
   HEED_CHECK(max_output_ > 0, ConfigError, "max_output must be positive, got ", max_output_);
 }
 
-std::vector<data::Symbols> TextModel::tokenize(const std::vector<std::string>& texts) const {
+int64_t TextModel::max_input() const {
   const TransformerConfig& config = model_->config();
-  const int64_t most = config.position == PositionKind::learned ? config.max_length - 2 : kMostTextTokens;
+  const int64_t marks = 2;
+  return config.position == PositionKind::learned ? std::min(config.max_length - marks, kMostTextTokens)
+                                                  : kMostTextTokens;
+}
+
+std::vector<data::Symbols> TextModel::tokenize(const std::vector<std::string>& texts) const {
+  const int64_t most = max_input();
   std::vector<data::Symbols> result;
   for (size_t i = 0; i < texts.size(); ++i) {
     try {
@@ -74,12 +80,16 @@ std::vector<std::vector<TextOutput>> TextModel::run(const std::vector<std::strin
   const TransformerConfig& config = model_->config();
   int64_t longest = options.max_length > 0 ? options.max_length : max_output_;
   if (config.position == PositionKind::learned) longest = std::min(longest, config.max_length);
-  const DecodeOptions decode{.start = data::kStart,
-                             .end = data::kEnd,
-                             .max_length = longest,
-                             .beam = options.beam,
-                             .length_penalty = options.length_penalty,
-                             .on_step = options.on_step};
+  const data::Symbols forced = target_->encode(options.prefix);
+  const std::vector<int64_t> prefix(forced.begin(), forced.end());
+  DecodeOptions decode{.start = data::kStart,
+                       .end = data::kEnd,
+                       .max_length = longest,
+                       .min_length = options.min_length,
+                       .beam = options.beam,
+                       .length_penalty = options.length_penalty,
+                       .on_step = options.on_step,
+                       .sample = options.sample};
   const Device device = model_->tgt_embedding.weight.device();
   for (size_t first = 0; first < order.size();) {
     std::vector<std::vector<int64_t>> batch;
@@ -90,6 +100,7 @@ std::vector<std::vector<TextOutput>> TextModel::run(const std::vector<std::strin
       if (!batch.empty() && rows > options.batch_tokens) break;
       batch.push_back(std::move(ids));
     }
+    if (!prefix.empty()) decode.prefixes.assign(batch.size(), prefix);
     const auto found = beam_search(*model_, Tokens::packed(batch, device), decode);
     for (size_t i = 0; i < found.size(); ++i)
       for (int64_t n = 0; n < std::min<int64_t>(options.best, std::ssize(found[i])); ++n) {

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <heed/core/sampling.h>
 #include <heed/data/text/tokenizer.h>
 #include <heed/nn/transformer.h>
 
@@ -21,6 +23,9 @@ struct TextOptions {
   int64_t batch_tokens = 4096;         // source rows in a batch, at most; one text may have more
   std::function<void()> on_step = {};  // called before each token; what it throws ends the work
   std::function<void(int64_t texts)> on_batch = {};  // after each, with the number of its texts
+  int64_t min_length = 0;                            // tokens of an output, at least
+  std::string prefix = {};                           // what each output begins with
+  std::optional<SampleOptions> sample = {};          // outputs are drawn, not searched for
 };
 
 /// One of a text's outputs.
@@ -56,6 +61,8 @@ class TextModel {
   const data::Tokenizer& source() const { return *source_; }
   const data::Tokenizer& target() const { return *target_; }
   int64_t max_output() const { return max_output_; }
+  /// Tokens of a text, at most.
+  int64_t max_input() const;
 
   /// Writes model.safetensors, which tells its architecture too, source.tokenizer and target.tokenizer; the
   /// weights come last. IoError.

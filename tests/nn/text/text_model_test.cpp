@@ -74,6 +74,31 @@ TEST(TextModel, OutputsComeBestFirst) {
                             {"3 outputs", "beam of 2"});
 }
 
+TEST(TextModel, OutputsAreForcedAndDrawn) {
+  const TextModel model = small_model();
+  for (const auto& outputs :
+       model.run(Texts{"abc", "h"}, {.beam = 2, .best = 2, .min_length = 5, .prefix = "B A"}))
+    for (const TextOutput& o : outputs) {
+      EXPECT_EQ(o.text.substr(0, 4), "B A ");
+      EXPECT_GE(o.tokens.size(), 5u);
+    }
+  const auto draw = [&](uint64_t seed) {
+    Generator generator(seed);
+    return model
+        .run(Texts{"abc"},
+             {.beam = 8, .best = 8, .sample = SampleOptions{.temperature = 20, .generator = &generator}})
+        .front();
+  };
+  const auto a = draw(1), b = draw(1), c = draw(2);
+  ASSERT_EQ(a.size(), 8u);
+  bool differs = false;
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(a[i].text, b[i].text);
+    differs |= a[i].text != c[i].text;
+  }
+  EXPECT_TRUE(differs);
+}
+
 TEST(TextModel, OutputsEndAtTheLimit) {
   const auto long_output = [](const TextModel& model, const TextOptions& options) {
     const auto all = model.run(Texts{"a", "b", "c", "ab", "ba", "hg", "abcdefgh"}, options);
