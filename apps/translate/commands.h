@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "apps/common/json_server.h"
 #include "apps/translate/scores.h"
+#include "apps/translate/serve.h"
 #include "apps/translate/settings.h"
 
 namespace heed::apps {
@@ -37,6 +39,12 @@ struct TextSettings : UseSettings, SearchSettings {
   int64_t best = 1;
 };
 
+struct ServeSettings : UseSettings, SearchSettings {
+  JsonServerOptions http = {.port = 8080};
+  ServeLimits limits;
+  int64_t gather = 2;  // milliseconds
+};
+
 struct InfoSettings : UseSettings {
   bool tree = false;
 };
@@ -46,6 +54,8 @@ void train(Settings& settings, OptionTable& table);
 void evaluate_model(const EvalSettings& settings);
 /// Texts from the arguments, else from --input, else from standard input, line by line and in order.
 void run_model(const TextSettings& settings);
+/// Serves a page and POST /api/run until a signal comes.
+void serve(const ServeSettings& settings);
 void info(const InfoSettings& settings);
 
 /// evaluate_texts(), with a line of progress on standard error; a signal stops it.

@@ -21,6 +21,22 @@ void declare_search(OptionTable& table, SearchSettings& s) {
   table.integer("batch-tokens", s.batch_tokens, "Source tokens computed together, at most", {1, 1 << 24});
 }
 
+void declare_server(OptionTable& table, ServeSettings& s) {
+  constexpr int64_t kMany = 1 << 20;
+  table.group("Server");
+  table.text("host", s.http.host, "Address to listen on; 0.0.0.0: every one of this machine").not_saved();
+  table.integer("port", s.http.port, "Port to listen on; 0: one that is free", {0, 65535});
+  table.integer("connections", s.http.connections, "Connections served at once; others wait", {1, 4096});
+  table.integer("gather", s.gather, "Milliseconds that a text waits for others to be computed with",
+                {0, 1000});
+  table.integer("max-text", s.limits.max_text, "Characters of a text, at most", {1, kMany});
+  table.integer("max-texts", s.limits.max_texts, "Texts of a request, at most", {1, kMany});
+  table.integer("max-body", s.http.max_body, "Bytes of a request, at most", {1, int64_t{1} << 30});
+  table.integer("max-waiting", s.limits.max_waiting, "Texts of all requests that wait, at most", {1, kMany});
+  table.integer("max-beam", s.limits.max_beam, "Hypotheses of a text that a request may ask for, at most",
+                {1, 1 << 10});
+}
+
 void run(const std::vector<std::string>& arguments) {
   CommandLine line("translate",
                    "Trains a Transformer on pairs of texts, and turns texts into others with it.");
@@ -50,6 +66,13 @@ void run(const std::vector<std::string>& arguments) {
   run_table.integer("best", use.best, "Outputs of each text, best first, with their scores", {1, 1 << 10});
   run_table.path("input", use.input, "Texts from a file, one a line").not_saved();
   run_table.positionals("TEXT", use.texts, "Texts, each as one argument");
+
+  ServeSettings served;
+  OptionTable& serve_table =
+      line.command("serve", "A page and an HTTP endpoint for texts", [&] { serve(served); });
+  declare_use(serve_table, served);
+  declare_search(serve_table, served);
+  declare_server(serve_table, served);
 
   InfoSettings shown;
   OptionTable& info_table =

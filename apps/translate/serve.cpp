@@ -1,0 +1,196 @@
+#include "apps/translate/serve.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include <heed/data/text/unicode.h>
+
+#include "apps/common/program.h"
+#include "apps/common/text.h"
+#include "apps/translate/commands.h"
+
+namespace heed::apps {
+namespace {
+
+constexpr int kBad = 400, kTooLarge = 413;
+
+/// A whole number of the request from low to high; the limit names itself in the error.
+void take_integer(const Json& request, const char* key, int64_t low, int64_t high, int64_t& value) {
+  const auto found = request.find(key);
+  if (found == request.end()) return;
+  if (!found->is_number_integer() || *found < low || *found > high)
+    throw HttpError(kBad, concat("\"", key, "\" must be a whole number from ", low, " to ", high));
+  value = found->get<int64_t>();
+}
+
+double rounded(float weight) { return std::round(1e4 * static_cast<double>(weight)) / 1e4; }
+
+Json side(const data::Tokenizer& tokenizer) {
+  return {{"tokenizer", data::name(tokenizer.options().kind)}, {"vocab", tokenizer.vocab()}};
+}
+
+}  // namespace
+
+Json to_json(const nn::TextAlignment& a) {
+  Json weights = Json::array(), source_of = Json::array();
+  if (!a.weights.empty())
+    for (int64_t o = 0; o < std::ssize(a.output); ++o) {
+      Json row = Json::array();
+      for (int64_t s = 0; s < std::ssize(a.source); ++s) row.push_back(rounded(a.at(o, s)));
+      weights.push_back(std::move(row));
+      source_of.push_back(a.source_of(o));
+    }
+  return {{"source", a.source}, {"output", a.output}, {"weights", weights}, {"source_of", source_of}};
+}
+
+TextService::TextService(nn::TextModel model, const TextQuestion& defaults, const ServeLimits& limits,
+                         std::chrono::microseconds gather)
+    : model_(std::move(model)),
+      defaults_(defaults),
+      limits_(limits),
+      queue_(
+          {.max_waiting = static_cast<size_t>(limits.max_waiting), .gather = gather},
+          [this](const std::vector<Request>& requests) { return compute(requests); },
+          [](const Request& a, const Request& b) { return a.question == b.question; }) {}
+
+TextQuestion TextService::parse_question(const Json& request) const {
+  constexpr std::string_view kKeys[] = {"text", "beam", "best", "max_length", "length_penalty", "alignment"};
+  for (const auto& item : request.items())
+    if (std::find(std::begin(kKeys), std::end(kKeys), item.key()) == std::end(kKeys))
+      throw HttpError(kBad, concat("\"", item.key(), "\" means nothing here"));
+  TextQuestion q = defaults_;
+  take_integer(request, "best", 1, limits_.max_beam, q.best);
+  q.beam = std::max(q.beam, q.best);
+  take_integer(request, "beam", q.best, limits_.max_beam, q.beam);
+  take_integer(request, "max_length", 1, model_.max_output(), q.max_length);
+  if (const auto found = request.find("length_penalty"); found != request.end()) {
+    constexpr double kMost = 100;
+    if (!found->is_number() || *found < 0 || *found > kMost)
+      throw HttpError(kBad, concat("\"length_penalty\" must be a number from 0 to ", kMost));
+    q.length_penalty = found->get<double>();
+  }
+  if (const auto found = request.find("alignment"); found != request.end()) {
+    if (!found->is_boolean()) throw HttpError(kBad, "\"alignment\" must be true or false");
+    q.alignment = found->get<bool>();
+  }
+  return q;
+}
+
+std::vector<std::string> TextService::parse_texts(const Json& request) const {
+  const auto found = request.find("text");
+  const bool many = found != request.end() && found->is_array();
+  const bool good = found != request.end() &&
+                    (many ? !found->empty() && std::all_of(found->begin(), found->end(),
+                                                           [](const Json& text) { return text.is_string(); })
+                          : found->is_string());
+  if (!good) throw HttpError(kBad, "\"text\" must be a text or a list of texts");
+  const auto texts =
+      many ? found->get<std::vector<std::string>>() : std::vector<std::string>{found->get<std::string>()};
+  if (std::ssize(texts) > limits_.max_texts)
+    throw HttpError(kTooLarge,
+                    concat(texts.size(), " texts; at most ", limits_.max_texts, " are taken in a request"));
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const int64_t length = data::count_code_points(texts[i]);
+    if (length > limits_.max_text)
+      throw HttpError(kTooLarge, concat("text ", i + 1, " has ", length, " characters; at most ",
+                                        limits_.max_text, " are taken"));
+    const int64_t tokens = std::ssize(model_.source().encode(texts[i]));
+    if (tokens > model_.max_input())
+      throw HttpError(kTooLarge, concat("text ", i + 1, " has ", tokens, " tokens; at most ",
+                                        model_.max_input(), " are taken"));
+  }
+  return texts;
+}
+
+std::vector<TextService::Result> TextService::compute(const std::vector<Request>& requests) const {
+  const TextQuestion& q = requests.front().question;
+  std::vector<std::string> texts;
+  for (const Request& request : requests) texts.push_back(request.text);
+  auto outputs = model_.run(texts, {.beam = q.beam,
+                                    .best = q.best,
+                                    .length_penalty = q.length_penalty,
+                                    .max_length = q.max_length,
+                                    .batch_tokens = limits_.batch_tokens});
+  std::vector<Result> results(requests.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (q.alignment) {
+      std::vector<std::vector<int64_t>> tokens;
+      for (const nn::TextOutput& output : outputs[i]) tokens.push_back(output.tokens);
+      results[i].alignments = nn::align(model_, std::vector<std::string>(tokens.size(), texts[i]), tokens);
+    }
+    results[i].outputs = std::move(outputs[i]);
+  }
+  return results;
+}
+
+Json TextService::run(const Json& request) {
+  if (!request.is_object()) throw HttpError(kBad, "a request is an object: {\"text\": …}");
+  const TextQuestion question = parse_question(request);
+  const std::vector<std::string> texts = parse_texts(request);
+  if (std::ssize(texts) > limits_.max_waiting)
+    throw HttpError(kTooLarge, concat(texts.size(), " texts; at most ", limits_.max_waiting, " can wait"));
+  std::vector<Request> requests;
+  for (const std::string& text : texts) requests.push_back({text, question});
+  auto waiting = queue_.submit(std::move(requests));
+  Json results = Json::array();
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const Result result = waiting[i].get();
+    Json outputs = Json::array();
+    for (size_t n = 0; n < result.outputs.size(); ++n) {
+      const nn::TextOutput& o = result.outputs[n];
+      outputs.push_back({{"text", o.text}, {"score", o.score}, {"finished", o.finished}});
+      if (question.alignment) outputs.back()["alignment"] = to_json(result.alignments[n]);
+    }
+    results.push_back({{"source", texts[i]}, {"outputs", std::move(outputs)}});
+  }
+  return {{"results", std::move(results)}};
+}
+
+Json TextService::info() const {
+  return {{"parameters", model_.model().parameters().numel()},
+          {"source", side(model_.source())},
+          {"target", side(model_.target())},
+          {"defaults",
+           {{"beam", defaults_.beam},
+            {"best", defaults_.best},
+            {"length_penalty", defaults_.length_penalty},
+            {"max_length", defaults_.max_length > 0 ? defaults_.max_length : model_.max_output()}}},
+          {"limits",
+           {{"text", limits_.max_text},
+            {"texts", limits_.max_texts},
+            {"beam", limits_.max_beam},
+            {"max_length", model_.max_output()},
+            {"waiting", limits_.max_waiting}}}};
+}
+
+void serve(const ServeSettings& s) {
+  const Device device = apply(s);
+  HEED_CHECK(s.beam <= s.limits.max_beam, ConfigError, "--beam ", s.beam, " is more than --max-beam ",
+             s.limits.max_beam);
+  ServeLimits limits = s.limits;
+  limits.batch_tokens = s.batch_tokens;
+  JsonServer server(s.http);
+  TextService service(nn::load_text_model(s.model.string(), device),
+                      {.beam = s.beam, .max_length = s.max_length, .length_penalty = s.length_penalty},
+                      limits, std::chrono::milliseconds(s.gather));
+  const std::string name = std::filesystem::absolute(s.model).lexically_normal().filename().string();
+  server.page("/", kServePage);
+  server.get("/healthz", [] { return Json{{"status", "ok"}}; });
+  server.get("/api/info", [&] {
+    Json info{{"model", name}};
+    info.update(service.info());
+    return info;
+  });
+  server.post("/api/run", [&](const Json& request) { return service.run(request); });
+  if (s.json)
+    JsonLines().write({{"url", server.url()}, {"port", server.port()}});
+  else
+    std::printf("listening on %s; Ctrl-C ends it\n", printable(server.url()).c_str());
+  std::fflush(stdout);
+  server.run(stop_requested);
+  service.close();
+}
+
+}  // namespace heed::apps
