@@ -85,7 +85,8 @@ void check_entry(const TensorEntry& entry, const Tensor& expected, const std::st
 void save_weights(Module& module, const std::string& path, const SaveWeightsOptions& options) {
   NamedTensors tensors;
   for (const Parameter& part : stored_parts(module)) {
-    const Tensor value = part.tensor.detach().to(stored_type(part.tensor));
+    const DType dtype = is_floating(part.tensor.dtype()) ? options.dtype : part.tensor.dtype();
+    const Tensor value = part.tensor.detach().to(dtype);
     for (const std::string& name : names_of(part)) tensors.emplace_back(options.prefix + name, value);
   }
   save_tensors(path, tensors, options.metadata);

@@ -12,10 +12,11 @@ namespace heed::nn {
 struct SaveWeightsOptions {
   std::string prefix = "";  // what names in the file begin with: "net." makes net.0.weight of 0.weight
   std::map<std::string, std::string> metadata = {{"format", "pt"}};
+  DType dtype = DType::f32;  // of the file's tensors but integers
 };
 
-/// Writes all parameters of a model, or of a part of one, as f32 safetensors under their names; a tied one
-/// under each of its names. Buffers too, of integers in their own type. IoError.
+/// Writes all parameters of a model, or of a part of one, as safetensors under their names; a tied one under
+/// each of its names. Buffers too, of integers in their own type. IoError.
 void save_weights(Module& module, const std::string& path, const SaveWeightsOptions& options = {});
 
 struct LoadOptions {

@@ -65,8 +65,8 @@ class TextModel {
   int64_t max_input() const;
 
   /// Writes model.safetensors, which tells its architecture too, source.tokenizer and target.tokenizer; the
-  /// weights come last. IoError.
-  void save(const std::string& folder) const;
+  /// weights, of that type, come last. IoError.
+  void save(const std::string& folder, DType dtype = DType::f32) const;
 
  private:
   std::vector<data::Symbols> tokenize(const std::vector<std::string>& texts) const;

@@ -170,7 +170,7 @@ Architecture read_architecture(const std::string& file) {
 
 }  // namespace
 
-void TextModel::save(const std::string& folder) const {
+void TextModel::save(const std::string& folder, DType dtype) const {
   Metadata metadata{{"format", "pt"},
                     {kFormatKey, std::to_string(kFormatVersion)},
                     {"max_output", std::to_string(max_output_)}};
@@ -179,7 +179,7 @@ void TextModel::save(const std::string& folder) const {
   const fs::path to = folder;
   data::save_tokenizer(*source_, (to / "source.tokenizer").string());
   data::save_tokenizer(*target_, (to / "target.tokenizer").string());
-  save_weights(*model_, (to / "model.safetensors").string(), {.metadata = metadata});
+  save_weights(*model_, (to / "model.safetensors").string(), {.metadata = metadata, .dtype = dtype});
 }
 
 TextModel load_text_model(const std::string& folder, Device device) {
