@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,13 +37,40 @@ struct EvalSettings : UseSettings, SearchSettings {
 struct TextSettings : UseSettings, SearchSettings {
   std::vector<std::string> texts;
   std::filesystem::path input;
-  int64_t best = 1;
+  int64_t best = 1, min_length = 0;
+  std::string prefix;
+  std::optional<double> temperature;
+  int64_t top_k = 0;
+  double top_p = 1;
+  bool alignment = false;
+
+  /// Whether outputs are drawn rather than searched for.
+  bool samples() const { return temperature || top_k > 0 || top_p < 1; }
+  nn::TextOptions options() const;
+};
+
+struct AttentionSettings : UseSettings, SearchSettings {
+  std::vector<std::string> texts;
+  std::string target;
+  std::filesystem::path out;
+};
+
+struct ExportSettings : UseSettings {
+  std::filesystem::path out;
+  DType dtype = DType::f32;
+  bool force = false;
 };
 
 struct ServeSettings : UseSettings, SearchSettings {
   JsonServerOptions http = {.port = 8080};
   ServeLimits limits;
   int64_t gather = 2;  // milliseconds
+};
+
+struct PoSettings : UseSettings, SearchSettings {
+  std::vector<std::string> files;
+  std::filesystem::path out;
+  bool in_place = false;
 };
 
 struct InfoSettings : UseSettings {
@@ -54,6 +82,12 @@ void train(Settings& settings, OptionTable& table);
 void evaluate_model(const EvalSettings& settings);
 /// Texts from the arguments, else from --input, else from standard input, line by line and in order.
 void run_model(const TextSettings& settings);
+/// Draws one text's cross-attention.
+void attention(const AttentionSettings& settings);
+/// A folder with the weights of the model, its tokenizers and settings alone.
+void export_model(const ExportSettings& settings);
+/// Fills what a gettext catalogue has no translations for.
+void fill_catalogue(const PoSettings& settings);
 /// Serves a page and POST /api/run until a signal comes.
 void serve(const ServeSettings& settings);
 void info(const InfoSettings& settings);

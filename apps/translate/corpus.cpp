@@ -2,12 +2,15 @@
 
 #include <utility>
 
+#include <heed/data/text/gettext.h>
+
 #include "apps/common/text.h"
 #include "apps/translate/pronunciations.h"
 
 namespace heed::apps {
 
 data::TextPairs read_pairs(const std::filesystem::path& file, const DataSettings& s) {
+  if (data::is_gettext_name(file.string())) return data::read_gettext_pairs(file.string());
   if (s.format == PairFormat::cmudict) return read_pronunciations(file.string(), s.stress);
   return data::read_text_pairs(file.string(), {.quoted = s.quoted});
 }

@@ -15,7 +15,7 @@ struct Corpus {
   data::FilterCounts counts;  // of --data
 };
 
-/// The pairs of a file in --format, unfiltered. DataError.
+/// The pairs of a file in --format, or of a catalogue by its name (.po, .mo), unfiltered. DataError.
 data::TextPairs read_pairs(const std::filesystem::path& file, const DataSettings& settings);
 
 /// --data or --source-lines and --target-lines, without what is to be left out, split by the source; --valid

@@ -6,6 +6,7 @@
 namespace {
 
 using namespace heed::apps;
+using heed::DType;
 
 void declare_use(OptionTable& table, UseSettings& settings) {
   declare_common(table, settings);
@@ -37,49 +38,99 @@ void declare_server(OptionTable& table, ServeSettings& s) {
                 {1, 1 << 10});
 }
 
+void declare_eval(OptionTable& table, EvalSettings& s) {
+  declare_use(table, s);
+  table.path("data", s.data, "Pairs, in the format of the training's").not_saved();
+  table.choice("part", s.part, "Which of the pairs, as the training would split them",
+               {{"test", Part::test}, {"valid", Part::valid}, {"train", Part::train}, {"all", Part::all}});
+  table.integer("failures", s.failures, "Wrong outputs that are shown", {0, 1 << 20});
+  declare_search(table, s);
+}
+
+void declare_run(OptionTable& table, TextSettings& s) {
+  declare_use(table, s);
+  declare_search(table, s);
+  table.integer("best", s.best, "Outputs of each text, best first, with their scores", {1, 1 << 10});
+  table.integer("min-length", s.min_length, "Tokens of an output, at least", {0, 1 << 16});
+  table.text("prefix", s.prefix, "What each output begins with");
+  table.flag("alignment", s.alignment,
+             "After an output which source words its words attend to most: 0-1 1-0");
+  table.path("input", s.input, "Texts from a file, one a line").not_saved();
+  table.positionals("TEXT", s.texts, "Texts, each as one argument");
+  table.group("Sampling");
+  table.number("temperature", s.temperature,
+               "Outputs are drawn, not searched for; less than 1: closer to the most probable",
+               {0, 1000, true, false});
+  table.integer("top-k", s.top_k, "Drawn from so many most probable tokens; 0: from all", {0, 1 << 24});
+  table.number("top-p", s.top_p, "Drawn from the most probable tokens that make up so much",
+               {0, 1, true, false});
+}
+
+void declare_attention(OptionTable& table, AttentionSettings& s) {
+  declare_use(table, s);
+  declare_search(table, s);
+  table.text("target", s.target, "An output; by default the model's own");
+  table.path("out", s.out, "Folder for the figure; by default the model's").not_saved();
+  table.positionals("TEXT", s.texts, "The text, as one argument");
+}
+
+void declare_export(OptionTable& table, ExportSettings& s) {
+  declare_use(table, s);
+  table.path("out", s.out, "Folder to write").not_saved();
+  table.choice("dtype", s.dtype, "Element type of the weights in the file",
+               {{"f32", DType::f32}, {"bf16", DType::bf16}});
+  table.flag("force", s.force, "Write into a folder that is not empty").not_saved();
+}
+
+void declare_po(OptionTable& table, PoSettings& s) {
+  declare_use(table, s);
+  declare_search(table, s);
+  table.path("out", s.out, "File to write").not_saved();
+  table.flag("in-place", s.in_place, "Replace the catalogue itself").not_saved();
+  table.positionals("FILE.po", s.files, "The catalogue");
+}
+
+/// The settings of all commands; a command fills in its own.
+struct Commands {
+  Settings training;
+  EvalSettings eval;
+  TextSettings use;
+  AttentionSettings attention;
+  ExportSettings exported;
+  PoSettings po;
+  ServeSettings serve;
+  InfoSettings info;
+};
+
 void run(const std::vector<std::string>& arguments) {
   CommandLine line("translate",
                    "Trains a Transformer on pairs of texts, and turns texts into others with it.");
-
-  Settings training;
-  OptionTable* training_table = nullptr;
-  OptionTable& table =
-      line.command("train", "Train a model on a file of pairs", [&] { train(training, *training_table); });
-  training_table = &table;
-  declare_training(table, training);
-
-  EvalSettings eval;
-  OptionTable& eval_table = line.command("eval", "Errors of a model on pairs", [&] { evaluate_model(eval); });
-  declare_use(eval_table, eval);
-  eval_table.path("data", eval.data, "Pairs, in the format of the training's").not_saved();
-  eval_table.choice(
-      "part", eval.part, "Which of the pairs, as the training would split them",
-      {{"test", Part::test}, {"valid", Part::valid}, {"train", Part::train}, {"all", Part::all}});
-  eval_table.integer("failures", eval.failures, "Wrong outputs that are shown", {0, 1 << 20});
-  declare_search(eval_table, eval);
-
-  TextSettings use;
-  OptionTable& run_table = line.command(
-      "run", "Outputs for texts: arguments, a file's lines or standard input's", [&] { run_model(use); });
-  declare_use(run_table, use);
-  declare_search(run_table, use);
-  run_table.integer("best", use.best, "Outputs of each text, best first, with their scores", {1, 1 << 10});
-  run_table.path("input", use.input, "Texts from a file, one a line").not_saved();
-  run_table.positionals("TEXT", use.texts, "Texts, each as one argument");
-
-  ServeSettings served;
-  OptionTable& serve_table =
-      line.command("serve", "A page and an HTTP endpoint for texts", [&] { serve(served); });
-  declare_use(serve_table, served);
-  declare_search(serve_table, served);
-  declare_server(serve_table, served);
-
-  InfoSettings shown;
-  OptionTable& info_table =
-      line.command("info", "Parameters and vocabularies of a model", [&] { info(shown); });
-  declare_use(info_table, shown);
-  info_table.flag("tree", shown.tree, "Print the nested modules");
-
+  Commands c;
+  OptionTable* training = nullptr;
+  training =
+      &line.command("train", "Train a model on a file of pairs", [&] { train(c.training, *training); });
+  declare_training(*training, c.training);
+  declare_eval(line.command("eval", "Errors of a model on pairs", [&] { evaluate_model(c.eval); }), c.eval);
+  declare_run(line.command("run", "Outputs for texts: arguments, a file's lines or standard input's",
+                           [&] { run_model(c.use); }),
+              c.use);
+  declare_attention(line.command("attention", "Which words of a text those of its output attend to, drawn",
+                                 [&] { attention(c.attention); }),
+                    c.attention);
+  declare_export(
+      line.command("export", "A folder with only what use needs", [&] { export_model(c.exported); }),
+      c.exported);
+  declare_po(line.command("po", "Fill in what a gettext catalogue has no translation for",
+                          [&] { fill_catalogue(c.po); }),
+             c.po);
+  OptionTable& served =
+      line.command("serve", "A page and an HTTP endpoint for texts", [&] { serve(c.serve); });
+  declare_use(served, c.serve);
+  declare_search(served, c.serve);
+  declare_server(served, c.serve);
+  OptionTable& shown = line.command("info", "Parameters and vocabularies of a model", [&] { info(c.info); });
+  declare_use(shown, c.info);
+  shown.flag("tree", c.info.tree, "Print the nested modules");
   line.run(arguments);
 }
 

@@ -39,11 +39,25 @@ data::TextPairs pairs_of(const EvalSettings& s) {
   return pairs;
 }
 
-Json to_json(const std::string& source, const std::vector<nn::TextOutput>& outputs) {
+using Alignments = std::vector<nn::TextAlignment>;  // of each output, or none
+
+Json result_of(const std::string& source, const std::vector<nn::TextOutput>& outputs,
+               const Alignments& alignments) {
   Json list = Json::array();
-  for (const nn::TextOutput& o : outputs)
+  for (size_t n = 0; n < outputs.size(); ++n) {
+    const nn::TextOutput& o = outputs[n];
     list.push_back({{"text", o.text}, {"score", o.score}, {"finished", o.finished}});
+    if (!alignments.empty()) list.back()["alignment"] = to_json(alignments[n]);
+  }
   return {{"source", source}, {"outputs", list}};
+}
+
+/// "0-1 1-0": each output word behind the source word that it attends to most, from 0, as aligners write it.
+std::string to_text(const nn::TextAlignment& a) {
+  std::string text;
+  for (int64_t o = 0; !a.weights.empty() && o < std::ssize(a.output); ++o)
+    text += concat(o > 0 ? " " : "", a.source_of(o), "-", o);
+  return text;
 }
 
 /// Prints what becomes of texts; `named` says which text an output is of.
@@ -55,19 +69,30 @@ class Runner {
         model_(nn::load_text_model(settings.model.string(), apply(settings))) {}
 
   void operator()(const std::vector<std::string>& texts) const {
-    const auto outputs = model_.run(texts, settings_.options(settings_.best));
+    const auto outputs = model_.run(texts, settings_.options());
     for (size_t i = 0; i < texts.size(); ++i) show(texts[i], outputs[i]);
     std::fflush(stdout);
   }
 
  private:
+  Alignments alignments(const std::string& source, const std::vector<nn::TextOutput>& outputs) const {
+    if (!settings_.alignment) return {};
+    std::vector<std::vector<int64_t>> tokens;
+    for (const nn::TextOutput& o : outputs) tokens.push_back(o.tokens);
+    return nn::align(model_, std::vector<std::string>(tokens.size(), source), tokens);
+  }
+
   void show(const std::string& source, const std::vector<nn::TextOutput>& outputs) const {
-    if (settings_.json) return JsonLines().write(to_json(source, outputs));
-    for (const nn::TextOutput& o : outputs) {
+    const Alignments aligned = alignments(source, outputs);
+    if (settings_.json) return JsonLines().write(result_of(source, outputs, aligned));
+    for (size_t n = 0; n < outputs.size(); ++n) {
+      const nn::TextOutput& o = outputs[n];
       std::string line = named_ ? concat(printable(source), "  ->  ") : std::string();
       if (settings_.best > 1) line += concat(fixed_text(o.score, 3), "  ");
       line += printable(o.text);
-      std::printf("%s%s\n", line.c_str(), o.finished ? "" : " …");
+      if (!o.finished) line += " …";
+      if (!aligned.empty()) line += concat("\t", to_text(aligned[n]));
+      std::printf("%s\n", line.c_str());
     }
   }
 
@@ -106,6 +131,16 @@ nn::TextOptions SearchSettings::options(int64_t best) const {
           .max_length = max_length,
           .batch_tokens = batch_tokens,
           .on_step = throw_if_stopped};
+}
+
+nn::TextOptions TextSettings::options() const {
+  nn::TextOptions result = SearchSettings::options(best);
+  result.min_length = min_length;
+  result.prefix = prefix;
+  if (!samples()) return result;
+  result.beam = best;
+  result.sample = SampleOptions{.temperature = temperature.value_or(1), .top_k = top_k, .top_p = top_p};
+  return result;
 }
 
 TextEvaluation evaluate_with_progress(const nn::TextModel& model, const std::vector<Example>& examples,

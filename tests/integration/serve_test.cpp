@@ -10,31 +10,13 @@
 #include <heed/nn/text/text_model.h>
 
 #include "program_run.h"
+#include "random_text_model.h"
 
 namespace heed {
 namespace {
 
 using namespace std::chrono_literals;
 using Texts = std::vector<std::string>;
-
-// With weights as they are drawn: outputs mean nothing, but depend on every letter.
-nn::TextModel random_model() {
-  const Texts letters{"abcdefgh "}, symbols{"A B C D E F G H"};
-  const auto source = data::train_tokenizer({.kind = data::TokenizerKind::characters}, {letters});
-  const auto target = data::train_tokenizer({.kind = data::TokenizerKind::symbols}, {symbols});
-  nn::TransformerConfig config;
-  config.source_vocabulary = source->vocab();
-  config.target_vocabulary = target->vocab();
-  config.d_model = 32;
-  config.heads = 2;
-  config.d_ff = 64;
-  config.encoder_layers = config.decoder_layers = 2;
-  config.set_dropout(0);
-  Generator generator(7);
-  auto model = std::make_shared<nn::Transformer>(config, generator);
-  model->eval();
-  return {model, source, target, 24};
-}
 
 class Serve : public ProgramTest {
  protected:
@@ -90,7 +72,7 @@ class Serve : public ProgramTest {
     EXPECT_NE(a.body["error"].get<std::string>().find(message), std::string::npos) << a.body;
   }
 
-  const nn::TextModel model_ = random_model();
+  const nn::TextModel model_ = random_text_model();
   pid_t server_ = 0;
   int port_ = 0;
 };
