@@ -149,7 +149,7 @@ data::LoaderOptions Settings::loader_options() const {
 }
 
 void Settings::check() const {
-  TextSettings::check();
+  RunSettings::check();
   HEED_CHECK(data.empty() != (source_lines.empty() || target_lines.empty()) &&
                  source_lines.empty() == target_lines.empty(),
              ConfigError,

@@ -9,6 +9,7 @@
 #include <heed/nn/text/text_alignment.h>
 #include <heed/nn/text/text_model.h>
 
+#include "../docs/markdown.h"
 #include "program_run.h"
 #include "random_text_model.h"
 
@@ -124,6 +125,18 @@ TEST_F(Serve, AnswersWhatTheModelAnswers) {
   for (const char* outside : {"http:", "https:", "src=", "@import"})
     EXPECT_EQ(text.find(outside), std::string::npos) << outside;
   EXPECT_EQ(stop(SIGTERM).code, 143);
+}
+
+// The request of docs/text.md, as it stands there.
+TEST_F(Serve, TheDocumentationsRequestIsAnswered) {
+  serve();
+  const std::string page = test::read_file(HEED_TEXT_PAGE), begin = "/api/run -d '";
+  const size_t at = page.find(begin) + begin.size();
+  const Answer a = post(page.substr(at, page.find('\'', at) - at));
+  ASSERT_EQ(a.status, 200) << a.body;
+  ASSERT_EQ(a.body["results"].size(), 2u);
+  EXPECT_EQ(a.body["results"][0]["source"], "good morning");
+  EXPECT_EQ(a.body["results"][1]["outputs"].size(), 2u);
 }
 
 TEST_F(Serve, ClientsAtOnceGetTheirOwnAnswers) {

@@ -3,6 +3,7 @@
 #include <heed/data/text/gettext.h>
 #include <heed/nn/text/text_alignment.h>
 
+#include "../docs/markdown.h"
 #include "program_run.h"
 #include "random_text_model.h"
 
@@ -167,6 +168,35 @@ TEST_F(TranslateUse, CataloguesAreFilledIn) {
   refuse("po", {po, "--out", po}, 2, "--in-place replaces it");
   refuse("po", {(dir_ / "none.po").string(), "--out", out}, 3, "none.po");
   refuse("po", {folder_.put("bad.po", "msgid \"a\n"), "--in-place"}, 3, "bad.po:1");
+}
+
+// What docs/text.md shows of the use of a model runs as it stands there.
+TEST_F(TranslateUse, CommandsOfTheDocumentationRun) {
+  fs::create_directories(dir_ / "runs");
+  fs::rename(dir_ / "m", dir_ / "runs/mine");
+  folder_.put("runs/mine/config.toml", "preset = \"default\"\n");
+  std::string pairs;
+  for (int i = 0; i < 300; ++i) pairs += concat("ab ", i, "\tA B ", i, "\n");
+  folder_.put("pairs.tsv", pairs);
+  folder_.put("text.en", "abc\n\nhg\n");
+  folder_.put("de.po", kCatalogue);
+  const std::string begin = "./heed run translate ";
+  int shown = 0;
+  for (const test::Block& block : test::fenced_blocks(test::read_file(HEED_TEXT_PAGE))) {
+    if (block.language != "sh") continue;
+    std::istringstream lines(block.text);
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with(begin) || line.find("--model") == std::string::npos) continue;
+      if (line.starts_with(begin + "serve")) continue;  // serve_test
+      ++shown;
+      const std::string command =
+          concat("cd ", dir_.string(), " && { ", program_, " ", line.substr(begin.size()), "\n} > said 2>&1");
+      EXPECT_EQ(std::system(command.c_str()), 0) << line << "\n" << folder_.get("said");
+    }
+  }
+  EXPECT_EQ(shown, 11);
+  for (const char* file : {"text.de", "de.new.po", "runs/small/model.safetensors"})
+    EXPECT_TRUE(fs::exists(dir_ / file)) << file;
 }
 
 }  // namespace
