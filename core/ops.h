@@ -230,13 +230,17 @@ struct ReduceOptions {
 // ---- matrix products
 
 /// [.., m, k] x [.., k, n] → [.., m, n] with broadcast leading axes; a vector counts as a row on the left and
-/// a column on the right, and its axis goes from the result.
+/// a column on the right, and its axis goes from the result. On processors with AMX the CPU takes each f32
+/// element of large products, here and in linear and attention, to within 1.2e-38: those below 2e-31 lose
+/// digits, subnormal ones all of them. HEED_ISA=avx512 keeps them (docs/numbers.md).
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b);
 
 /// Products of the operands' elements summed over the axes that the result does not name: "bik,bjk->bij". A
-/// letter for each axis; one that comes twice in an operand is its diagonal. Without "->" the result has the
-/// letters that come once, in alphabetical order. Several operands are multiplied from left to right.
-/// ConfigError, ShapeError.
+/// letter for each axis; one that comes twice in an operand is its diagonal. "..." stands for all other axes
+/// of an operand, which broadcast from the last on, as in "...ij,jk->...ik". Without "->" the result has
+/// those of
+/// "..." and then the letters that come once, in alphabetical order. Several operands are multiplied from
+/// left to right. ConfigError, ShapeError.
 [[nodiscard]] Tensor einsum(const std::string& equation, TensorList operands);
 
 struct LinearOptions {

@@ -12,7 +12,8 @@ namespace heed::kernels {
 /// C = alpha * op(A) * op(B) (+ C if accumulate), for each of `batch` matrices; op transposes where asked.
 /// Sums are kept in accumulator_t<T>, in an order over K that depends on the shape alone. k = 0 gives zeros
 /// (or leaves C, if accumulate). A NaN or infinity in A or B reaches every element of C it belongs to.
-/// Instances: f32, f64, bf16, and bf16 with an f32 result.
+/// Instances: f32, f64, bf16, and bf16 with an f32 result. With AMX the CPU takes elements of f32 to within
+/// 2^-126, and subnormal ones as 0: below 2^-102 they have fewer digits than floats.
 template <class T, class C = T>
 struct Gemm {
   const T* a;  // [m, k] row-major with row stride lda, or [k, m] if transpose_a

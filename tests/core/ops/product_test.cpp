@@ -93,12 +93,13 @@ Tensor einsum_reference(const std::vector<std::string>& inputs, const std::strin
     for (char c : input)
       if (letters.find(c) == std::string::npos) letters += c;
   Shape all;
-  for (char c : letters)
+  for (char c : letters) {
+    int64_t size = 0;
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (const size_t axis = inputs[i].find(c); axis != std::string::npos) {
-        all.append(in[i].shape()[static_cast<int>(axis)]);
-        break;
-      }
+      if (const size_t axis = inputs[i].find(c); axis != std::string::npos)
+        size = std::max(size, in[i].shape()[static_cast<int>(axis)]);
+    all.append(size);
+  }
   Shape wanted;
   for (size_t i = 0; i < output.size(); ++i) wanted.append(all[static_cast<int>(i)]);
   const Tensor y = zeros(wanted, {.dtype = DType::f64});
@@ -106,7 +107,8 @@ Tensor einsum_reference(const std::vector<std::string>& inputs, const std::strin
     double product = 1;
     for (size_t i = 0; i < inputs.size(); ++i) {
       Place place;
-      for (char c : inputs[i]) place.push_back(p[letters.find(c)]);
+      for (char c : inputs[i])  // an axis of one element is broadcast
+        place.push_back(in[i].shape()[static_cast<int>(place.size())] == 1 ? 0 : p[letters.find(c)]);
       product *= at(in[i], place);
     }
     int64_t offset = 0;
@@ -162,6 +164,44 @@ TEST(Product, Einsum) {
   EXPECT_EQ(einsum("ij,jk->ik", {zeros({2, 0}), zeros({0, 3})}).to_vector<float>(), std::vector<float>(6, 0));
 }
 
+// "..." spelled out in the reference with digits.
+TEST(Product, EinsumBroadcastsAnEllipsis) {
+  struct Case {
+    std::string equation;
+    std::vector<std::string> inputs;
+    std::string output;
+    std::vector<Shape> shapes;
+  };
+  const Case cases[] = {
+      {"...ij,...jk->...ik", {"01ij", "01jk"}, "01ik", {{2, 3, 2, 4}, {2, 3, 4, 5}}},
+      {"...ij,jk->...ik", {"01ij", "jk"}, "01ik", {{2, 3, 2, 4}, {4, 5}}},
+      {"...ij,...jk->...ik", {"01ij", "1jk"}, "01ik", {{2, 3, 2, 4}, {3, 4, 5}}},  // aligned at the end
+      {"...ij,...jk->...ik", {"01ij", "01jk"}, "01ik", {{2, 1, 2, 4}, {1, 3, 4, 5}}},
+      {"...i,...i->...", {"0i", "0i"}, "0", {{1, 4}, {3, 4}}},
+      {"i...,...j->ij...", {"i01", "01j"}, "ij01", {{2, 3, 4}, {3, 4, 5}}},
+      {"i...,i...->...i", {"i0", "i0"}, "0i", {{2, 1}, {2, 1}}},  // one element in all of them stays an axis
+      {"...ij", {"0ij"}, "0ij", {{2, 3, 4}}},
+      {"b...a", {"b0a"}, "0ab", {{2, 3, 4}}},
+      {"...ii->...i", {"0ii"}, "0i", {{2, 3, 3}}},
+      {"...,...", {"01", "1"}, "01", {{2, 3}, {3}}},
+      {"...,...->...", {"0", ""}, "0", {{3}, {}}},
+      {"...i->...", {"i"}, "", {{4}}},
+      {"a...,ab,b...->...", {"a0", "ab", "b0"}, "0", {{2, 3}, {2, 4}, {4, 3}}}};
+  for (const Case& c : cases) {
+    Tensors inputs;
+    for (const Shape& shape : c.shapes) inputs.push_back(normal(shape, 1 + inputs.size()));
+    check_op({.name = concat(c.equation, " ", c.shapes[0]),
+              .inputs = inputs,
+              .function = [=](const Tensors& in) { return one(einsum(c.equation, in)); },
+              .reference = [=](const Tensors& in) { return one(einsum_reference(c.inputs, c.output, in)); },
+              .ulps = 4,
+              .gradient_ulps = 4,
+              .magnitude = 4});
+  }
+  // Sizes of 0.
+  EXPECT_EQ(einsum("...i,...i->...", {zeros({0, 1, 2}), zeros({3, 2})}).shape(), (Shape{0, 3}));
+}
+
 TEST(Product, EinsumErrors) {
   const Tensor x = zeros({2, 3}), i = zeros({2, 3}, {.dtype = DType::i64});
   expect_error<ConfigError>([&] { einsum("ij,jk->ik", {x}); }, {"einsum", "2 operands, got 1"});
@@ -172,6 +212,15 @@ TEST(Product, EinsumErrors) {
   expect_error<ShapeError>([&] { einsum("ij,jk->ik", {x, x}); }, {"einsum", "axis j", "3 and 2"});
   expect_error<ShapeError>([&] { einsum("ii->i", {x}); }, {"einsum", "axis i", "2 and 3"});
   expect_error<DTypeError>([&] { einsum("ij->ji", {i}); }, {"einsum", "i64"});
+  for (const char* text : {"..i->i", "....i->i", "...i...->i", "i->.", "i.j->ij"})
+    expect_error<ConfigError>([&] { einsum(text, {x}); }, {"einsum", "letters and one ..."});
+  expect_error<ConfigError>([&] { einsum("...i->i", {x}); }, {"einsum", "has no ..."});
+  expect_error<ShapeError>([&] { einsum("...ijk->...ijk", {x}); }, {"einsum", "3 letters", "[2, 3]"});
+  expect_error<ShapeError>(
+      [&] {
+        einsum("...i,...i->...", {x, zeros({3, 3})});
+      },
+      {"einsum", "axis 0 of ...", "2 and 3"});
 }
 
 // ---- means of segments
