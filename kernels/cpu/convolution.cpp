@@ -17,6 +17,7 @@ constexpr int64_t kColumnElements = 160 << 10;  // that stay in a second-level c
 constexpr int64_t kMaxPositions = 512;          // of a task
 constexpr int64_t kTasks = 8;                   // at least, where the shape allows
 constexpr int64_t kImageTasks = 4;              // the same where a task takes several images
+constexpr int64_t kPlaneOutputs = 2;            // of a single plane, which are summed without a product
 constexpr int64_t kDotOutputs = 8;              // for which patches are not worth packing
 constexpr int64_t kWeightColumns = 192;         // of a weight's gradient a task
 
@@ -73,20 +74,27 @@ struct PatchTask {
   int64_t images, begin, end;  // positions, which count on from image to image
 };
 
-/// The sums of all outputs at its positions: the weight by the patches.
+/// c [outputs, positions] = the weight by the patches (+ c)
+template <class T, class A = accumulator_t<T>>
+void multiply_patches(const PatchTask<T>& task, Patches<T>& patches, A* c, int64_t ldc, int64_t depth,
+                      bool added) {
+  const int64_t nr = gemm_functions<A>().geometry.nr, count = task.end - task.begin;
+  Workspace<A> columns(round_up(count, nr) * depth + kColumnSlack);
+  for (int64_t j = 0; j < count; j += nr)
+    patches.fill(task.begin + j, task.begin + std::min(j + nr, count), columns.data() + j * depth,
+                 count - j > nr / 2 ? nr : nr / 2);
+  multiply<A>({task.weight, depth, 1}, columns.data(), c, ldc, task.outputs, count, depth, added);
+}
+
+/// The sums of all outputs at its positions.
 template <class T>
 void correlate(const PatchGrid& grid, const PatchTask<T>& task) {
   using A = accumulator_t<T>;
   const PatchTarget<T>& target = task.target;
-  const int64_t nr = gemm_functions<A>().geometry.nr, outputs = task.outputs;
+  const int64_t outputs = task.outputs;
   const int64_t depth = task.planes * grid.taps(), count = task.end - task.begin;
-  Workspace<A> columns(round_up(count, nr) * depth + kColumnSlack);
   Patches<T> patches(grid, task.planes, task.images, task.begin, task.end);
   patches.read(task.in, task.in_image);
-  for (int64_t j = 0; j < count; j += nr)
-    patches.fill(task.begin + j, task.begin + std::min(j + nr, count), columns.data() + j * depth,
-                 count - j > nr / 2 ? nr : nr / 2);
-
   const bool rows_touch = target.col_stride == 1 && target.row_stride == grid.cols;
   const bool direct = std::is_same_v<T, A> && rows_touch && task.images == 1;
   Workspace<A> buffer(direct ? 0 : outputs * count);
@@ -97,8 +105,13 @@ void correlate(const PatchGrid& grid, const PatchTask<T>& task) {
   const int64_t ldc = direct ? target.plane : count;
   if (target.bias != nullptr)
     for (int64_t o = 0; o < outputs; ++o) std::fill_n(c + o * ldc, count, static_cast<A>(target.bias[o]));
-  multiply<A>({task.weight, depth, 1}, columns.data(), c, ldc, outputs, count, depth,
-              target.bias != nullptr || (direct && target.accumulate));
+  const bool added = target.bias != nullptr || (direct && target.accumulate);
+  if (task.planes == 1 && outputs <= kPlaneOutputs) {
+    for (int64_t o = 0; o < outputs; ++o)
+      patches.sum(task.begin, task.end, task.weight + o * depth, c + o * ldc, added);
+  } else {
+    multiply_patches(task, patches, c, ldc, depth, added);
+  }
   if (direct) return;
   for (int64_t o = 0; o < outputs; ++o)
     for (int64_t p = task.begin; p < task.end;) {
@@ -233,8 +246,11 @@ void exchange(const kernels::ConvolutionSizes& s, const std::vector<int64_t>& ta
                      for (int64_t c = first; c < last; ++c) {
                        const T* const from = weight + ((group * outputs + o) * inputs + c) * s.taps();
                        accumulator_t<T>* const to = rows + c * row + o * static_cast<int64_t>(count);
-                       for (size_t t = 0; t < count; ++t)
-                         to[t] = static_cast<accumulator_t<T>>(from[taps[t]]);
+                       if (static_cast<int64_t>(count) == s.taps())  // all of them, in order
+                         std::copy_n(from, count, to);
+                       else
+                         for (size_t t = 0; t < count; ++t)
+                           to[t] = static_cast<accumulator_t<T>>(from[taps[t]]);
                      }
                  }
                });

@@ -36,6 +36,37 @@ HWY_INLINE void fill(const Columns<A> args) {
     }
 }
 
+/// A vector of every step-th element.
+template <class A>
+HWY_INLINE Vec<Tag<A>> load_steps(const A* from, int64_t step) {
+  const Tag<A> d;
+  if (step == 1) return hn::LoadU(d, from);
+  if (step == 2) return hn::ConcatEven(d, hn::LoadU(d, from + hn::Lanes(d)), hn::LoadU(d, from));
+  alignas(64) A values[hn::MaxLanes(d)];
+  for (int64_t i = 0; i < static_cast<int64_t>(hn::Lanes(d)); ++i) values[i] = from[i * step];
+  return hn::Load(d, values);
+}
+
+template <class A>
+HWY_INLINE void sum(const ColumnSums<A> args) {
+  const Tag<A> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t r = 0; r < args.run_count; ++r) {
+    const PixelRun run = args.runs[r];
+    for (int64_t i = 0; i < run.count; i += lanes) {
+      const int64_t n = HWY_MIN(lanes, run.count - i);
+      A* const out = args.out + run.to + i;
+      auto sum = args.added ? load_n(d, out, n) : hn::Zero(d);
+      for (int64_t t = 0; t < args.taps; ++t)
+        sum = hn::MulAdd(hn::Set(d, args.weight[t]),
+                         load_steps(args.image + args.tap[t] + run.from + i * args.step, args.step), sum);
+      store_n(sum, d, out, n);
+    }
+  }
+}
+
+void sum_f32(const ColumnSums<float>& args) { sum(args); }
+void sum_f64(const ColumnSums<double>& args) { sum(args); }
 void fill_f32(const Columns<float>& args) { fill(args); }
 void fill_f64(const Columns<double>& args) { fill(args); }
 
@@ -47,6 +78,8 @@ namespace heed::cpu {
 
 HWY_EXPORT(fill_f32);
 HWY_EXPORT(fill_f64);
+HWY_EXPORT(sum_f32);
+HWY_EXPORT(sum_f64);
 
 template <>
 void fill_columns(const Columns<float>& args) {
@@ -55,6 +88,15 @@ void fill_columns(const Columns<float>& args) {
 template <>
 void fill_columns(const Columns<double>& args) {
   HEED_SIMD(fill_f64)(args);
+}
+
+template <>
+void sum_columns(const ColumnSums<float>& args) {
+  HEED_SIMD(sum_f32)(args);
+}
+template <>
+void sum_columns(const ColumnSums<double>& args) {
+  HEED_SIMD(sum_f64)(args);
 }
 
 }  // namespace heed::cpu

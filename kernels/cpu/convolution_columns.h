@@ -28,6 +28,23 @@ struct Columns {
 
 constexpr int64_t kColumnSlack = 32;
 
+/// out[to + i] (+)= the sum over t of weight[t] * image[tap[t] + from + i * step], for each run: what columns
+/// of a single plane would be multiplied to. The image has the same room.
+template <class A>
+struct ColumnSums {
+  const A* image;
+  const int64_t* tap;
+  const A* weight;
+  int64_t taps;
+  const PixelRun* runs;
+  int64_t run_count, step;
+  A* out;
+  bool added;
+};
+
+template <class A>
+void sum_columns(const ColumnSums<A>& args);
+
 template <class A>
 void fill_columns(const Columns<A>& args);
 

@@ -61,6 +61,20 @@ class Patches {
   /// The positions [begin, end) under every tap: a row for each plane and tap, `width` apart, with
   /// kColumnSlack elements of room behind the last.
   void fill(int64_t begin, int64_t end, A* out, int64_t width) {
+    find_runs(begin, end);
+    fill_columns<A>({room_.data(), height_ * width_, planes_, taps_.data(), grid_.taps(), runs_.data(),
+                     static_cast<int64_t>(runs_.size()), grid_.step[1], out, width});
+  }
+
+  /// What the positions [begin, end) of a single plane under every tap are multiplied to: out (+)= the sums.
+  void sum(int64_t begin, int64_t end, const A* weight, A* out, bool added) {
+    find_runs(begin, end);
+    sum_columns<A>({room_.data(), taps_.data(), weight, grid_.taps(), runs_.data(),
+                    static_cast<int64_t>(runs_.size()), grid_.step[1], out, added});
+  }
+
+ private:
+  void find_runs(int64_t begin, int64_t end) {
     runs_.clear();
     for (int64_t p = begin; p < end;) {
       const int64_t image = p / grid_.positions(), at = p % grid_.positions();
@@ -70,11 +84,8 @@ class Patches {
            p - begin, count});
       p += count;
     }
-    fill_columns<A>({room_.data(), height_ * width_, planes_, taps_.data(), grid_.taps(), runs_.data(),
-                     static_cast<int64_t>(runs_.size()), grid_.step[1], out, width});
   }
 
- private:
   void read_plane(const T* plane, A* out) const {
     const int64_t first = std::clamp<int64_t>(-left_, 0, width_),
                   last = std::clamp<int64_t>(grid_.width - left_, first, width_);

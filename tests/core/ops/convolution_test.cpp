@@ -105,9 +105,12 @@ TEST(Conv2d, Empty) {
 // Sizes at which the work is cut: several slices, channel blocks, row blocks of the product and parts of the
 // batch.
 TEST(Conv2d, WhatIsCutIntoTasksIsWhole) {
-  const std::vector<Case> cases{{.x = {3, 40, 24, 33}, .weight = {100, 40, 3, 3}, .options = {.padding = 1}},
-                                {.x = {9, 1, 28, 28}, .weight = {8, 1, 5, 5}, .options = {.stride = 2}},
-                                {.x = {1, 64, 7, 7}, .weight = {17, 64, 3, 3}, .options = {.padding = 1}}};
+  const std::vector<Case> cases{
+      {.x = {3, 40, 24, 33}, .weight = {100, 40, 3, 3}, .options = {.padding = 1}},
+      {.x = {9, 1, 28, 28}, .weight = {8, 1, 5, 5}, .options = {.stride = 2}},
+      {.x = {11, 4, 7, 6}, .weight = {6, 2, 3, 3}, .options = {.stride = 2, .groups = 2}},
+      {.x = {13, 3, 8, 8}, .weight = {3, 1, 3, 3}, .options = {.padding = 1, .groups = 3}},
+      {.x = {1, 64, 7, 7}, .weight = {17, 64, 3, 3}, .options = {.padding = 1}}};
   for (const Case& c : cases) {
     const Tensors in{normal(c.x, 1).set_requires_grad(), normal(c.weight, 2).set_requires_grad(),
                      normal({c.weight[0]}, 3).set_requires_grad()};
