@@ -117,7 +117,8 @@ void correlate(const PatchGrid& grid, const PatchTask<T>& task) {
     for (int64_t p = task.begin; p < task.end;) {
       const int64_t n = p / grid.positions(), at = p % grid.positions(), i = at / grid.cols,
                     j = at % grid.cols;
-      const int64_t run = std::min(grid.cols - j, task.end - p);
+      const int64_t touching = rows_touch ? grid.positions() - at : grid.cols - j;
+      const int64_t run = std::min(touching, task.end - p);
       T* const to =
           target.out + n * target.image + o * target.plane + i * target.row_stride + j * target.col_stride;
       store_run(c + o * ldc + p - task.begin, run, to, target.col_stride, target.accumulate);
