@@ -55,7 +55,7 @@ RecurrentResult Recurrent::operator()(const Tensor& x, const Segments& segments,
     std::vector<Tensor> outputs;
     for (int64_t direction = 0; direction < directions(); ++direction, ++i) {
       const Pass& pass = passes_[i];
-      const Tensor gates = linear(y, pass.weight_ih, pass.bias_ih, {.keep_packed = true});
+      const Tensor gates = linear(y, pass.weight_ih, pass.bias_ih);
       RecurrentStates result = recurrent(kind, gates, pass.weight_hh, segments,
                                          {.bias = pass.bias_hh,
                                           .hidden = of(state.hidden, i),

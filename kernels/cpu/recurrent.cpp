@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/gemm/gemm_blocked.h>
@@ -264,7 +265,21 @@ namespace {
 HEED_EXPORT_TYPED(forward_ranks)
 HEED_EXPORT_TYPED(backward_ranks)
 
-/// The recurrent weight as the product of each step takes it, packed once for all steps. For few rows, or a
+/// Keeps one packed matrix while it lives.
+class OneCopy final : public kernels::PackedCopies {
+ public:
+  const std::byte* find(const Matrix&) const override { return memory_ ? memory_->data() : nullptr; }
+  const std::byte* keep(const Matrix&, int64_t bytes, FunctionRef<void(std::byte*)> pack) override {
+    memory_.emplace(bytes);
+    pack(memory_->data());
+    return memory_->data();
+  }
+
+ private:
+  std::optional<Workspace<std::byte>> memory_;
+};
+
+/// The product of each step by the recurrent weight, which is packed once for all steps. For few rows, or a
 /// single step, packing does not pay.
 template <class T>
 class StepProduct {
@@ -272,27 +287,22 @@ class StepProduct {
   using A = accumulator_t<T>;
 
   StepProduct(const kernels::RecurrentRows& rows, int64_t n, int64_t k, MatrixView<T> b)
-      : n_(n), k_(k), b_(b), packed_(packs(rows) ? gemm_packed_size<T>(n, k) : 0) {
-    if (packed_.data() != nullptr) gemm_pack<T>(n, k, b, packed_.data());
-  }
+      : n_(n), k_(k), b_(b), packs_(rows.count >= kMinRows && rows.steps >= kMinSteps) {}
 
   /// c [m, n] = a [m, k] b (+ c)
-  void operator()(int64_t m, const T* a, A* c, bool accumulate) const {
+  void operator()(int64_t m, const T* a, A* c, bool accumulate) {
     GemmOutput<T> output{.c = c, .ldc = n_};
     if (accumulate) output.added = {c, n_};
-    const BlockedGemm<T> product{m, n_, k_, {a, k_, 1}, b_, output};
-    packed_.data() != nullptr ? gemm_blocked_packed<T>(product, packed_.data()) : gemm_blocked<T>(product);
+    gemm_blocked<T>({m, n_, k_, {a, k_, 1}, b_, output, packs_ ? &copy_ : nullptr});
   }
 
  private:
-  static bool packs(const kernels::RecurrentRows& rows) {
-    constexpr int64_t kMinRows = 9, kMinSteps = 2;
-    return std::is_same_v<T, A> && rows.count >= kMinRows && rows.steps >= kMinSteps;
-  }
+  static constexpr int64_t kMinRows = 9, kMinSteps = 2;
 
   int64_t n_, k_;
   MatrixView<T> b_;
-  Workspace<A> packed_;
+  bool packs_;
+  OneCopy copy_;
 };
 
 }  // namespace
@@ -301,7 +311,7 @@ template <class T>
 void recurrent_forward(const kernels::RecurrentForward<T>& args) {
   const int64_t width = args.width, all = gate_count(args.kind) * width;
   if (args.rows.steps == 0) return;
-  const StepProduct<T> multiply(args.rows, all, width, {args.weight, 1, width});
+  StepProduct<T> multiply(args.rows, all, width, {args.weight, 1, width});
   const Workspace<accumulator_t<T>> product(args.rows.count * all);
   const auto cells = HEED_SIMD_OF(T, forward_ranks);
   for (int64_t t = 0; t < args.rows.steps; ++t) {
@@ -317,7 +327,7 @@ template <class T>
 void recurrent_backward(const kernels::RecurrentBackward<T>& args) {
   const int64_t width = args.width, all = gate_count(args.kind) * width;
   if (args.rows.steps == 0) return;
-  const StepProduct<T> multiply(args.rows, width, all, {args.weight, width, 1});
+  StepProduct<T> multiply(args.rows, width, all, {args.weight, width, 1});
   const Workspace<T> gproduct(args.rows.count * all);
   const auto cells = HEED_SIMD_OF(T, backward_ranks);
   for (int64_t t = args.rows.steps; t-- > 0;) {
