@@ -1,5 +1,4 @@
 #include <cstring>
-#include <utility>
 
 #include <heed/core/backend.h>
 #include <heed/core/base/check.h>
@@ -111,14 +110,8 @@ constexpr Backend kCudaBackend{
 
 #endif
 
-thread_local bool no_fused_kernels = false;
-
 }  // namespace
 
-const Backend& backend(Device device) { return device.type == DeviceType::cpu ? kCpuBackend : kCudaBackend; }
-
-NoFusedKernels::NoFusedKernels() : previous_(std::exchange(no_fused_kernels, true)) {}
-NoFusedKernels::~NoFusedKernels() { no_fused_kernels = previous_; }
-bool NoFusedKernels::active() { return no_fused_kernels; }
+constinit const Backend detail::backends[] = {kCpuBackend, kCudaBackend};
 
 }  // namespace heed

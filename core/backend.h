@@ -37,23 +37,28 @@ struct Backend {
   std::shared_ptr<Allocator> (*capture_memory)(int index);
 };
 
+namespace detail {
+extern const Backend backends[2];  // by DeviceType
+}
+
 /// That of a kind of device that the build lacks has no devices; its other calls throw.
-const Backend& backend(Device device);
+inline const Backend& backend(Device device) { return detail::backends[static_cast<int>(device.type)]; }
 
 /// While one lives on a thread, operations there compute what their fused kernels would from simple
 /// operations, as on a device that lacks the kernel: to tell whether a kernel is at fault. Attention then
 /// draws other dropout masks, and no AttentionRecord sees it.
 class NoFusedKernels {
  public:
-  [[nodiscard]] NoFusedKernels();
-  ~NoFusedKernels();
+  [[nodiscard]] NoFusedKernels() : previous_(active_) { active_ = true; }
+  ~NoFusedKernels() { active_ = previous_; }
   NoFusedKernels(const NoFusedKernels&) = delete;
   NoFusedKernels& operator=(const NoFusedKernels&) = delete;
 
   /// Whether one lives on this thread.
-  static bool active();
+  static bool active() { return active_; }
 
  private:
+  static inline constinit thread_local bool active_ = false;
   bool previous_;
 };
 

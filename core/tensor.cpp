@@ -63,11 +63,12 @@ template std::vector<bool> Tensor::to_vector() const;
 Tensor make_tensor(Ref<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset,
                    DType dtype) {
   const int64_t numel = shape.numel();
+  const int64_t *const size = shape.begin(), *const step = strides.begin();
   bool contiguous = true;
   int64_t stride = 1;
   for (int axis = shape.rank() - 1; axis >= 0 && numel > 0; --axis) {
-    contiguous &= shape[axis] == 1 || strides[axis] == stride;
-    stride *= shape[axis];
+    contiguous &= size[axis] == 1 || step[axis] == stride;
+    stride *= size[axis];
   }
   return Tensor(make_ref<TensorImpl>(std::move(storage), shape, strides, offset, numel, dtype, contiguous));
 }

@@ -56,6 +56,18 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   return scaled(x * rsqrt(mean(square(x), over_last_axis()) + eps), weight);
 }
 
+ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const Tensor& weight,
+                                 const Tensor& bias, const DropoutOptions& options, double eps) {
+  const Tensor sum = residual_dropout(residual, x, options);
+  return {sum, composed::layer_norm(sum, weight, bias, eps)};
+}
+
+ResidualNorm residual_rms_norm(const Tensor& residual, const Tensor& x, const Tensor& weight,
+                               const DropoutOptions& options, double eps) {
+  const Tensor sum = residual_dropout(residual, x, options);
+  return {sum, composed::rms_norm(sum, weight, eps)};
+}
+
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearOptions& options) {
   const Tensor y = shifted(matmul(x, weight.transpose(0, 1)), bias);
   return dropout(composed::activation(y, options.activation),

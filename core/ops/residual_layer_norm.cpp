@@ -108,10 +108,8 @@ ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const 
   check_parameter(weight, "weight", {cols}, x, name);
   check_parameter(bias, "bias", {cols}, x, name);
   check_floating(x, name);
-  if (!detail::has_kernel<kernels::ResidualLayerNormForward>(x.device(), x.dtype())) {
-    const Tensor sum = residual_dropout(residual, x, options);
-    return {sum, composed::layer_norm(sum, weight, bias, eps)};
-  }
+  if (!detail::has_kernel<kernels::ResidualLayerNormForward>(x.device(), x.dtype()))
+    return composed::residual_layer_norm(residual, x, weight, bias, options, eps);
   const Dropout dropout = draw_dropout(options.p, options.generator, name);
 
   const Contiguous base(residual), input(x), scale(weight), shift(bias);

@@ -140,10 +140,8 @@ ResidualNorm residual_rms_norm(const Tensor& residual, const Tensor& x, const Te
   HEED_CHECK(residual.shape() == x.shape(), ShapeError, name, ": residual is ", residual.shape(), ", x is ",
              x.shape(), "; they must be equal");
   check_same_kind(residual, x, name);
-  if (!detail::has_kernel<kernels::RMSNormForward>(x.device(), x.dtype())) {
-    const Tensor sum = residual_dropout(residual, x, options);
-    return {sum, composed::rms_norm(sum, weight, eps)};
-  }
+  if (!detail::has_kernel<kernels::RMSNormForward>(x.device(), x.dtype()))
+    return composed::residual_rms_norm(residual, x, weight, options, eps);
   const Dropout dropout = draw_dropout(options.p, options.generator, name);
 
   const Contiguous base(residual), input(x), scale(weight);

@@ -219,8 +219,9 @@ Tensor Tensor::slice(int64_t axis, int64_t begin, int64_t end, int64_t step) con
   // The stride of a single element is never used; kept small, it cannot overflow.
   if (target[place] > 1) strides[place] *= step;
   const int64_t start = target[place] == 0 ? 0 : first * this->strides()[place];
-  return record("slice", *this, make_view(*this, target, strides, offset() + start),
-                SliceClosure{place, first, last, step});
+  Tensor part = make_view(*this, target, strides, offset() + start);
+  if (needs_grad({*this})) record("slice", {*this}, TensorList(part), SliceClosure{place, first, last, step});
+  return part;
 }
 
 std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t axis) {
