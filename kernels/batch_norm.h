@@ -6,6 +6,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/work.h>
+#include <heed/kernels/declare.h>
 
 namespace heed::kernels {
 
@@ -42,13 +43,5 @@ struct BatchNormBackward {
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                           \
-  namespace heed::device {                                             \
-  template <class T>                                                   \
-  void batch_norm_forward(const kernels::BatchNormForward<T>& args);   \
-  template <class T>                                                   \
-  void batch_norm_backward(const kernels::BatchNormBackward<T>& args); \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(batch_norm_forward, BatchNormForward);
+HEED_KERNEL(batch_norm_backward, BatchNormBackward);

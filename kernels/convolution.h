@@ -5,6 +5,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/work.h>
+#include <heed/kernels/declare.h>
 #include <heed/kernels/window.h>
 
 namespace heed::kernels {
@@ -61,13 +62,5 @@ struct ConvolutionBackward {
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                              \
-  namespace heed::device {                                                \
-  template <class T>                                                      \
-  void convolution_forward(const kernels::ConvolutionForward<T>& args);   \
-  template <class T>                                                      \
-  void convolution_backward(const kernels::ConvolutionBackward<T>& args); \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(convolution_forward, ConvolutionForward);
+HEED_KERNEL(convolution_backward, ConvolutionBackward);

@@ -6,6 +6,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/work.h>
+#include <heed/kernels/declare.h>
 #include <heed/kernels/window.h>
 
 namespace heed {
@@ -51,13 +52,5 @@ struct PoolBackward {
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                \
-  namespace heed::device {                                  \
-  template <class T>                                        \
-  void pool_forward(const kernels::PoolForward<T>& args);   \
-  template <class T>                                        \
-  void pool_backward(const kernels::PoolBackward<T>& args); \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(pool_forward, PoolForward);
+HEED_KERNEL(pool_backward, PoolBackward);

@@ -12,6 +12,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/work.h>
+#include <heed/kernels/declare.h>
 
 namespace heed {
 
@@ -82,13 +83,5 @@ struct RecurrentBackward {
 
 }  // namespace heed::kernels
 
-#define HEED_DECLARE(device)                                          \
-  namespace heed::device {                                            \
-  template <class T>                                                  \
-  void recurrent_forward(const kernels::RecurrentForward<T>& args);   \
-  template <class T>                                                  \
-  void recurrent_backward(const kernels::RecurrentBackward<T>& args); \
-  }
-HEED_DECLARE(cpu)
-HEED_DECLARE(cuda)
-#undef HEED_DECLARE
+HEED_KERNEL(recurrent_forward, RecurrentForward);
+HEED_KERNEL(recurrent_backward, RecurrentBackward);

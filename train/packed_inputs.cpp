@@ -3,6 +3,7 @@
 #include <numeric>
 #include <span>
 
+#include <heed/core/backend.h>
 #include <heed/core/base/divide.h>
 #include <heed/core/creation.h>
 #include <heed/kernels/embedding.h>
@@ -38,7 +39,7 @@ Tensor positions_of(const data::Sequences& sequences, int64_t rows) {
 }
 
 Segments segments_of(const Tensor& first, const Tensor& length, int64_t rows, int64_t longest) {
-  if (first.device().is_cuda())
+  if (!backend(first.device()).host_memory)
     return Segments::on_device(first, length, rows, static_cast<int32_t>(longest));
   const std::span<const int64_t> firsts(first.data<int64_t>(), static_cast<size_t>(first.numel()));
   const std::span<const int32_t> lengths(length.data<int32_t>(), static_cast<size_t>(length.numel()));
@@ -49,7 +50,7 @@ Segments segments_of(const Tensor& first, const Tensor& length, int64_t rows, in
 
 void append_tokens(StepInputs& inputs, const data::Symbols& ids, const data::Sequences& sequences,
                    Device device) {
-  const bool padded = !device.is_cpu();
+  const bool padded = !backend(device).host_memory;
   const auto count = static_cast<int64_t>(sequences.first.size());
   const int64_t rows = padded ? bucket_of(sequences.rows, kRows) : sequences.rows;
   const int64_t places = padded ? bucket_of(count, kSequences) : count;

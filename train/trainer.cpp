@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include <heed/core/backend.h>
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
 #include <heed/train/trainer.h>
@@ -100,11 +101,12 @@ PooledVector<Tensor> Trainer::step(const StepInputs& inputs) {
                "; expected one number");
     if (count > 1) loss = loss * inputs.tensors.back().select(0, i);
     // Where looking at numbers takes no waiting, what is wrong stops the step; else the device leaves it out.
-    if (device_.is_cpu()) check_loss(loss.item<double>(), state_.step + 1, state_.position);
+    if (backend(device_).host_memory) check_loss(loss.item<double>(), state_.step + 1, state_.position);
     loss.backward();
     total = i == 0 ? loss.detach() : total + loss.detach();
   }
-  const optim::NonFinite non_finite = device_.is_cpu() ? optim::NonFinite::raise : optim::NonFinite::skip;
+  const optim::NonFinite non_finite =
+      backend(device_).host_memory ? optim::NonFinite::raise : optim::NonFinite::skip;
   const optim::StepResult result =
       optimizer_.step({.clip = options_.clip, .non_finite = non_finite, .measure_norm = true});
   if (ema_) ema_->update();
@@ -138,7 +140,7 @@ void Trainer::train_step(Batches batches) {
   ++state_.step;
   enqueued_ = Enqueued{std::move(outputs), state_.step, state_.position, samples, tokens};
   state_.position = next_position_;
-  if (device_.is_cpu()) settle();
+  if (backend(device_).host_memory) settle();
 }
 
 // Takes the numbers of the step that was enqueued last.
