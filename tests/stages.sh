@@ -14,23 +14,6 @@ check_format() { (cd "$root" && sources | xargs clang-format-14 --dry-run -Werro
 # Doxygen's warnings about the public headers are errors.
 check_reference() { (cd "$root" && mkdir -p "$build" && logged "$build/log/doxygen.log" doxygen docs/Doxyfile); }
 
-# Sources that have changed since main; on main itself, with the last commit.
-changed_sources() {
-  local base
-  base=$(git -C "$root" merge-base HEAD origin/main 2>/dev/null || git -C "$root" merge-base HEAD main) || return 1
-  if [[ $base == $(git -C "$root" rev-parse HEAD) ]]; then base=HEAD~1; fi
-  git -C "$root" diff --name-only --diff-filter=d "$base" -- {core,nn,optim,data,apps}/'*.cpp'
-}
-
-# clang-tidy takes 3 to 4 seconds for a source: the first 60, which is 4 minutes of one processor.
-check_tidy() {
-  local list=$build/clang-tidy-sources
-  changed_sources | head -n 60 >"$list" || return 1
-  printf '   %d sources\n' "$(wc -l <"$list")"
-  (cd "$root" && logged "$build/log/clang-tidy.log" xargs -a "$list" -r -P "${HEED_JOBS:-$(nproc)}" -n 2 \
-    clang-tidy-14 -p "$build/asan" --quiet --warnings-as-errors='*')
-}
-
 # build_preset PRESET [-D…]
 build_preset() {
   local preset=$1
@@ -195,7 +178,6 @@ command_test() {
   stage "build with g++, warnings as errors" build_preset emulated -DHEED_CHECKED_KERNELS=ON -DHEED_BENCH=ON \
     -DHEED_PART_OF_ALL=ON -DHEED_TENSORBOARD_PYTHON="$(tensorboard_python)" "${cuda[@]}" "${strict[@]}"
   stage "build with clang, its sanitizers and warnings as errors" build_preset asan "${cuda[@]}"
-  stage "clang-tidy on what has changed" check_tidy
   stage "tests with the sanitizers" test_sanitized
   stage "threads with the thread sanitizer" test_threads
   stage "GPU check on the emulated device" gpu_check_emulated
