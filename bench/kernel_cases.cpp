@@ -13,6 +13,7 @@
 #include <heed/core/base/check.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/core/creation.h>
+#include <heed/core/recurrent.h>
 
 #include "bench/operations.h"
 
@@ -104,6 +105,34 @@ void add_attention(const Sizes& s, bool causal, const std::string& product, std:
   cases.push_back({name + "/backward/" + shape_text(s), 0, 5 * one, product});
 }
 
+/// Recurrent layers, and the convolutions of ResNet-18 and of a classifier of digits, with their gradients.
+void add_layers(bool tiny, const std::string& product, std::vector<KernelCase>& cases) {
+  using List = std::vector<Sizes>;
+  for (const Sizes& s : tiny ? List{{2, 3, 8}} : List{{32, 64, 256}})
+    for (const CellKind kind : {CellKind::lstm, CellKind::gru}) {
+      const double one = 4.0 * static_cast<double>(s[0] * s[1] * s[2] * s[2] * gate_count(kind));
+      const std::string name = kind == CellKind::lstm ? "lstm" : "gru";
+      cases.push_back({name + "/forward/" + shape_text(s), 0, one, product});
+      cases.push_back({name + "/backward/" + shape_text(s), 0, 2 * one, product});
+    }
+  for (const Sizes& s : tiny ? List{{2, 3, 8, 4, 3, 2}}
+                             : List{{8, 3, 224, 64, 7, 2},
+                                    {8, 64, 56, 64, 3, 1},
+                                    {8, 64, 56, 128, 3, 2},
+                                    {8, 64, 56, 128, 1, 2},
+                                    {8, 128, 28, 128, 3, 1},
+                                    {8, 256, 14, 256, 3, 1},
+                                    {8, 512, 7, 512, 3, 1},
+                                    {64, 1, 28, 16, 3, 1},
+                                    {64, 16, 14, 32, 3, 1},
+                                    {64, 32, 7, 64, 3, 1}}) {
+    const int64_t out = (s[2] + 2 * (s[4] / 2) - s[4]) / s[5] + 1;
+    const double one = 2.0 * static_cast<double>(s[0] * s[3] * out * out * s[1] * s[4] * s[4]);
+    cases.push_back({"conv2d/forward/" + shape_text(s), 0, one, product});
+    cases.push_back({"conv2d/backward/" + shape_text(s), 0, 2 * one, product});
+  }
+}
+
 }  // namespace
 
 std::vector<KernelCase> kernel_cases(bool tiny, DType dtype) {
@@ -126,6 +155,7 @@ std::vector<KernelCase> kernel_cases(bool tiny, DType dtype) {
     cases.push_back({"linear/forward/" + shape_text(s), 0, one, product});
     cases.push_back({"linear/backward/" + shape_text(s), 0, 2 * one, product});
   }
+  if (dtype == DType::f32) add_layers(tiny, product, cases);
   return cases;
 }
 

@@ -4,8 +4,10 @@
 
 #include <heed/core/attention.h>
 #include <heed/core/base/check.h>
+#include <heed/core/convolution.h>
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
+#include <heed/core/recurrent.h>
 
 namespace heed::bench {
 namespace {
@@ -306,12 +308,36 @@ Operation linear_of(const Sizes& s, DType dtype) {
   return {in, [=](double) { return linear(in[0], in[1]); }};
 }
 
+/// Sequences x length x width, of which the input is as wide.
+Operation recurrent_of(const Sizes& s, DType dtype, CellKind kind) {
+  const int64_t all = gate_count(kind) * s[2];
+  const std::vector<Tensor> in{filled({s[0] * s[1], s[2]}, 1, dtype), filled({all, s[2]}, 2, dtype) * 0.02,
+                               filled({all, s[2]}, 3, dtype) * 0.02, filled({all}, 4, dtype),
+                               filled({all}, 5, dtype)};
+  const Segments segments = Segments::dense(s[0], s[1]);
+  return {in, [=](double) {
+            return recurrent(kind, linear(in[0], in[1], in[3]), in[2], segments, {.bias = in[4]}).output;
+          }};
+}
+
+/// Batch x channels x size x outputs x kernel x stride, of square images that keep their size but for the
+/// stride.
+Operation conv2d_of(const Sizes& s, DType dtype) {
+  const std::vector<Tensor> in{filled({s[0], s[1], s[2], s[2]}, 1, dtype),
+                               filled({s[3], s[1], s[4], s[4]}, 2, dtype)};
+  const Convolution2dOptions options{.stride = s[5], .padding = s[4] / 2};
+  return {in, [=](double) { return conv2d(in[0], in[1], {}, options); }};
+}
+
 }  // namespace
 
 Operation operation(const std::string& name, const Sizes& sizes, DType dtype) {
   if (const RowWise* r = find(name)) return row_wise(*r, sizes, dtype);
   if (name == "attention") return attention_of(sizes, dtype, Causal::none);
   if (name == "causal_attention") return attention_of(sizes, dtype, Causal::top_left);
+  if (name == "lstm") return recurrent_of(sizes, dtype, CellKind::lstm);
+  if (name == "gru") return recurrent_of(sizes, dtype, CellKind::gru);
+  if (name == "conv2d") return conv2d_of(sizes, dtype);
   HEED_CHECK(name == "linear" || name == "product", ConfigError, "there is no kernel '", name, "'");
   return linear_of(sizes, dtype);
 }

@@ -20,7 +20,8 @@ struct Operation {
 };
 
 /// Row-wise ones on rows x cols; (causal_)attention of sequences x length x heads x width; linear and product
-/// of rows x in x out. ConfigError for another name.
+/// of rows x in x out; lstm and gru of sequences x length x width; conv2d of batch x channels x size x
+/// outputs x kernel x stride. ConfigError for another name.
 Operation operation(const std::string& name, const Sizes& sizes, DType dtype);
 
 /// The names of the row-wise ones.

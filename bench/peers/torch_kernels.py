@@ -165,6 +165,27 @@ def linear(s, dtype):
     return [x, weight], lambda rate: F.linear(x, weight)
 
 
+def recurrent(s, dtype, kind, gates):
+    """Sequences x length x width, of which the input is as wide."""
+    n, all_gates = s[2], gates * s[2]
+    x = filled((s[0] * s[1], n), 1, dtype)
+    weights = [filled((all_gates, n), seed, dtype) * 0.02 for seed in (2, 3)]
+    weights += [filled((all_gates,), seed, dtype) for seed in (4, 5)]
+    states = [x.new_zeros(1, s[0], n) for _ in range(2 if kind is torch.lstm else 1)]
+
+    def call(rate):
+        first = states if kind is torch.lstm else states[0]
+        return kind(x.unflatten(0, (s[0], s[1])), first, weights, True, 1, 0.0, True, False, True)[0].flatten(0, 1)
+
+    return [x, *weights], call
+
+
+def conv2d(s, dtype):
+    """Batch x channels x size x outputs x kernel x stride."""
+    x, weight = filled((s[0], s[1], s[2], s[2]), 1, dtype), filled((s[3], s[1], s[4], s[4]), 2, dtype)
+    return [x, weight], lambda rate: F.conv2d(x, weight, stride=s[5], padding=s[4] // 2)
+
+
 def row_wise(name, s, dtype):
     kinds, call = OPERATIONS[name]
     arguments = [argument(kind, i + 1, s, dtype) for i, kind in enumerate(kinds.split()) if kind != "dropout"]
@@ -180,6 +201,10 @@ def operation(name, s, dtype):
         return row_wise(name, s, dtype)
     if name in ("attention", "causal_attention"):
         return attention(s, dtype, name == "causal_attention")
+    if name in ("lstm", "gru"):
+        return recurrent(s, dtype, torch.lstm if name == "lstm" else torch.gru, 4 if name == "lstm" else 3)
+    if name == "conv2d":
+        return conv2d(s, dtype)
     return linear(s, dtype)
 
 

@@ -17,12 +17,14 @@ KERNELS, KERNELS_BENCH = sys.argv.pop(1), sys.argv.pop(1)
 TORCH_KERNELS = ROOT / "bench" / "peers" / "torch_kernels.py"
 
 
-def directions():
+def directions(dtype="f32"):
     """Of all cases, from the table of the peer, which need not be installed."""
     table = next(node.value for node in ast.parse(TORCH_KERNELS.read_text()).body
                  if isinstance(node, ast.Assign) and node.targets[0].id == "OPERATIONS")
     forward = [key.value for key in table.keys] + ["attention", "causal_attention", "linear", "copy", "product"]
     backward = ("layer_norm", "residual_layer_norm", "gelu", "gelu_tanh", "softmax", "attention", "causal_attention", "linear")
+    if dtype == "f32":
+        forward, backward = [*forward, "lstm", "gru", "conv2d"], [*backward, "lstm", "gru", "conv2d"]
     return {(op, "forward") for op in forward} | {(op, "backward") for op in backward} | {("cross_entropy", "both")}
 
 
@@ -34,7 +36,7 @@ class KernelsBench(unittest.TestCase):
     def run_bench(self, dtype):
         out = json.loads(output([KERNELS_BENCH, "--tiny", f"--dtype={dtype}", "--benchmark_min_time=0.001",
                                  "--benchmark_format=json"]))
-        self.assertEqual({tuple(run["name"].split("/")[:2]) for run in out["benchmarks"]}, directions())
+        self.assertEqual({tuple(run["name"].split("/")[:2]) for run in out["benchmarks"]}, directions(dtype))
         for run in out["benchmarks"]:
             rate, machine = (("GB/s", "copy GB/s") if "GB/s" in run else ("GFLOP/s", "GEMM GFLOP/s"))
             self.assertNotIn("error_occurred", run)
