@@ -1,7 +1,8 @@
 // Every operation on tensors, with those of losses.h and sampling.h. Shapes broadcast as in NumPy where two
 // tensors meet. Axes may count from the end. Unless it says otherwise an operation is recorded and has a
 // gradient. Errors: ShapeError, DTypeError, DeviceError, IndexError with the operation's name. Attention is
-// in core/attention.h, making tensors in core/creation.h.
+// in core/attention.h, recurrent layers in core/recurrent.h, convolution and pooling in core/convolution.h,
+// batch and group norm in core/channel_norm.h, making tensors in core/creation.h.
 #pragma once
 
 #include <cstdint>

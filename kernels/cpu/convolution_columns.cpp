@@ -36,14 +36,14 @@ HWY_INLINE void fill(const Columns<A> args) {
     }
 }
 
-/// A vector of every step-th element.
+/// Every step-th element, n of them at least; by steps of 1 and 2 whole vectors are read.
 template <class A>
-HWY_INLINE Vec<Tag<A>> load_steps(const A* from, int64_t step) {
+HWY_INLINE Vec<Tag<A>> load_steps(const A* from, int64_t step, int64_t n) {
   const Tag<A> d;
   if (step == 1) return hn::LoadU(d, from);
   if (step == 2) return hn::ConcatEven(d, hn::LoadU(d, from + hn::Lanes(d)), hn::LoadU(d, from));
-  alignas(64) A values[hn::MaxLanes(d)];
-  for (int64_t i = 0; i < static_cast<int64_t>(hn::Lanes(d)); ++i) values[i] = from[i * step];
+  alignas(64) A values[hn::MaxLanes(d)] = {};
+  for (int64_t i = 0; i < n; ++i) values[i] = from[i * step];
   return hn::Load(d, values);
 }
 
@@ -59,7 +59,7 @@ HWY_INLINE void sum(const ColumnSums<A> args) {
       auto sum = args.added ? load_n(d, out, n) : hn::Zero(d);
       for (int64_t t = 0; t < args.taps; ++t)
         sum = hn::MulAdd(hn::Set(d, args.weight[t]),
-                         load_steps(args.image + args.tap[t] + run.from + i * args.step, args.step), sum);
+                         load_steps(args.image + args.tap[t] + run.from + i * args.step, args.step, n), sum);
       store_n(sum, d, out, n);
     }
   }

@@ -91,6 +91,7 @@ TEST(Conv2d, StrideBeyondTheKernel) {
 TEST(Conv2d, GroupsAndDepthwise) {
   check({.x = {2, 4, 5, 5}, .weight = {6, 2, 3, 3}, .options = {.padding = 1, .groups = 2}});
   check({.x = {1, 3, 6, 4}, .weight = {6, 1, 3, 3}, .options = {.stride = 2, .padding = 1, .groups = 3}});
+  check({.x = {2, 2, 19, 17}, .weight = {2, 1, 2, 2}, .options = {.stride = 7, .groups = 2}});
 }
 
 TEST(Conv2d, PaddingBeyondTheKernel) {
