@@ -229,6 +229,9 @@ void save_checkpoint(const fs::path& directory, nn::Module& model, const optim::
   for (const auto& entry : optimizer.state())
     tensors.emplace_back(concat(kOptimizer, entry.first), entry.second);
   tensors.insert(tensors.end(), more.begin(), more.end());
+  std::error_code error;
+  fs::create_directories(directory, error);
+  HEED_CHECK(!error, IoError, "cannot make the folder ", directory.string(), ": ", error.message());
   const fs::path file = directory / concat(kPrefix, state.step, kSuffix);
   save_tensors(file, tensors, to_metadata(state));
   remove_older(directory, state.step);
