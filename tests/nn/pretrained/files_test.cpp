@@ -259,6 +259,11 @@ TEST(PretrainedFiles, SizesThatAreClaimed) {
   copy.change("config.json", "\"hidden_size\": 12", "\"hidden_size\": 12000000");
   expect_error<CheckpointError>([&] { nn::load_pretrained<TextEncoder>(copy.path()); },
                                 {"mismatched (37)", "[19, 12000000] in the model"});
+  const Copy llama("llama");
+  for (const char* const size :
+       {"\"hidden_size\": 16", "\"head_dim\": 4", "\"num_attention_heads\": 4", "\"num_key_value_heads\": 2"})
+    llama.change("config.json", size, std::string(size, std::string(size).find(':')) + ": 16777216");
+  expect_error<ShapeError>([&] { nn::load_pretrained<LanguageModel>(llama.path()); }, {"more than 2^63 - 1"});
 }
 
 TEST(PretrainedFiles, JsonThatIsNone) {

@@ -1,9 +1,11 @@
 // Models of `transformers` in heed: outputs and all gradients, as tests/fixtures/write_pretrained.py wrote
 // them.
 #include <heed/core/numpy.h>
+#include <heed/kernels/embedding.h>
 #include <heed/nn/pretrained/pretrained.h>
 
 #include "../fixture.h"
+#include "op_check.h"
 #include "pretrained_fixture.h"
 
 namespace heed::test {
@@ -72,6 +74,38 @@ TEST(PretrainedParity, Bert) {
     return where(greater_equal(tokens.row_positions(), 2), full(tokens.ids.shape(), 1, {.dtype = DType::i64}),
                  0);
   });
+}
+
+// Padded, and on every device: the same states.
+TEST(PretrainedParity, BertPaddedAndOnDevices) {
+  const PretrainedFixture fixture("bert");
+  const auto texts = rows_by_rule(7, 3, 1);
+  constexpr int64_t kLongest = 7;
+  const Tensor ids = full({3, kLongest}, kNoToken, {.dtype = DType::i64}),
+               types = full({3 * kLongest}, kNoToken, {.dtype = DType::i64});
+  std::vector<int32_t> lengths;
+  std::vector<int64_t> rows;
+  for (int64_t i = 0; i < 3; ++i) {
+    const auto& text = texts[static_cast<size_t>(i)];
+    lengths.push_back(static_cast<int32_t>(text.size()));
+    for (int64_t j = 0; j < lengths.back(); ++j) {
+      rows.push_back(i * kLongest + j);
+      ids.data<int64_t>()[rows.back()] = text[static_cast<size_t>(j)];
+      types.data<int64_t>()[rows.back()] = j >= 2;
+    }
+  }
+  for (const Device device : devices(DType::f32)) {
+    SCOPED_TRACE(concat(device));
+    const auto model = nn::load_pretrained<TextEncoder>(fixture.path());
+    model->to(device);
+    const Tokens tokens = Tokens::dense(ids.to(device), lengths);
+    const Tensor states = model->forward(tokens, types.to(device));
+    const Tensor packed = index_select(states.to(kCpu), tensor(rows, {static_cast<int64_t>(rows.size())}));
+    EXPECT_LE(difference(packed, fixture["output"]), 1e-5);
+    EXPECT_LE(difference(model->pooled(states, tokens.segments), fixture["pooled"]), 1e-5);
+    const Tensor length = norm(model->embed(tokens, types.to(device)), {.axes = {1}});
+    EXPECT_LE(largest(length.to(kCpu) - 1.0), 1e-6);
+  }
 }
 
 TEST(PretrainedParity, Roberta) {
