@@ -43,6 +43,14 @@ TEST(TextPage, ItsProgramIsTheCompiledOne) {
   EXPECT_EQ(programs[0], read_file(kRoot / "docs/examples/text/pronounce.cpp"));
 }
 
+TEST(PretrainedPage, ItsProgramIsTheCompiledOne) {
+  std::vector<std::string> programs;
+  for (const Block& block : fenced_blocks(read_file(kRoot / "docs/pretrained.md")))
+    if (block.language == "cpp") programs.push_back(block.text);
+  ASSERT_GE(programs.size(), 1u);
+  EXPECT_EQ(programs[0], read_file(kRoot / "docs/examples/pretrained/embed.cpp"));
+}
+
 // Lines that are not empty.
 int lines_of(const char* program) {
   std::istringstream lines(read_file(kRoot / "docs/examples" / program));
