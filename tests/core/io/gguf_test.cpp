@@ -22,7 +22,7 @@ using test::gguf_tensor;
 using test::TemporaryFolder;
 using test::with_data;
 
-constexpr uint32_t kU8 = 0, kU32 = 4, kF32 = 6, kBool = 7, kText = 8, kArray = 9, kU64 = 10;
+constexpr uint32_t kU8 = 0, kU32 = 4, kBool = 7, kText = 8, kArray = 9, kU64 = 10;
 
 void expect_refused(const std::string& content, std::initializer_list<std::string> pieces) {
   const TemporaryFolder folder;
