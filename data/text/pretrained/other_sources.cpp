@@ -132,6 +132,67 @@ std::vector<std::string> lines_of(std::string_view content) {
   return lines;
 }
 
+// Types of tokens in GGUF.
+constexpr int64_t kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4;
+
+int64_t type_of(const GgufVocabulary& v, size_t id) {
+  return v.token_types.empty() ? kNormal : v.token_types[id];
+}
+
+std::vector<std::string> gguf_added_tokens(const GgufVocabulary& v) {
+  std::vector<std::string> added;
+  for (size_t id = 0; id < v.tokens.size(); ++id) {
+    const int64_t type = type_of(v, id);
+    if (type == kControl || type == kUserDefined || (type == kUnknown && v.model == "bert"))
+      added.push_back(added_token(v.tokens[id], static_cast<int64_t>(id), type != kUserDefined));
+  }
+  return added;
+}
+
+std::shared_ptr<const PretrainedTokenizer> gguf_word_piece(const GgufVocabulary& v, std::string_view file) {
+  constexpr std::string_view kBegins = "\u2581";  // what pieces that begin a word are marked with there
+  std::vector<std::string> pieces = v.tokens;
+  for (size_t id = 0; id < pieces.size(); ++id) {
+    if (pieces[id].starts_with(kBegins))
+      pieces[id].erase(0, kBegins.size());
+    else if (type_of(v, id) == kNormal)
+      pieces[id].insert(0, "##");
+  }
+  HEED_CHECK(v.unknown, CheckpointError, file, ": the vocabulary names no unknown token");
+  return bert(pieces, pieces[static_cast<size_t>(*v.unknown)], v.bos, v.eos, gguf_added_tokens(v), true,
+              file);
+}
+
+std::shared_ptr<const PretrainedTokenizer> gguf_byte_pairs(const GgufVocabulary& v, std::string_view file) {
+  Sources s;
+  bool ignore_merges = false;
+  if (v.pre == "gpt-2") {
+    s.pre_tokenizer = byte_level(true);
+  } else if (v.pre == "smollm") {
+    s.pre_tokenizer =
+        concat(R"({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true}, )",
+               byte_level(true), "]}");
+  } else if (v.pre == "llama-bpe") {
+    s.pre_tokenizer = split_modern(R"(\p{N}{1,3})");
+    ignore_merges = true;
+  } else if (v.pre == "qwen2") {
+    s.normalizer = R"({"type": "NFC"})";
+    s.pre_tokenizer = split_modern(R"(\p{N})");
+  } else {
+    throw ConfigError(concat(file, ": the pre-tokenizer ", heed::detail::quoted(v.pre),
+                             " is not supported; expected gpt-2, smollm, llama-bpe or qwen2"));
+  }
+  std::string merges = "[";
+  for (const std::string& merge : v.merges)
+    merges += concat(merges.size() > 1 ? ",\n" : "", json_string(merge));
+  s.model = byte_pair_model(vocabulary(v.tokens), merges + "]", ignore_merges);
+  s.post_processor =
+      marks_template(v.tokens, v.add_bos ? v.bos : std::nullopt, v.add_eos ? v.eos : std::nullopt, false);
+  s.decoder = byte_level(true);
+  s.added = gguf_added_tokens(v);
+  return s.parse(file);
+}
+
 }  // namespace
 
 std::shared_ptr<const PretrainedTokenizer> parse_vocab_txt(std::string_view content, std::string_view file,
@@ -181,54 +242,10 @@ std::shared_ptr<const PretrainedTokenizer> make_tokenizer(const GgufVocabulary& 
   check_id(v.unknown, "the unknown token");
   HEED_CHECK(v.token_types.empty() || v.token_types.size() == v.tokens.size(), CheckpointError, file, ": ",
              v.tokens.size(), " tokens and ", v.token_types.size(), " types of them");
-  constexpr int64_t kUnknown = 2, kControl = 3, kUserDefined = 4;
-  std::vector<std::string> added;
-  const auto type = [&](size_t id) { return v.token_types.empty() ? 1 : v.token_types[id]; };
-  for (size_t id = 0; id < v.tokens.size(); ++id)
-    if (type(id) == kControl || type(id) == kUserDefined || (type(id) == kUnknown && v.model == "bert"))
-      added.push_back(added_token(v.tokens[id], static_cast<int64_t>(id), type(id) != kUserDefined));
-  if (v.model == "bert") {
-    constexpr std::string_view kBegins = "\u2581";  // what pieces that begin a word are marked with there
-    std::vector<std::string> pieces = v.tokens;
-    for (size_t id = 0; id < pieces.size(); ++id) {
-      if (pieces[id].starts_with(kBegins))
-        pieces[id].erase(0, kBegins.size());
-      else if (type(id) == 1)
-        pieces[id].insert(0, "##");
-    }
-    HEED_CHECK(v.unknown, CheckpointError, file, ": the vocabulary names no unknown token");
-    const std::string unknown = pieces[static_cast<size_t>(*v.unknown)];
-    return bert(pieces, unknown, v.bos, v.eos, std::move(added), true, file);
-  }
+  if (v.model == "bert") return gguf_word_piece(v, file);
   HEED_CHECK(v.model == "gpt2", ConfigError, file, ": the tokenizer model ", heed::detail::quoted(v.model),
              " is not supported; expected gpt2 or bert");
-  Sources s;
-  bool ignore_merges = false;
-  if (v.pre == "gpt-2" || v.pre == "gpt2") {
-    s.pre_tokenizer = byte_level(true);
-  } else if (v.pre == "smollm") {
-    s.pre_tokenizer =
-        concat(R"({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true}, )",
-               byte_level(true), "]}");
-  } else if (v.pre == "llama-bpe" || v.pre == "llama3" || v.pre == "llama-v3") {
-    s.pre_tokenizer = split_modern(R"(\p{N}{1,3})");
-    ignore_merges = true;
-  } else if (v.pre == "qwen2") {
-    s.normalizer = R"({"type": "NFC"})";
-    s.pre_tokenizer = split_modern(R"(\p{N})");
-  } else {
-    throw ConfigError(concat(file, ": the pre-tokenizer ", heed::detail::quoted(v.pre),
-                             " is not supported; expected gpt-2, smollm, llama-bpe or qwen2"));
-  }
-  std::string merges = "[";
-  for (const std::string& merge : v.merges)
-    merges += concat(merges.size() > 1 ? ",\n" : "", json_string(merge));
-  s.model = byte_pair_model(vocabulary(v.tokens), merges + "]", ignore_merges);
-  s.post_processor =
-      marks_template(v.tokens, v.add_bos ? v.bos : std::nullopt, v.add_eos ? v.eos : std::nullopt, false);
-  s.decoder = byte_level(true);
-  s.added = std::move(added);
-  return s.parse(file);
+  return gguf_byte_pairs(v, file);
 }
 
 std::shared_ptr<const PretrainedTokenizer> load_pretrained_tokenizer(const std::string& path) {

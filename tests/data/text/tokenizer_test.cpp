@@ -74,6 +74,27 @@ TEST(Tokenizer, MarksAreNoText) {
   expect_error<IndexError>([&] { t->piece(-1); }, {"-1"});
 }
 
+TEST(Tokenizer, StreamsOfIdsGiveWholeCharacters) {
+  const Texts texts{"one two two  three."};
+  for (const Kind kind : {Kind::characters, Kind::words, Kind::symbols, Kind::bytes}) {
+    const auto t = trained({.kind = kind}, texts);
+    StreamDecoder stream(*t);
+    for (const char* text : {"one  three.", " \u20ac two", ""}) {
+      std::string result;
+      for (const int64_t id : t->encode(text)) {
+        const std::string part = stream.push(id);
+        EXPECT_FALSE(invalid_utf8(part));
+        result += part;
+      }
+      result += stream.finish();
+      EXPECT_EQ(result, t->decode(t->encode(text)));
+      if (kind != Kind::symbols) {
+        EXPECT_EQ(result, text);
+      }
+    }
+  }
+}
+
 TEST(Tokenizer, OptionsLimitTheVocabulary) {
   const Texts texts{"aaabbc"};
   EXPECT_EQ(trained({.kind = Kind::characters, .max_vocab = 261}, texts)->vocab(), 261);
@@ -145,6 +166,9 @@ TEST(Tokenizer, KindsHaveNames) {
   for (const char* kind : {"characters", "words", "symbols", "bytes", "unigram", "bpe"})
     EXPECT_STREQ(name(parse_tokenizer_kind(kind)), kind);
   expect_error<ConfigError>([] { parse_tokenizer_kind("letters"); }, {"letters", "characters"});
+  EXPECT_STREQ(name(Kind::pretrained), "pretrained");
+  expect_error<ConfigError>([] { parse_tokenizer_kind("pretrained"); }, {"pretrained"});
+  expect_error<ConfigError>([] { trained({.kind = Kind::pretrained}, {"a"}); }, {"loaded, not trained"});
 }
 
 #ifdef HEED_HAVE_SENTENCEPIECE

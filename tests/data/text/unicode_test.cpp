@@ -36,6 +36,14 @@ TEST(Unicode, NormalFormsAreThoseOfTheStandard) {
   EXPECT_EQ(normalize("A", Normalization::none, true), "a");
 }
 
+TEST(Unicode, LettersWithManyMarksTakeTimeInProportion) {
+  std::string text = "a", ordered = "a";
+  for (int i = 0; i < 100'000; ++i) text += "\u0301\u0323";  // above, below
+  for (int i = 1; i < 100'000; ++i) ordered += "\u0323";
+  for (int i = 0; i < 100'000; ++i) ordered += "\u0301";
+  EXPECT_EQ(normalize(text, Normalization::nfc), "\u1ea1" + ordered.substr(1));
+}
+
 TEST(Unicode, TextThatIsNotUtf8IsRefusedWithThePlace) {
   expect_error<DataError>([] { normalize("abc\xff", Normalization::nfc); }, {"not UTF-8", "byte 3 of 4"});
   expect_error<DataError>([] { normalize("\xc3", Normalization::none); }, {"byte 0 of 1"});
@@ -44,6 +52,14 @@ TEST(Unicode, TextThatIsNotUtf8IsRefusedWithThePlace) {
 TEST(Unicode, IllFormedBytesAreReplaced) {
   EXPECT_EQ(well_formed("a\xff\u00e4\xc3"), "a\ufffd\u00e4\ufffd");
   EXPECT_EQ(well_formed("ok"), "ok");
+  EXPECT_EQ(well_formed("\xe2\x82x\xf0\x9f\x98"), "\ufffdx\ufffd");  // characters that break off
+  EXPECT_EQ(well_formed("\xed\xa0\x80\xc0\x80"), "\ufffd\ufffd\ufffd\ufffd\ufffd");  // none begins so
+  CharacterAssembler assembler;
+  std::string text;
+  for (const char byte : std::string("\u20ac\xe2\x82")) assembler.push(std::string_view(&byte, 1), text);
+  EXPECT_EQ(text, "\u20ac");
+  assembler.finish(text);
+  EXPECT_EQ(text, "\u20ac\ufffd");
 }
 
 TEST(Unicode, CountsCodePointsAndKnowsTheirKind) {
