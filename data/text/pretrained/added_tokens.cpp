@@ -49,7 +49,8 @@ const AddedToken* AddedTokens::longest(std::string_view text) const {
 }
 
 void AddedTokens::split(std::string_view text, bool special, std::vector<Segment>& segments) const {
-  size_t done = 0;  // of the text
+  size_t done = 0;        // of the text
+  size_t spaces_end = 0;  // of the white space that was taken last, which later tokens may begin in
   for (size_t at = 0; !tokens_.empty() && at < text.size();) {
     const AddedToken* const token =
         begins_[static_cast<unsigned char>(text[at])] ? longest(text.substr(at)) : nullptr;
@@ -63,8 +64,11 @@ void AddedTokens::split(std::string_view text, bool special, std::vector<Segment
     if (token->single_word && is_within_word(text, begin, end)) continue;
     if (token->lstrip)
       while (begin > done && is_space(text, previous(text, begin))) begin = previous(text, begin);
-    if (token->rstrip)
+    if (token->rstrip) {
+      end = std::max(end, spaces_end);
       while (end < text.size() && is_space(text, end)) end += code_point_at(text, end).bytes;
+      spaces_end = end;
+    }
     if (done < begin) segments.push_back({text.substr(done, begin - done)});
     segments.push_back({text.substr(begin, end - begin), token->id});
     done = end;

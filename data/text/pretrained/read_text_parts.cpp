@@ -38,8 +38,11 @@ int64_t marked_token(JsonFields& fields, std::string_view key) {
 }
 
 std::vector<Part> read_template(JsonFields& fields, std::string_view key, JsonFields& marks, bool pair) {
+  constexpr size_t kMostItems = 64;
   std::vector<Part> parts;
   int texts = 0;
+  if (fields.list(key).size() > kMostItems)
+    fields.unsupported("a template '", key, "' of more than ", kMostItems, " parts");
   for (const Json& item : fields.list(key)) {
     JsonFields outer(item, fields.place());
     const bool text = outer.find("Sequence") != nullptr;
@@ -55,6 +58,7 @@ std::vector<Part> read_template(JsonFields& fields, std::string_view key, JsonFi
       continue;
     }
     JsonFields mark(marks.at(id), fields.place());
+    if (mark.list("ids").size() > kMostItems) fields.unsupported("a mark of more than ", kMostItems, " ids");
     for (const Json& number : mark.list("ids"))
       parts.push_back({Part::Kind::mark, token_id(number, fields), segment});
     mark.finish({"id", "tokens"});

@@ -290,6 +290,9 @@ TEST(PretrainedTokenizer, LongWordsTakeTimeInProportion) {
   const std::string spaces(1'000'000, ' ');
   EXPECT_EQ(bpe->decode(bpe->encode(spaces)), spaces);
   EXPECT_EQ(bert->encode(spaces), Symbols());
+  const std::string strips = replaced(fixture("gpt2.json"), "\"content\":\"<word>\",\"single_word\":true",
+                                      "\"content\":\" \",\"single_word\":false");
+  EXPECT_EQ(parse_tokenizer_json(strips, "f")->encode(spaces), Symbols(spaces.size(), 600));
 }
 
 TEST(PretrainedTokenizer, SeveralThreadsMayEncode) {
