@@ -111,6 +111,46 @@ test_shared() {
   test_consumer "$base/prefix" find_package_shared
 }
 
+# highway_sources: a folder of Highway's sources, which Debian has no static library of: HEED_HIGHWAY_SOURCES, or fetched
+# once; nothing where they cannot be had.
+highway_sources() {
+  local folder=$build/highway-sources
+  if [[ -n ${HEED_HIGHWAY_SOURCES:-} ]]; then
+    folder=$HEED_HIGHWAY_SOURCES
+  elif [[ ! -d $folder ]]; then
+    logged "$build/log/highway.log" git clone --quiet --depth 1 --branch 1.0.7 https://github.com/google/highway "$folder" || {
+      say "Highway's sources could not be fetched: static programs will not be tested"
+      return 0
+    }
+  fi
+  echo "$folder"
+}
+
+# Fully static programs, as docs/building.md has them; the one with a text model is below 15 MB, stripped.
+test_static() {
+  local sources base=$build/consumers/static prefix=$build/consumers/static/prefix size
+  sources=$(highway_sources)
+  [[ -n $sources ]] || return 0
+  rm -rf "$prefix"
+  logged "$build/log/highway.log" cmake -S "$sources" -B "$base/highway" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DBUILD_SHARED_LIBS=OFF -DBUILD_TESTING=OFF -DHWY_ENABLE_TESTS=OFF -DHWY_ENABLE_EXAMPLES=OFF \
+    -DHWY_ENABLE_CONTRIB=OFF || return 1
+  compile "$base/highway"
+  logged "$build/log/install.log" cmake --install "$base/highway" --prefix "$prefix" || return 1
+  logged "$build/log/consumer-static.log" cmake -S "$root" -B "$base/heed" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
+    -DHEED_CUDA=OFF -DHEED_APPS=OFF -DHEED_ONEDNN=OFF -DCMAKE_DISABLE_FIND_PACKAGE_SentencePiece=ON || return 1
+  compile "$base/heed"
+  logged "$build/log/install.log" cmake --install "$base/heed" --prefix "$prefix" || return 1
+  logged "$build/log/consumer-static.log" cmake -S "$root/tests/consumers/static" -B "$base/consumer" -G Ninja \
+    -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix" || return 1
+  compile "$base/consumer"
+  run_tests "$base/consumer" || return 1
+  strip -o "$base/pronounce" "$base/consumer/pronounce"
+  size=$(stat -c %s "$base/pronounce")
+  printf '   a static program with a text model: %d bytes\n' "$size"
+  ((size < 15000000)) && ! readelf -l "$base/pronounce" | grep -q INTERP
+}
+
 # A project that has kernels of its own and tests them with the emulator, in its three builds.
 test_emulator() {
   local folder=$build/consumers/emulator
@@ -187,6 +227,7 @@ command_test() {
   fi
   stage "what the README shows" test_readme
   stage "shared libraries in other projects" test_shared
+  stage "static programs" test_static
   stage "the emulator in another project" test_emulator "${cuda[@]}"
   stage "the emulator installed" test_installed_emulator "${cuda[@]}"
   printf '== tests\n'
