@@ -40,8 +40,7 @@ struct AttentionOptions {
   Tensor alibi_slopes = {};  // f32 [heads]
   Tensor relative = {};      // [heads, 2 * limit + 1], added by key - query clamped to ±limit; learnable
   double logit_cap = 0;  // above 0: scaled scores s become cap tanh(s / cap) before biases and masks (arXiv
-                         // 2408.00118). Not fused: each sequence's scores lie in memory,
-                         // and hidden keys must be finite
+                         // 2408.00118)
   double dropout = 0;    // of the weights, while training
   Generator* generator = nullptr;  // null: default_generator()
   std::string_view name = {};      // under which an AttentionRecord lists this call
@@ -68,7 +67,7 @@ Tensor attention_scores(const Tensor& q, const Tensor& k, const Segments& segmen
                         const AttentionOptions& options, int64_t sequence);
 
 /// While one lives on a thread, attention calls there leave a handle in it, from which the weights of any
-/// sequence and head are rebuilt; but not calls with a logit_cap. Costs no memory but what the backward keeps
+/// sequence and head are rebuilt. Costs no memory but what the backward keeps
 /// anyway. The innermost one records.
 class AttentionRecord {
  public:
@@ -86,6 +85,10 @@ class AttentionRecord {
   /// the biases. IndexError for a name, sequence or head that is not there, StateError if q, k or a bias was
   /// written to since the call.
   Tensor weights(const std::string& name, int64_t sequence, int64_t head) const;
+  /// Those of `queries` queries from first_query on, [queries, keys]. IndexError if the sequence has not so
+  /// many.
+  Tensor weights(const std::string& name, int64_t sequence, int64_t head, int64_t first_query,
+                 int64_t queries) const;
   /// All heads: [heads, queries, keys].
   Tensor weights(const std::string& name, int64_t sequence) const;
   /// Query rows that see no key, counted over all sequences and heads: their output is zero. A mask that

@@ -39,9 +39,14 @@ Tensor unchanged(const Saved& saved, const std::string& name) {
   }
 }
 
-// Fills weights [queries, keys].
+// Some heads and queries of one sequence.
+struct Part {
+  int64_t sequence, first_head, heads, first_query, queries;
+};
+
+// Fills weights [queries, keys] of one head.
 template <class T>
-void rebuild(const AttentionRecord::Call& recorded, int64_t sequence, int64_t head,
+void rebuild(const AttentionRecord::Call& recorded, const Part& part, int64_t head,
              accumulator_t<T>* weights) {
   const AttentionCall& call = recorded.call;
   for (const Saved* bias : {&call.bias, &call.mask, &call.alibi_slopes, &call.relative})
@@ -53,16 +58,17 @@ void rebuild(const AttentionRecord::Call& recorded, int64_t sequence, int64_t he
   HEED_DISPATCH(q.device(), attention_weights,
                 kernels::AttentionWeights<T>{
                     call.scores<T>(view(q, recorded.q_column), view(k, recorded.k_column), q.device()),
-                    recorded.lse.data<accumulator_t<T>>(), weights, sequence, head});
+                    recorded.lse.data<accumulator_t<T>>(), weights, part.sequence, head, part.first_query,
+                    part.queries});
 }
 
 // ---- the gradient of weights
 
-// What the weights of heads [first, first + count) of one sequence were made from.
+// What the weights of a part were made from.
 struct WeightsSaved {
   AttentionRecord::Call recorded;
-  Saved weights;  // [count, queries, keys]
-  int64_t sequence, first, count;
+  Saved weights;  // [heads, queries, keys]
+  Part part;
 
   const Segments& segments() const { return recorded.call.segments; }
 };
@@ -74,22 +80,22 @@ Tensor zeroed_slot(GradOut& gx, int input) {
   return slot.tensor;
 }
 
-// Of q [query_rows, …] the part of one head, [queries, width]; of k that which it reads.
+// Of q [query_rows, …] what one head has of the part, [queries, width]; of k that which it reads.
 Tensor part_of_q(const WeightsSaved& saved, const Tensor& q, int64_t head) {
   const AttentionCall& call = saved.recorded.call;
-  const int64_t row = saved.segments().query_first(saved.sequence),
+  const int64_t row = saved.segments().query_first(saved.part.sequence) + saved.part.first_query,
                 column = saved.recorded.q_column + head * call.width;
   return q.view({call.query_rows, q.size(-1)})
-      .slice(0, row, row + saved.segments().query_length(saved.sequence))
+      .slice(0, row, row + saved.part.queries)
       .slice(1, column, column + call.width);
 }
 
 Tensor part_of_k(const WeightsSaved& saved, const Tensor& k, int64_t head) {
   const AttentionCall& call = saved.recorded.call;
-  const int64_t row = saved.segments().key_first(saved.sequence),
+  const int64_t row = saved.segments().key_first(saved.part.sequence),
                 column = saved.recorded.k_column + head * call.key_heads / call.heads * call.width;
   return k.view({call.key_rows, k.size(-1)})
-      .slice(0, row, row + saved.segments().key_length(saved.sequence))
+      .slice(0, row, row + saved.segments().key_length(saved.part.sequence))
       .slice(1, column, column + call.width);
 }
 
@@ -98,8 +104,9 @@ void add_to_bias(const WeightsSaved& saved, const Tensor& gscores, const Tensor&
   Shape shape = gbias.shape();
   while (shape.rank() < 4) shape.insert(0, 1);
   Tensor part = gbias.view(shape);
-  const int64_t begin[] = {saved.sequence, saved.first, 0, 0},
-                size[] = {1, saved.count, gscores.size(1), gscores.size(2)};
+  const Part& of = saved.part;
+  const int64_t begin[] = {of.sequence, of.first_head, of.first_query, 0},
+                size[] = {1, of.heads, gscores.size(1), gscores.size(2)};
   for (int axis = 0; axis < 4; ++axis)
     if (shape[axis] != 1) part = part.slice(axis, begin[axis], begin[axis] + size[axis]);
   part.add_(sum_to(gscores.unsqueeze(0), part.shape()));
@@ -107,17 +114,19 @@ void add_to_bias(const WeightsSaved& saved, const Tensor& gscores, const Tensor&
 
 // To the entries [heads, 2 * limit + 1] by key - diagonal(query).
 void add_to_relative(const WeightsSaved& saved, const Tensor& gscores, const Tensor& grelative) {
+  const Part& of = saved.part;
   const int64_t queries = gscores.size(1), keys = gscores.size(2), limit = grelative.size(1) / 2;
   const Tensor entries = empty({1, queries * keys}, {.dtype = DType::i64});
   int64_t* entry = entries.data<int64_t>();
   for (int64_t i = 0; i < queries; ++i) {
-    const int64_t diagonal = saved.recorded.call.visibility.diagonal(i, queries, keys);
+    const int64_t diagonal = saved.recorded.call.visibility.diagonal(
+        of.first_query + i, saved.segments().query_length(of.sequence), keys);
     for (int64_t j = 0; j < keys; ++j) *entry++ = std::clamp(j - diagonal, -limit, limit) + limit;
   }
-  const Tensor part = grelative.slice(0, saved.first, saved.first + saved.count);
+  const Tensor part = grelative.slice(0, of.first_head, of.first_head + of.heads);
   const Tensor sums = scatter_add(zeros(part.shape(), part.options()), 1,
-                                  entries.to(gscores.device()).expand({saved.count, queries * keys}),
-                                  gscores.reshape({saved.count, queries * keys}));
+                                  entries.to(gscores.device()).expand({of.heads, queries * keys}),
+                                  gscores.reshape({of.heads, queries * keys}));
   part.add_(sums);
 }
 
@@ -128,9 +137,14 @@ void weights_backward(const WeightsSaved& saved, const GradIn& gy, GradOut& gx) 
   const Tensor gscores = weights * (g - sum(g * weights, {.axes = {-1}, .keep = true}));
   const Tensor gq = gx.wants(0) ? zeroed_slot(gx, 0) : Tensor(),
                gk = gx.wants(1) ? zeroed_slot(gx, 1) : Tensor(), q = *saved.recorded.q, k = *saved.recorded.k;
-  for (int64_t h = 0; h < saved.count; ++h) {
-    const int64_t head = saved.first + h;
-    const Tensor gproduct = gscores.select(0, h) * call.scale;
+  for (int64_t h = 0; h < saved.part.heads; ++h) {
+    const int64_t head = saved.part.first_head + h;
+    Tensor gproduct = gscores.select(0, h) * call.scale;
+    if (call.logit_cap > 0) {
+      const Tensor product = matmul(part_of_q(saved, q, head).to(gproduct.dtype()),
+                                    part_of_k(saved, k, head).to(gproduct.dtype()).transpose(0, 1));
+      gproduct = gproduct * (1.0 - square(tanh(product * (call.scale / call.logit_cap))));
+    }
     if (gq.defined())
       part_of_q(saved, gq, head).add_(matmul(gproduct, part_of_k(saved, k, head).to(gproduct.dtype())));
     if (gk.defined())
@@ -142,8 +156,7 @@ void weights_backward(const WeightsSaved& saved, const GradIn& gy, GradOut& gx) 
 }
 
 // As the call was recorded: nowhere under NoGrad, or where nothing needed a gradient.
-Tensor record_weights(const AttentionRecord::Call& recorded, int64_t sequence, int64_t first,
-                      const Tensor& weights) {
+Tensor record_weights(const AttentionRecord::Call& recorded, const Part& part, const Tensor& weights) {
   const auto input = [](const Saved& value, const Node::Edge& edge) {
     return edge.node ? with_edge(*value, edge) : Tensor();
   };
@@ -151,22 +164,22 @@ Tensor record_weights(const AttentionRecord::Call& recorded, int64_t sequence, i
       "attention_weights",
       {input(recorded.q, recorded.q_edge), input(recorded.k, recorded.k_edge),
        input(recorded.call.bias, recorded.bias_edge), input(recorded.call.relative, recorded.relative_edge)},
-      weights,
-      [saved = WeightsSaved{recorded, save(weights), sequence, first, weights.size(0)}](
-          const GradIn& gy, GradOut& gx) { weights_backward(saved, gy, gx); });
+      weights, [saved = WeightsSaved{recorded, save(weights), part}](const GradIn& gy, GradOut& gx) {
+        weights_backward(saved, gy, gx);
+      });
 }
 
-// The weights of heads [first, first + count): [count, queries, keys].
-Tensor rebuild_heads(const AttentionRecord::Call& recorded, int64_t sequence, int64_t first, int64_t count) {
-  const Segments& segments = recorded.call.segments;
-  const int64_t queries = segments.query_length(sequence), keys = segments.key_length(sequence);
+// The weights of a part: [heads, queries, keys].
+Tensor rebuild_part(const AttentionRecord::Call& recorded, const Part& part) {
+  const int64_t keys = recorded.call.segments.key_length(part.sequence);
   const Tensor q = unchanged(recorded.q, recorded.name);
-  const Tensor weights = empty({count, queries, keys}, accumulator_options(q));
+  const Tensor weights = empty({part.heads, part.queries, keys}, accumulator_options(q));
   visit_floating(q.dtype(), "attention record", [&]<class T>() {
-    for (int64_t h = 0; h < count; ++h)
-      rebuild<T>(recorded, sequence, first + h, weights.data<accumulator_t<T>>() + h * queries * keys);
+    for (int64_t h = 0; h < part.heads; ++h)
+      rebuild<T>(recorded, part, part.first_head + h,
+                 weights.data<accumulator_t<T>>() + h * part.queries * keys);
   });
-  return record_weights(recorded, sequence, first, weights);
+  return record_weights(recorded, part, weights);
 }
 
 }  // namespace
@@ -211,17 +224,27 @@ int64_t AttentionRecord::blind_rows(const std::string& name) const {
 }
 
 Tensor AttentionRecord::weights(const std::string& name, int64_t sequence, int64_t head) const {
+  check_index(sequence, sequences(name), "sequence", name);
+  return weights(name, sequence, head, 0, find(calls_, name).call.segments.query_length(sequence));
+}
+
+Tensor AttentionRecord::weights(const std::string& name, int64_t sequence, int64_t head, int64_t first_query,
+                                int64_t queries) const {
   const Call& call = find(calls_, name);
   check_index(sequence, sequences(name), "sequence", name);
   check_index(head, call.call.heads, "head", name);
-  const Tensor weights = rebuild_heads(call, sequence, head, 1);
-  return weights.view({weights.size(1), weights.size(2)});
+  const int64_t all = call.call.segments.query_length(sequence);
+  HEED_CHECK(first_query >= 0 && queries >= 0 && queries <= all - first_query, IndexError,
+             "attention record: \"", name, "\" has ", all, " queries in sequence ", sequence,
+             "; there are no ", queries, " from ", first_query, " on");
+  const Tensor weights = rebuild_part(call, {sequence, head, 1, first_query, queries});
+  return weights.view({queries, weights.size(2)});
 }
 
 Tensor AttentionRecord::weights(const std::string& name, int64_t sequence) const {
   const Call& call = find(calls_, name);
   check_index(sequence, sequences(name), "sequence", name);
-  return rebuild_heads(call, sequence, 0, call.call.heads);
+  return rebuild_part(call, {sequence, 0, call.call.heads, 0, call.call.segments.query_length(sequence)});
 }
 
 }  // namespace heed

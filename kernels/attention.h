@@ -35,8 +35,8 @@ struct AttentionBias {
   int32_t relative_limit;     //   clamp(key - diagonal(query), ±relative_limit) + relative_limit
 };
 
-/// What the scores of an attention are made from: scale * q kᵀ + bias, over the visible keys of each sequence
-/// and head. Query head h reads key head h * key_heads / heads.
+/// What the scores of an attention are made from: capped(scale * q kᵀ) + bias, over the visible keys of each
+/// sequence and head. Query head h reads key head h * key_heads / heads.
 template <class T>
 struct AttentionScores {
   HeadsView<const T> q;  // [query_rows, heads, width]
@@ -44,7 +44,8 @@ struct AttentionScores {
   SegmentsView segments;
   int64_t query_rows, key_rows;  // rows of the buffers, gaps included
   int64_t heads, key_heads, width;
-  double scale;  // usually 1 / sqrt(width)
+  double scale;      // usually 1 / sqrt(width)
+  double logit_cap;  // above 0: a scaled score s becomes cap tanh(s / cap), before anything is added; else 0
   Visibility visibility;
   AttentionBias<T> bias;
 
@@ -104,13 +105,14 @@ struct AttentionBackward : AttentionScores<T> {
   }
 };
 
-/// The softmax weights of one sequence and head before dropout, rebuilt from lse. A query that sees no key
-/// has a row of zeros.
+/// The softmax weights of some queries of one sequence and head before dropout, rebuilt from lse. A query
+/// that sees no key has a row of zeros.
 template <class T>
 struct AttentionWeights : AttentionScores<T> {
   const accumulator_t<T>* lse;  // [heads, query_rows]
-  accumulator_t<T>* weights;    // [queries, keys] of that sequence
+  accumulator_t<T>* weights;    // [queries, keys of that sequence]
   int64_t sequence, head;
+  int64_t first_query, queries;  // within the sequence
 };
 
 }  // namespace heed::kernels

@@ -7,18 +7,28 @@
 
 namespace heed {
 
-/// How the causal diagonal lies when a sequence has different numbers of queries and keys.
+/// Whether a query sees the keys after its own place, the diagonal, and how that lies when a sequence has
+/// different numbers of queries and keys.
 enum class Causal : uint8_t {
-  none,
-  top_left,     // query i sees keys 0 .. i
-  bottom_right  // the last query sees every key: query i sees keys 0 .. i + (keys - queries)
+  none,               // query i stands on key i, and sees keys after it too
+  top_left,           // query i sees keys 0 .. i
+  none_bottom_right,  // the last query stands on the last key, query i on key i + (keys - queries), as where
+                      // the first keys come from a cache; it sees keys after that too
+  bottom_right        // the same place, and no key after it: the last query sees every key
 };
+
+/// Whether a rule hides what comes after the diagonal, and whether that ends at the last key.
+HEED_HOST_DEVICE constexpr bool hides_later(Causal rule) {
+  return rule == Causal::top_left || rule == Causal::bottom_right;
+}
+HEED_HOST_DEVICE constexpr bool is_bottom_right(Causal rule) { return rule >= Causal::none_bottom_right; }
 
 /// How much of a block of queries and keys is visible. `some` has to be asked pair by pair.
 enum class BlockVisibility : uint8_t { none, some, all };
 
 /// A key is visible if the causal rule allows it and, where a window is set, it lies within the window or is
-/// one of the global tokens. Windows are measured from the query's own place on the diagonal.
+/// one of the global tokens. Windows, and biases by distance, are measured from the query's own place on the
+/// diagonal.
 struct Visibility {
   Causal causal = Causal::none;
   int32_t window_left = -1;   // keys before the diagonal that stay visible; -1: all
@@ -33,12 +43,12 @@ struct Visibility {
 
   /// The key position that query q stands on.
   HEED_HOST_DEVICE int64_t diagonal(int64_t q, int64_t queries, int64_t keys) const {
-    return causal == Causal::bottom_right ? q + keys - queries : q;
+    return is_bottom_right(causal) ? q + keys - queries : q;
   }
 
   HEED_HOST_DEVICE bool visible(int64_t q, int64_t k, int64_t queries, int64_t keys) const {
     const int64_t distance = k - diagonal(q, queries, keys);
-    if (causal != Causal::none && distance > 0) return false;
+    if (hides_later(causal) && distance > 0) return false;
     if (!has_window() || k < global_tokens || q < global_tokens) return true;
     if (window_left >= 0 && distance < -static_cast<int64_t>(window_left)) return false;
     if (window_right >= 0 && distance > window_right) return false;
@@ -51,8 +61,8 @@ struct Visibility {
                                          int64_t keys) const {
     const int64_t nearest = k0 - diagonal(q1 - 1, queries, keys),
                   farthest = k1 - 1 - diagonal(q0, queries, keys);
-    if (causal != Causal::none && nearest > 0) return BlockVisibility::none;
-    const bool below = causal == Causal::none || farthest <= 0;
+    if (hides_later(causal) && nearest > 0) return BlockVisibility::none;
+    const bool below = !hides_later(causal) || farthest <= 0;
     if (!has_window()) return below ? BlockVisibility::all : BlockVisibility::some;
     if (q0 >= global_tokens && k0 >= global_tokens &&
         ((window_left >= 0 && farthest < -static_cast<int64_t>(window_left)) ||
@@ -67,7 +77,7 @@ struct Visibility {
   HEED_HOST_DEVICE int64_t key_end(int64_t q, int64_t queries, int64_t keys) const {
     int64_t end = keys;
     const int64_t d = diagonal(q, queries, keys);
-    if (causal != Causal::none && d + 1 < end) end = d + 1;
+    if (hides_later(causal) && d + 1 < end) end = d + 1;
     if (window_right >= 0 && q >= global_tokens) {
       int64_t limit = d + window_right + 1;
       if (limit < global_tokens) limit = global_tokens;

@@ -47,8 +47,9 @@ int64_t head_width(const Tensor& q, int64_t heads, const char* name) {
 void check_options(const AttentionOptions& options, const char* name) {
   const Visibility& rule = options.visibility;
   HEED_CHECK(std::isfinite(options.scale), ConfigError, name, ": scale is ", options.scale);
-  HEED_CHECK(std::isfinite(options.logit_cap) && options.logit_cap >= 0, ConfigError, name, ": logit_cap is ",
-             options.logit_cap, "; it must be finite and not negative");
+  const double cap = options.logit_cap;
+  HEED_CHECK(cap == 0 || (cap >= 1e-30 && cap <= 1e30), ConfigError, name, ": logit_cap is ", cap,
+             "; it must be 0 or between 1e-30 and 1e30");
   HEED_CHECK(rule.window_left >= -1 && rule.window_right >= -1, ConfigError, name, ": the window is ",
              rule.window_left, " to the left and ", rule.window_right,
              " to the right; -1 means no limit, and no number may be smaller");
@@ -136,6 +137,7 @@ AttentionCall make_call(const Operands& operands, const Segments& segments, cons
           .key_heads = operands.key_heads,
           .width = operands.width,
           .scale = options.scale == 0 ? 1 / std::sqrt(static_cast<double>(operands.width)) : options.scale,
+          .logit_cap = options.logit_cap,
           .visibility = options.visibility,
           .bias = save(bias),
           .mask = save(visible),
@@ -230,7 +232,7 @@ Tensor attend(const Operands& given, const Segments& segments, const AttentionOp
   const Tensor& q = operands.of(0);
   Shape shape = q.shape();
   shape[q.rank() - 1] = call.heads * call.width;
-  if (options.logit_cap > 0 || !detail::has_kernel<kernels::AttentionForward>(q.device(), q.dtype()))
+  if (!detail::has_kernel<kernels::AttentionForward>(q.device(), q.dtype()))
     return plain_attention(columns(given, 0), columns(given, 1), columns(given, 2), call, options)
         .reshape(shape);
   const Dropout dropout = draw_dropout(options.dropout, options.generator, name);

@@ -16,7 +16,7 @@ struct AttentionCall {
   Segments segments;
   int64_t query_rows, key_rows;
   int64_t heads, key_heads, width;
-  double scale;
+  double scale, logit_cap;
   Visibility visibility;
   Saved bias, mask, alibi_slopes, relative;  // undefined where there is none
   std::array<int64_t, 4> bias_stride, mask_stride;
@@ -35,6 +35,7 @@ struct AttentionCall {
             .key_heads = key_heads,
             .width = width,
             .scale = scale,
+            .logit_cap = logit_cap,
             .visibility = visibility,
             .bias = bias_view<T>()};
   }
@@ -57,8 +58,8 @@ struct AttentionCall {
   }
 };
 
-/// Attention by its definition, one sequence after the other, with a logit_cap. q [rows, heads * width], k
-/// and v [rows, key_heads * width]; all checked. Recorded.
+/// Attention by its definition, one sequence after the other, where a device has no kernel. q [rows, heads *
+/// width], k and v [rows, key_heads * width]; all checked. Recorded.
 Tensor plain_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call,
                        const AttentionOptions& options);
 

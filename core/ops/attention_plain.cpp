@@ -1,4 +1,4 @@
-// Attention by its definition, for what the fused kernels do not know and for its scores.
+// Attention by its definition, for devices without fused kernels and for its scores.
 #include <algorithm>
 #include <cmath>
 
@@ -100,7 +100,7 @@ Tensor plain_scores(const Tensor& q, const Tensor& k, const AttentionCall& call,
   const Tensor a = heads_of(q, at.query_first, at.queries, call.heads),
                b = shared_heads(heads_of(k, at.key_first, at.keys, call.key_heads), call);
   Tensor scores = matmul(a, b.transpose(1, 2)) * call.scale;
-  if (options.logit_cap > 0) scores = tanh(scores / options.logit_cap) * options.logit_cap;
+  if (call.logit_cap > 0) scores = tanh(scores / call.logit_cap) * call.logit_cap;
   scores = biased(scores, at, options);
   return where(visible_pairs(at, options, q.device()), scores, scalar(-HUGE_VAL, scores.options()));
 }

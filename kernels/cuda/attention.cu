@@ -11,7 +11,7 @@ namespace {
 using kernels::AttentionWeights;
 
 // Budget: 64 registers, 0 bytes shared.
-template <class T>
+template <class T, bool kCapped>
 __global__ void __launch_bounds__(kAttentionThreads)
     forward_kernel(AttentionForward<T> args, int64_t blocks) {
   const WarpTask task(blocks);
@@ -19,20 +19,20 @@ __global__ void __launch_bounds__(kAttentionThreads)
   clear_output_gaps<1>(args, task.sequence, p.head, task.thread, task.threads);
   simt::Arena<> arena;
   const WarpRows rows(arena, args.width, 1);
-  if (task.place < p.queries) attend_query(args, p, task.place, rows);
+  if (task.place < p.queries) attend_query<kCapped>(args, p, task.place, rows);
 }
 
 // Budget: 32 registers, 0 bytes shared.
-template <class T>
+template <class T, bool kCapped>
 __global__ void __launch_bounds__(kAttentionThreads) weights_kernel(AttentionWeights<T> args) {
   const Plane p(args, args.sequence, args.head);
   const int64_t i = int64_t{blockIdx.x} * kAttentionThreads + threadIdx.x;
-  if (i >= p.queries * p.keys) return;
-  const int64_t query = i / p.keys, key = i % p.keys, row = p.query_first + query;
+  if (i >= args.queries * p.keys) return;
+  const int64_t query = args.first_query + i / p.keys, key = i % p.keys, row = p.query_first + query;
   const float product =
       dot(row_of(args.q, row, p.head), row_of(args.k, p.key_first + key, p.key_head), args.width);
-  args.weights[i] =
-      weight_of(score_of(args, p, query, key, product), args.lse[p.head * args.query_rows + row]);
+  args.weights[i] = weight_of(score_of(args, p, query, key, capped_score<kCapped>(args, product)),
+                              args.lse[p.head * args.query_rows + row]);
 }
 
 }  // namespace
@@ -51,16 +51,17 @@ void attention_forward(const AttentionForward<T>& args) {
     if (path == AttentionPath::hopper) return hopper::attention_forward(kWhat, args);
   }
   const int64_t blocks = simt::ceil_div<int64_t>(args.segments.max_query, kAttentionWarps);
-  launch(kWhat, forward_kernel<T>, attention_grid(args.segments.count * blocks, args.heads),
-         dim3(kAttentionThreads), warp_rows_bytes(args.width, 1), args, blocks);
+  launch(kWhat, args.logit_cap > 0 ? forward_kernel<T, true> : forward_kernel<T, false>,
+         attention_grid(args.segments.count * blocks, args.heads), dim3(kAttentionThreads),
+         warp_rows_bytes(args.width, 1), args, blocks);
 }
 
 template <class T>
 void attention_weights(const AttentionWeights<T>& args) {
-  // The lengths of this sequence are known on the device only.
-  const int64_t most = int64_t{args.segments.max_query} * args.segments.max_key;
+  // The number of its keys is known on the device only.
+  const int64_t most = args.queries * args.segments.max_key;
   if (most == 0) return;
-  launch("attention_weights", weights_kernel<T>,
+  launch("attention_weights", args.logit_cap > 0 ? weights_kernel<T, true> : weights_kernel<T, false>,
          dim3(static_cast<unsigned>(simt::ceil_div<int64_t>(most, kAttentionThreads))),
          dim3(kAttentionThreads), 0, args);
 }

@@ -11,7 +11,7 @@ namespace {
 
 // delta_to: [heads, query_rows], the delta_of each query.
 // Budget: 104 registers, 0 bytes shared.
-template <class T>
+template <class T, bool kCapped>
 __global__ void __launch_bounds__(kAttentionThreads, 4)
     query_kernel(AttentionBackward<T> args, int64_t blocks, float* delta_to) {
   const WarpTask task(blocks);
@@ -23,11 +23,11 @@ __global__ void __launch_bounds__(kAttentionThreads, 4)
   const int64_t row = p.query_first + task.place;
   const float delta = delta_of(args, row, p.head, task.lane);
   if (task.lane == 0) delta_to[p.head * args.query_rows + row] = delta;
-  if (args.gq.data != nullptr) query_gradient(args, p, task.place, delta, rows);
+  if (args.gq.data != nullptr) query_gradient<kCapped>(args, p, task.place, delta, rows);
 }
 
 // Budget: 64 registers, 0 bytes shared.
-template <class T>
+template <class T, bool kCapped>
 __global__ void __launch_bounds__(kAttentionThreads, 8)
     key_kernel(AttentionBackward<T> args, int64_t blocks, const float* delta) {
   const WarpTask task(blocks);
@@ -35,20 +35,21 @@ __global__ void __launch_bounds__(kAttentionThreads, 8)
   simt::Arena<> arena;
   const WarpRows rows(arena, args.width, 2);
   if (task.place >= args.segments.key_length[task.sequence]) return;
-  key_gradient(
+  key_gradient<kCapped>(
       args, task.sequence, blockIdx.y, task.place,
       [&](int64_t row, int64_t head) { return delta[head * args.query_rows + row]; }, rows);
 }
 
 /// The gradient of one pair's score, for the biases.
-template <class T>
+template <bool kCapped, class T>
 __device__ __forceinline__ float score_gradient(const AttentionBackward<T>& args, const Plane& p, int query,
                                                 int key, const float* delta_of) {
   const int64_t row = p.query_first + query, at = p.head * args.query_rows + row, key_row = p.key_first + key;
   if (!args.visibility.visible(query, key, p.queries, p.keys)) return 0.0f;
-  return pair_gradient(args, p, query, key, args.lse[at], delta_of[at],
-                       dot(row_of(args.q, row, p.head), row_of(args.k, key_row, p.key_head), args.width),
-                       dot(row_of(args.gout, row, p.head), row_of(args.v, key_row, p.key_head), args.width))
+  return pair_gradient<kCapped>(
+             args, p, query, key, args.lse[at], delta_of[at],
+             dot(row_of(args.q, row, p.head), row_of(args.k, key_row, p.key_head), args.width),
+             dot(row_of(args.gout, row, p.head), row_of(args.v, key_row, p.key_head), args.width))
       .score;
 }
 
@@ -59,8 +60,8 @@ struct Box {
 
 // A warp an element of gbias: `kept` are its axes, `summed` those along which the bias is repeated; an axis
 // of one has size 1 in the other.
-// Budget: 64 registers, 0 bytes shared.
-template <class T>
+// Budget: 72 registers, 0 bytes shared.
+template <class T, bool kCapped>
 __global__ void __launch_bounds__(kAttentionThreads)
     bias_kernel(AttentionBackward<T> args, Box kept, Box summed, int64_t elements, const float* delta_of) {
   int64_t element = int64_t{blockIdx.x} * kAttentionWarps + threadIdx.x / 32;
@@ -81,7 +82,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
       rest /= summed.size[axis];
     }
     const Plane p(args, at[0], at[1]);
-    if (at[2] < p.queries && at[3] < p.keys) sum += score_gradient(args, p, at[2], at[3], delta_of);
+    if (at[2] < p.queries && at[3] < p.keys) sum += score_gradient<kCapped>(args, p, at[2], at[3], delta_of);
   }
   sum = simt::warp_sum(sum);
   if (lane == 0) args.gbias[to] += sum;
@@ -89,8 +90,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
 
 // A warp an entry of grelative, blockIdx.y the head: over all pairs of that distance; the outermost entries
 // have all that lie beyond, too.
-// Budget: 56 registers, 0 bytes shared.
-template <class T>
+// Budget: 64 registers, 0 bytes shared.
+template <class T, bool kCapped>
 __global__ void __launch_bounds__(kAttentionThreads)
     relative_kernel(AttentionBackward<T> args, const float* delta_of) {
   const int64_t limit = args.bias.relative_limit, entries = 2 * limit + 1;
@@ -106,7 +107,8 @@ __global__ void __launch_bounds__(kAttentionThreads)
       int64_t first = distance == -limit ? 0 : middle, last = distance == limit ? p.keys : middle + 1;
       if (first < 0) first = 0;
       if (last > p.keys) last = p.keys;
-      for (int64_t key = first; key < last; ++key) sum += score_gradient(args, p, query, key, delta_of);
+      for (int64_t key = first; key < last; ++key)
+        sum += score_gradient<kCapped>(args, p, query, key, delta_of);
     }
   }
   sum = simt::warp_sum(sum);
@@ -124,7 +126,7 @@ void bias_gradient(const char* what, const AttentionBackward<T>& args, const flo
     summed.size[axis] = repeated ? sizes[axis] : 1;
     elements *= kept.size[axis];
   }
-  launch(what, bias_kernel<T>,
+  launch(what, args.logit_cap > 0 ? bias_kernel<T, true> : bias_kernel<T, false>,
          dim3(static_cast<unsigned>(simt::ceil_div<int64_t>(elements, kAttentionWarps))),
          dim3(kAttentionThreads), 0, args, kept, summed, elements, delta);
 }
@@ -157,18 +159,20 @@ void attention_backward(const AttentionBackward<T>& args) {
   float* const delta = scratch.as<float>();
   if (s.max_query > 0) {
     const int64_t blocks = simt::ceil_div<int64_t>(s.max_query, kAttentionWarps);
-    launch(kWhat, query_kernel<T>, attention_grid(s.count * blocks, args.heads), dim3(kAttentionThreads),
+    launch(kWhat, args.logit_cap > 0 ? query_kernel<T, true> : query_kernel<T, false>,
+           attention_grid(s.count * blocks, args.heads), dim3(kAttentionThreads),
            warp_rows_bytes(args.width, 1), args, blocks, delta);
   }
   if (s.max_key > 0 && (args.gk.data != nullptr || args.gv.data != nullptr)) {
     const int64_t blocks = simt::ceil_div<int64_t>(s.max_key, kAttentionWarps);
-    launch(kWhat, key_kernel<T>, attention_grid(s.count * blocks, args.key_heads), dim3(kAttentionThreads),
+    launch(kWhat, args.logit_cap > 0 ? key_kernel<T, true> : key_kernel<T, false>,
+           attention_grid(s.count * blocks, args.key_heads), dim3(kAttentionThreads),
            warp_rows_bytes(args.width, 2), args, blocks, static_cast<const float*>(delta));
   }
   if (s.max_query == 0 || s.max_key == 0) return;
   if (args.gbias != nullptr) bias_gradient(kWhat, args, delta);
   if (args.grelative != nullptr)
-    launch(kWhat, relative_kernel<T>,
+    launch(kWhat, args.logit_cap > 0 ? relative_kernel<T, true> : relative_kernel<T, false>,
            attention_grid(simt::ceil_div<int64_t>(2 * int64_t{args.bias.relative_limit} + 1, kAttentionWarps),
                           args.heads),
            dim3(kAttentionThreads), 0, args, static_cast<const float*>(delta));

@@ -17,7 +17,7 @@ __device__ __forceinline__ int heads_of_a_key_head(const AttentionBackward<T>& a
 }
 
 /// The output and log-sum-exp of one query. `rows`: one.
-template <class T>
+template <bool kCapped = false, class T>
 __device__ __forceinline__ void attend_query(const AttentionForward<T>& args, const Plane& p, int query,
                                              const WarpRows& rows) {
   constexpr float kNothing = -kInfinity;
@@ -34,7 +34,9 @@ __device__ __forceinline__ void attend_query(const AttentionForward<T>& args, co
     const int key = first + lane;
     float score = kNothing;
     if (key < end)
-      score = score_of(args, p, query, key, dot(q, row_of(args.k, p.key_first + key, p.key_head), width));
+      score =
+          score_of(args, p, query, key,
+                   capped_score<kCapped>(args, dot(q, row_of(args.k, p.key_first + key, p.key_head), width)));
     // NaN must come through; fmaxf passes it over, and the sum has it.
     const float now = fmaxf(most, simt::warp_max(score));
     const float shift = now == kNothing ? 0.0f : now;
@@ -61,19 +63,22 @@ __device__ __forceinline__ void attend_query(const AttentionForward<T>& args, co
     args.lse[p.head * args.query_rows + row] = total == 0.0f ? kNothing : most + logf(total);
 }
 
-/// A weight after dropout, and the gradient of its score.
+/// A weight after dropout, and the gradients of its score and of the scaled product that this is made from.
 struct PairGradient {
-  float weight, score;
+  float weight, score, product;
 };
 
-template <class T>
+template <bool kCapped, class T>
 __device__ __forceinline__ PairGradient pair_gradient(const AttentionBackward<T>& args, const Plane& p,
-                                                      int query, int key, float lse, float delta, float score,
-                                                      float gweight) {
-  const float weight = weight_of(score_of(args, p, query, key, score), lse);
-  if (weight == 0.0f) return {0.0f, 0.0f};  // what a hidden key holds must not count
-  const float factor = dropout_factor(args, p, query, key);
-  return {weight * factor, weight * (gweight * factor - delta)};
+                                                      int query, int key, float lse, float delta,
+                                                      float product, float gweight) {
+  const float capped = capped_score<kCapped>(args, product),
+              weight = weight_of(score_of(args, p, query, key, capped), lse);
+  if (weight == 0.0f) return {0.0f, 0.0f, 0.0f};  // what a hidden key holds must not count
+  const float factor = dropout_factor(args, p, query, key), gscore = weight * (gweight * factor - delta);
+  if constexpr (!kCapped) return {weight * factor, gscore, gscore};
+  const float t = __fdividef(capped, static_cast<float>(args.logit_cap));
+  return {weight * factor, gscore, gscore * ((1.0f - t) * (1.0f + t))};
 }
 
 /// to (+)= values, by the lanes of a warp.
@@ -108,7 +113,7 @@ __device__ __forceinline__ float delta_of(const AttentionBackward<T>& args, int6
 }
 
 /// The gradient of one query. `rows`: one.
-template <class T>
+template <bool kCapped = false, class T>
 __device__ __forceinline__ void query_gradient(const AttentionBackward<T>& args, const Plane& p, int query,
                                                float delta, const WarpRows& rows) {
   const int lane = static_cast<int>(threadIdx.x) % 32, width = static_cast<int>(args.width);
@@ -121,13 +126,13 @@ __device__ __forceinline__ void query_gradient(const AttentionBackward<T>& args,
   for (int first = static_cast<int>(args.visibility.key_begin(query, p.queries, p.keys)); first < end;
        first += 32) {
     const int key = first + lane;
-    PairGradient g{0.0f, 0.0f};
+    PairGradient g{0.0f, 0.0f, 0.0f};
     if (key < end)
-      g = pair_gradient(args, p, query, key, lse, delta,
-                        dot(q, row_of(args.k, p.key_first + key, p.key_head), width),
-                        dot(gout, row_of(args.v, p.key_first + key, p.key_head), width));
+      g = pair_gradient<kCapped>(args, p, query, key, lse, delta,
+                                 dot(q, row_of(args.k, p.key_first + key, p.key_head), width),
+                                 dot(gout, row_of(args.v, p.key_first + key, p.key_head), width));
     __syncwarp();
-    rows.value(0)[lane] = g.score;
+    rows.value(0)[lane] = g.product;
     __syncwarp();
     add_products(sum, rows.value(0), end - first < 32 ? end - first : 32, width, lane,
                  [&](int j) { return row_of(args.k, p.key_first + first + j, p.key_head); });
@@ -137,7 +142,7 @@ __device__ __forceinline__ void query_gradient(const AttentionBackward<T>& args,
 }
 
 /// The gradients of one key; delta(row, head) is a query's delta_of, for one lane. `rows`: two.
-template <class T, class Delta>
+template <bool kCapped = false, class T, class Delta>
 __device__ __forceinline__ void key_gradient(const AttentionBackward<T>& args, int sequence, int key_head,
                                              int key, Delta delta, const WarpRows& rows) {
   const int lane = static_cast<int>(threadIdx.x) % 32, width = static_cast<int>(args.width);
@@ -150,14 +155,14 @@ __device__ __forceinline__ void key_gradient(const AttentionBackward<T>& args, i
     for (int first = 0; first < p.queries; first += 32) {
       const int query = first + lane;
       const int64_t query_row = p.query_first + query;
-      PairGradient g{0.0f, 0.0f};
+      PairGradient g{0.0f, 0.0f, 0.0f};
       if (query < p.queries && args.visibility.visible(query, key, p.queries, p.keys)) {
-        g = pair_gradient(args, p, query, key, args.lse[head * args.query_rows + query_row],
-                          delta(query_row, head), dot(row_of(args.q, query_row, head), k, width),
-                          dot(row_of(args.gout, query_row, head), v, width));
+        g = pair_gradient<kCapped>(args, p, query, key, args.lse[head * args.query_rows + query_row],
+                                   delta(query_row, head), dot(row_of(args.q, query_row, head), k, width),
+                                   dot(row_of(args.gout, query_row, head), v, width));
       }
       __syncwarp();
-      rows.value(0)[lane] = g.score;
+      rows.value(0)[lane] = g.product;
       rows.value(1)[lane] = g.weight;
       __syncwarp();
       const int count = p.queries - first < 32 ? p.queries - first : 32;

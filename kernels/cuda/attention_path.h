@@ -9,7 +9,7 @@
 namespace heed::cuda {
 
 enum class AttentionPath {
-  generic,          // everything, a warp a query: attention.cu, attention_backward.cu
+  generic,          // everything, capped scores too, a warp a query: attention.cu, attention_backward.cu
   short_sequences,  // bf16, sequences that fit into a block: attention_short.cu
   flash,            // bf16, any length: attention_flash.cu, attention_flash_backward.cu
   hopper            // bf16, widths 64 and 128, devices of compute capability 9.0: hopper/
@@ -33,7 +33,8 @@ bool has_aligned_rows(const kernels::HeadsView<T>& view) {
 template <class Args>
 AttentionPath attention_path_of(const Args& args, bool aligned) {
   const int64_t w = args.width;
-  if (!aligned || !(w == 16 || w == 32 || w == 64 || w == 128)) return AttentionPath::generic;
+  if (!aligned || args.logit_cap != 0 || !(w == 16 || w == 32 || w == 64 || w == 128))
+    return AttentionPath::generic;
   const bool is_short = args.segments.max_query <= kShortLength && args.segments.max_key <= kShortLength;
   return is_short && w <= 64 ? AttentionPath::short_sequences : AttentionPath::flash;
 }

@@ -38,10 +38,19 @@ __device__ __forceinline__ float dot(const X* x, const Y* y, int64_t width) {
   return sum;
 }
 
-/// The score of a pair whose product of q and k is `product`; -inf if the query does not see the key.
+/// A product of q and k, scaled and, where there is a cap, capped. Kernels are compiled apart for a cap,
+/// which takes registers.
+template <bool kCapped, class Args>
+__device__ __forceinline__ float capped_score(const Args& args, float product) {
+  const float score = product * static_cast<float>(args.scale);
+  if constexpr (!kCapped) return score;
+  const float cap = static_cast<float>(args.logit_cap);
+  return cap * tanhf(__fdividef(score, cap));
+}
+
+/// The score of a pair from its capped_score; -inf if the query does not see the key.
 template <class Args>
-__device__ __forceinline__ float score_of(const Args& args, const Plane& p, int query, int key,
-                                          float product) {
+__device__ __forceinline__ float score_of(const Args& args, const Plane& p, int query, int key, float score) {
   const auto& b = args.bias;
   const auto at = [&](const int64_t(&stride)[4]) {
     return p.sequence * stride[0] + p.head * stride[1] + query * stride[2] + key * stride[3];
@@ -49,7 +58,6 @@ __device__ __forceinline__ float score_of(const Args& args, const Plane& p, int 
   if (!args.visibility.visible(query, key, p.queries, p.keys) ||
       (b.mask != nullptr && !b.mask[at(b.mask_stride)]))
     return -kInfinity;
-  float score = product * static_cast<float>(args.scale);
   if (b.bias != nullptr) score += static_cast<float>(b.bias[at(b.bias_stride)]);
   if (b.alibi_slopes == nullptr && b.relative == nullptr) return score;
   int64_t distance = key - args.visibility.diagonal(query, p.queries, p.keys);

@@ -38,6 +38,10 @@ void expect_weights(const AttentionCase& c, DType dtype, Device device) {
       const Tensor one = record.weights(c.name, s, h);
       EXPECT_EQ(one.shape(), (Shape{c.segments.query_length(s), c.segments.key_length(s)}));
       EXPECT_EQ(max_difference(one, all.select(0, h)), 0);
+      const int64_t half = one.size(0) / 2;
+      EXPECT_EQ(max_difference(record.weights(c.name, s, h, half, one.size(0) - half),
+                               one.slice(0, half, one.size(0))),
+                0);
     }
   }
 }
@@ -52,6 +56,8 @@ TEST(AttentionRecord, RebuildsTheWeightsBeforeDropout) {
       expect({.name = "cross", .segments = Segments::packed(Lengths{2, 4}, Lengths{7, 3})});
       expect({.name = "grouped", .segments = kPacked, .heads = 4, .key_heads = 2});
       expect({.name = "biases", .segments = kPacked, .bias = {5, 5}, .relative_limit = 2, .alibi = true});
+      expect({.name = "capped", .segments = kPacked, .logit_cap = 0.6, .bias = {5, 5}});
+      expect({.name = "long", .segments = Segments::packed(Lengths{150}, Lengths{90})});
     }
 }
 
@@ -76,6 +82,8 @@ Tensors all_weights(const AttentionCase& c, const Tensors& in) {
   for (int64_t s = 0; s < c.segments.count(); ++s) {
     result.push_back(record.weights(c.name, s));
     result.push_back(record.weights(c.name, s, c.heads - 1));
+    const int64_t half = c.segments.query_length(s) / 2;
+    result.push_back(record.weights(c.name, s, 0, half, c.segments.query_length(s) - half));
   }
   return result;
 }
@@ -92,6 +100,7 @@ void check_gradients_of_weights(const AttentionCase& c) {
                     const Tensor all = reference_weights(c, {in[0], in[1], {}, in[2], in[3]}, s);
                     result.push_back(all);
                     result.push_back(all.select(0, c.heads - 1));
+                    result.push_back(all.select(0, 0).slice(0, all.size(1) / 2, all.size(1)));
                   }
                   return result;
                 },
@@ -109,6 +118,7 @@ TEST(AttentionRecord, WeightsHaveGradients) {
   check_gradients_of_weights({.name = "dense", .segments = Segments::dense(2, 4, 4, Lengths{3, 0})});
   check_gradients_of_weights(
       {.name = "biases", .segments = kPacked, .bias = {6, 5}, .relative_limit = 2, .alibi = true});
+  check_gradients_of_weights({.name = "capped", .segments = kPacked, .logit_cap = 0.6, .bias = {5, 5}});
   check_gradients_of_weights({.name = "bias of heads", .segments = kPacked, .bias = {3, 2, 1, 5}});
   check_gradients_of_weights({.name = "aligned at the end",
                               .segments = Segments::packed(Lengths{2, 4}, Lengths{7, 5}),

@@ -24,6 +24,7 @@ struct AttentionCase {
   bool mask = false, alibi = false;
   int32_t relative_limit = -1;  // a relative table if >= 0
   double dropout = 0;
+  double logit_cap = 0;
   int64_t query_padding = 3, key_padding = 1;  // elements after each row of q, and of k and v
   bool hidden_nan = true;                      // NaN in keys that no query sees
 };
@@ -196,7 +197,7 @@ struct AttentionProblem {
     const Acc none = -std::numeric_limits<Acc>::infinity();
     const T *query = q_row(s, i, h, q), *g = q_row(s, i, h, gout);
     const int64_t row = (query_first[s] + i) * q_stride + h * width;
-    std::vector<Acc> score(keys, none), weight(keys), kept(keys, Acc(1)), gweight(keys);
+    std::vector<Acc> score(keys, none), weight(keys), kept(keys, Acc(1)), gweight(keys), slope(keys, Acc(1));
     const auto table = [&](int64_t k) {
       return h * (2 * limit + 1) + limit + std::clamp<int64_t>(k - diagonal, -limit, limit);
     };
@@ -206,6 +207,11 @@ struct AttentionProblem {
       Acc dot = 0;
       for (int64_t d = 0; d < width; ++d) dot += Acc(query[d]) * Acc(kv[key_offset(s, k, h) + d]);
       dot *= Acc(scale);
+      if (c.logit_cap > 0) {
+        const Acc t = std::tanh(Acc(Store(dot)) / Acc(c.logit_cap));
+        dot = Acc(c.logit_cap) * t;
+        slope[k] = 1 - t * t;
+      }
       if (c.bias) dot += Acc(bias[bias_index(s, h, i, k)]);
       if (c.alibi) dot -= Acc(slopes[h]) * Acc(std::abs(k - diagonal));
       if (c.relative_limit >= 0) dot += Acc(relative[table(k)]);
@@ -243,8 +249,8 @@ struct AttentionProblem {
       if (c.relative_limit >= 0) r.grelative[table(k)] += gscore;
       for (int64_t d = 0; d < width; ++d) {
         const Acc key = Acc(kv[key_offset(s, k, h) + d]) * Acc(scale), own = Acc(query[d]) * Acc(scale);
-        gq[row + d] += gscore * key;
-        gk[key_offset(s, k, h) + d] += gscore * own;
+        gq[row + d] += gscore * slope[k] * key;
+        gk[key_offset(s, k, h) + d] += gscore * slope[k] * own;
         r.term_q = std::max(r.term_q, term * std::fabs(double(key)));
         r.term_k = std::max(r.term_k, term * std::fabs(double(own)));
       }
@@ -267,6 +273,7 @@ struct AttentionProblem {
             .key_heads = c.key_heads,
             .width = c.width,
             .scale = scale,
+            .logit_cap = c.logit_cap,
             .visibility = c.visibility,
             .bias = bias_args(at)};
   }

@@ -76,6 +76,8 @@ const std::vector<Visibility> kVisibilities = {
     {.window_left = 3, .window_right = 3, .global_tokens = 2},
     {.causal = Causal::top_left, .window_left = 6, .global_tokens = 3},
     {.causal = Causal::bottom_right, .window_left = 10, .dilation = 4, .global_tokens = 1},
+    {.causal = Causal::none_bottom_right, .window_left = 5, .window_right = 2},
+    {.causal = Causal::none_bottom_right, .window_left = 3, .dilation = 2, .global_tokens = 1},
 };
 
 TYPED_TEST(Attention, VisibilityAndGaps) {
@@ -115,6 +117,34 @@ void expect_exact_alone(const AttentionCase& shape) {
   const auto inner = [&](const auto& out) { return p.inner(out, p.q_stride, 0, p.c.heads * p.c.width); };
   expect_within<T>(inner(p.forward_alone()), inner(p.template plain<reference_t<T>, reference_t<T>>().out),
                    inner(p.template plain<T, accumulator_t<T>>().out), 2, "out");
+}
+
+TYPED_TEST(Attention, CappedScores) {
+  for (int parts = 0; parts < 16; ++parts) {
+    SCOPED_TRACE(parts);
+    const AttentionCase shape{.sequences = {{20, 20}, {9, 21}, {1, 70}, {70, 130}},
+                              .heads = 4,
+                              .key_heads = 2,
+                              .width = parts % 2 ? 32 : 5,
+                              .visibility = {.causal = parts & 1 ? Causal::bottom_right : Causal::none},
+                              .gaps = parts % 3 == 0,
+                              .bias = (parts & 2) != 0,
+                              .mask = (parts & 4) != 0,
+                              .alibi = (parts & 8) != 0,
+                              .relative_limit = parts % 5 == 0 ? 6 : -1,
+                              .dropout = parts % 3 == 1 ? 0.25 : 0,
+                              .logit_cap = parts % 4 == 3 ? 3 : 0.5};
+    expect_exact<TypeParam>(shape);
+    expect_exact_alone<TypeParam>(shape);
+  }
+  expect_exact<TypeParam>(
+      {.sequences = {{130, 1100}}, .width = 16, .logit_cap = 1});  // several chunks of keys
+}
+
+// Sequences that are long enough for AMX, which has no cap, go by vectors.
+TEST_F(AttentionByAmx, LeavesCappedScoresToVectors) {
+  expect_exact<float>({.sequences = {{100, 100}}, .width = 32, .logit_cap = 0.7});
+  expect_exact<bfloat16>({.sequences = {{100, 100}}, .width = 32, .logit_cap = 0.7});
 }
 
 TYPED_TEST(Attention, OneQueryASequence) {
@@ -290,7 +320,8 @@ TYPED_TEST(Attention, WeightsAreThoseOfTheForward) {
     std::vector<A> lse, weights(70 * 90, std::numeric_limits<A>::quiet_NaN());
     p.forward(out, lse);
     const int64_t s = 1, h = 1;
-    cpu::attention_weights<T>({p.scores(p.operands()), lse.data(), weights.data(), s, h});
+    cpu::attention_weights<T>(
+        {p.scores(p.operands()), lse.data(), weights.data(), s, h, 0, p.query_length[s]});
     const auto exact = p.template plain<reference_t<T>, reference_t<T>>();
     for (int64_t i = 0; i < 70; ++i) {
       double sum = 0;

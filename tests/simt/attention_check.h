@@ -129,6 +129,7 @@ inline const Visibility kRules[] = {
     {.window_left = 3, .window_right = 3, .global_tokens = 2},
     {.causal = Causal::top_left, .window_left = 6, .global_tokens = 3},
     {.causal = Causal::bottom_right, .window_left = 40, .dilation = 4, .global_tokens = 1},
+    {.causal = Causal::none_bottom_right, .window_left = 5, .window_right = 2},
 };
 
 }  // namespace heed::test

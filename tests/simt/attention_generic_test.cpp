@@ -56,5 +56,23 @@ TYPED_TEST(GenericAttention, Biases) {
   }
 }
 
+TYPED_TEST(GenericAttention, CappedScores) {
+  for (const int parts : {0, 1, 4, 16, 31}) {
+    SCOPED_TRACE(parts);
+    this->check({.sequences = {{9, 5}, {1, 35}, {33, 34}},
+                 .heads = 4,
+                 .key_heads = 2,
+                 .width = 16,  // which faster paths would take
+                 .visibility = {.causal = parts & 1 ? Causal::bottom_right : Causal::none},
+                 .bias = (parts & 1) != 0,
+                 .mask = (parts & 4) != 0,
+                 .relative_limit = parts & 16 ? 6 : -1,
+                 .dropout = parts == 31 ? 0.25 : 0,
+                 .logit_cap = 0.8,
+                 .query_padding = 8,
+                 .key_padding = 8});
+  }
+}
+
 }  // namespace
 }  // namespace heed::test

@@ -63,6 +63,7 @@ TEST_F(HopperAttention, RangesOfKeys) {
          {Visibility{.causal = Causal::top_left}, Visibility{.causal = Causal::bottom_right},
           Visibility{.causal = Causal::bottom_right, .window_left = 70},
           Visibility{.window_left = 20, .window_right = 2}, Visibility{.window_right = 0},
+          Visibility{.causal = Causal::none_bottom_right, .window_left = 20, .window_right = 2},
           Visibility{.causal = Causal::top_left, .window_left = 0}})
       for (const auto& [queries, keys] : {std::pair{300, 300}, {140, 290}, {290, 140}}) {
         SCOPED_TRACE(concat(width, ": ", queries, " by ", keys, ", causal ", static_cast<int>(rule.causal),

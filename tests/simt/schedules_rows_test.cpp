@@ -344,6 +344,7 @@ class SomeAttention {
                .key_heads = kHeads,
                .width = shape.width,
                .scale = 0.4,
+               .logit_cap = shape.width == 5 ? 1.5 : 0.0,
                .visibility = {.causal = Causal::top_left},
                .bias = {.bias = nullptr,
                         .bias_stride = {},
@@ -386,7 +387,8 @@ TYPED_TEST(RowSchedules, Attention) {
     check_schedules("attention weights", [&] {
       const SomeAttention<T> a(shape);
       const Buffer<float> lse(numbers<float>(a.kHeads * a.rows, 8)), weights(shape.first * shape.first);
-      cuda::attention_weights(kernels::AttentionWeights<T>{a.scores, lse.data(), weights.data(), 0, 1});
+      cuda::attention_weights(
+          kernels::AttentionWeights<T>{a.scores, lse.data(), weights.data(), 0, 1, 0, shape.first});
       return bytes(weights);
     });
     check_schedules("attention backward", [&] {

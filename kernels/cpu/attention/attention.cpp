@@ -84,30 +84,30 @@ void attend_amx_tasks_bf16(const kernels::AttentionForward<bfloat16>& args, int6
   attend_amx_tasks(args, together, begin, end);
 }
 
-/// The weights of queries begin … end - 1, at most a block of them.
+/// The weights of the asked-for queries begin … end - 1, at most a block of them.
 template <class T>
 void rebuild_weights(const kernels::AttentionWeights<T>& args, int64_t begin, int64_t end) {
   using A = accumulator_t<T>;
   const Tag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), queries = end - begin;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), queries = end - begin,
+                query = args.first_query + begin;
   const BatchHead p = make_batch_head(args, args.sequence, args.head);
   AttentionScratch<A> w;
   Workspace<A> memory(w.bind(nullptr, args.width, queries, lanes, false));
   w.bind(memory.data(), args.width, queries, lanes, false);
-  const T* q = args.q.data + (p.query_first + begin) * args.q.row_stride + p.head * args.q.head_stride;
+  const T* q = args.q.data + (p.query_first + query) * args.q.row_stride + p.head * args.q.head_stride;
   const bool pairs = multiplies_pairs(args.q, args.k, args.width);
   const auto rows = score_rows(d, pairs, q, args.q.row_stride, queries, args.width, w.padded, w.queries);
   transpose_rows(d, rows, queries, args.width, w, w.queries_t);
-  load_lse(args.lse + p.head * args.query_rows + p.query_first + begin, queries, w.block, w.row[0]);
+  load_lse(args.lse + p.head * args.query_rows + p.query_first + query, queries, w.block, w.row[0]);
   VisibleKeys visible;
-  find_visible_keys(args.visibility, p, begin, queries, visible);
+  find_visible_keys(args.visibility, p, query, queries, visible);
   for (int64_t key = 0; key < p.keys; key += kKeyBlock) {
-    const ScoreBlock at{begin, queries, key, std::min(kKeyBlock, p.keys - key), ceil_divide(queries, lanes)};
+    const ScoreBlock at{query, queries, key, std::min(kKeyBlock, p.keys - key), ceil_divide(queries, lanes)};
     const T* k = args.k.data + (p.key_first + key) * args.k.row_stride + p.key_head * args.k.head_stride;
     const auto keys = score_rows(d, pairs, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
     score_product(d, keys, w.queries_t, at, args.width, static_cast<A>(args.scale), w, w.scores);
-    if (changes_scores(args.bias, args.visibility))
-      change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
+    if (changes_scores(args)) change_scores(args, p, at, w.scores, w.block);
     for (int64_t j = 0; j < at.keys; ++j) {
       for (int64_t c = 0; c < at.vectors * lanes; c += lanes) {
         A* const s = w.scores + j * w.block + c;
@@ -151,7 +151,7 @@ void attention_forward(const kernels::AttentionForward<T>& args) {
   });
   const int64_t batch_heads = s.count * args.heads, blocks = query_blocks(s);
   if constexpr (!std::is_same_v<T, double>) {
-    if (attention_path<T>(s, args.width) == AttentionPath::amx) {
+    if (attention_path<T>(args) == AttentionPath::amx) {
       const auto groups =
           choose_by_type<T>(HEED_SIMD(attend_amx_tasks_f32), HEED_SIMD(attend_amx_tasks_bf16), 0);
       const int64_t together = query_blocks_per_task(batch_heads, blocks);
@@ -174,8 +174,7 @@ int64_t attention_kept_size(const SegmentsView& s, int64_t heads, const Dropout&
 template <class T>
 void attention_weights(const kernels::AttentionWeights<T>& args) {
   const auto block = HEED_SIMD_OF(T, rebuild_weights);
-  parallel_for(args.segments.query_length[args.sequence], kQueryBlock,
-               [&](int64_t begin, int64_t end) { block(args, begin, end); });
+  parallel_for(args.queries, kQueryBlock, [&](int64_t begin, int64_t end) { block(args, begin, end); });
 }
 
 #define HEED_INSTANTIATE(T)                                                              \

@@ -136,6 +136,21 @@ HWY_INLINE void find_deltas(D d, const T* out, int64_t row_stride, Rows<Lane<D>>
   }
 }
 
+/// The gradients of scores before the cap, from those of scores after it. Where the latter is 0 the slope may
+/// be NaN, of what a hidden key holds.
+template <class A>
+HWY_INLINE void take_through_cap(const ScoreBlock& at, const AttentionScratch<A>& w) {
+  const Tag<A> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t k = 0; k < at.keys; ++k) {
+    for (int64_t c = k * w.block; c < k * w.block + at.queries; c += lanes) {
+      const auto g = hn::LoadU(d, w.gscores + c);
+      hn::StoreU(hn::IfThenZeroElse(hn::Eq(g, hn::Zero(d)), hn::Mul(g, hn::LoadU(d, w.slopes + c))), d,
+                 w.gscores + c);
+    }
+  }
+}
+
 /// Scores before their scale and the gradients of their weights, in w.scores and w.gscores, become weights
 /// and score gradients.
 template <class T>
@@ -143,8 +158,7 @@ HWY_INLINE void gradients_of_scores(const kernels::AttentionBackward<T>& args, c
                                     const ScoreBlock& at, const VisibleKeys& visible, bool hidden,
                                     accumulator_t<T> scale, const AttentionScratch<accumulator_t<T>>& w) {
   const Tag<T> d;
-  if (changes_scores(args.bias, args.visibility))
-    change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
+  if (changes_scores(args)) change_scores(args, p, at, w.scores, w.block, w.slopes);
   const auto kept = find_block(d, args, p, at, w);
   if (has_all_keys(p))
     gradient_block<true>(d, at, visible, hidden, kept, scale, w);
@@ -246,9 +260,10 @@ HWY_INLINE void backward_block(const kernels::AttentionBackward<T>& args, const 
     score_gradients(args, p, at, visible, seen != BlockVisibility::all,
                     pairs ? pair_rows(k, args.k.row_stride) : keys, w);
     if (args.gbias || args.grelative) add_bias_gradients(args, p, at, w);
+    if (args.logit_cap > 0) take_through_cap(at, w);
     key_gradients(w.scores, gout, p, at, chunk, chunk.gv, args.gv, A(1), w);
     key_gradients(w.gscores, q, p, at, chunk, chunk.gk, args.gk, scale, w);
-    const bool guarded = seen != BlockVisibility::all || changes_scores(args.bias, args.visibility);
+    const bool guarded = seen != BlockVisibility::all || changes_scores(args);
     if (gq && chunk.straight && !guarded && !chunk.gq && !args.accumulate_q)
       return product<Operands::transposed>(d, w.gscores, w.block, keys.data, keys.stride, gq,
                                            args.gq.row_stride, queries, w.padded / lanes, at.keys, scale,

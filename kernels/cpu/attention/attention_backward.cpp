@@ -230,7 +230,7 @@ void attention_backward(const kernels::AttentionBackward<T>& args) {
     zero_gap_rows(args.gv, args.key_heads, args.width, s.count, s.key_first, s.key_length, s.total_key,
                   args.key_rows);
 
-  BackwardWork<T> work{args, make_plan(args), attention_path<T>(s, args.width) == AttentionPath::amx,
+  BackwardWork<T> work{args, make_plan(args), attention_path<T>(args) == AttentionPath::amx,
                        padded_width(args.width, sizeof(A)), nullptr};
   const BackwardPlan& plan = work.plan;
   Workspace<A> parts(plan.sums_queries ? args.heads * plan.splits * args.query_rows * work.stride : 0);

@@ -99,8 +99,7 @@ HWY_INLINE bool backward_amx(const kernels::AttentionBackward<T>& args, const Ba
     multiply_tiles(score_tiles<T>(tiles.keys + block, tiles.queries, at, args.width, w.scores, w.block));
     multiply_tiles(score_tiles<T>(tiles.values + block, tiles.gout, at, args.width, w.gscores, w.block));
     float scale = static_cast<float>(args.scale);
-    if (changes_scores(args.bias, args.visibility))
-      scale_scores(at, std::exchange(scale, 1.0f), w.scores, w.block);
+    if (changes_scores(args)) scale_scores(at, std::exchange(scale, 1.0f), w.scores, w.block);
     gradients_of_scores(args, p, at, visible, seen != BlockVisibility::all, scale, w);
     if (args.gbias || args.grelative) add_bias_gradients(args, p, at, w);
     const auto add_to_keys = [&](const float* weights, const float* columns, float* sum) HWY_ATTR {

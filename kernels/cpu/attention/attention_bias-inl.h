@@ -1,4 +1,4 @@
-// What is added to the CPU attention's scores, and what hides single keys of them.
+// What the CPU attention's scores are capped by, what is added to them, and what hides single keys.
 #if defined(HEED_KERNELS_CPU_ATTENTION_BIAS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_KERNELS_CPU_ATTENTION_BIAS_INL_H_
 #undef HEED_KERNELS_CPU_ATTENTION_BIAS_INL_H_
@@ -11,14 +11,33 @@
 
 #include <heed/kernels/attention.h>
 #include <heed/kernels/cpu/attention/attention_blocking.h>
+#include <heed/kernels/cpu/simd/math-inl.h>
 #include <heed/kernels/cpu/simd/simd.h>
+#include <heed/kernels/cpu/simd/tail-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
 template <class T>
-HWY_INLINE bool changes_scores(const kernels::AttentionBias<T>& b, const Visibility& visibility) {
-  return b.bias || b.mask || b.alibi_slopes || b.relative || visibility.dilation > 1;
+HWY_INLINE bool changes_scores(const kernels::AttentionScores<T>& args) {
+  const kernels::AttentionBias<T>& b = args.bias;
+  return args.logit_cap > 0 || b.bias || b.mask || b.alibi_slopes || b.relative ||
+         args.visibility.dilation > 1;
+}
+
+/// Scores become cap tanh(score / cap), and slopes, if wanted, the derivative of that: `rows` of `count`.
+template <class D>
+HWY_INLINE void cap_scores(D d, hn::TFromD<D> cap, int64_t rows, int64_t count, int64_t stride,
+                           hn::TFromD<D>* scores, hn::TFromD<D>* slopes) {
+  const auto most = hn::Set(d, cap), one = hn::Set(d, hn::TFromD<D>(1));
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < count; c += static_cast<int64_t>(hn::Lanes(d))) {
+      const int64_t at = r * stride + c;
+      const auto t = tanh(d, hn::Div(load_up_to(d, scores + at, count - c), most));
+      store_up_to(hn::Mul(most, t), d, scores + at, count - c);
+      if (slopes) store_up_to(hn::Mul(hn::Sub(one, t), hn::Add(one, t)), d, slopes + at, count - c);
+    }
+  }
 }
 
 template <class T, class A>
@@ -77,11 +96,18 @@ HWY_INLINE void hide_keys(const kernels::AttentionBias<T>& b, const Visibility& 
   }
 }
 
-/// All that the bias and single hidden keys do to a block of scores; the intervals of VisibleKeys come later.
+/// All that the cap, the bias and single hidden keys do to a block of scores, a row a key, or of one query's
+/// keys side by side (stride 1); the intervals of VisibleKeys come later. Slopes: those of the cap, if any is
+/// set, laid out as the scores; null if not wanted.
 template <class T, class A>
-HWY_NOINLINE void change_scores(const kernels::AttentionBias<T>& b, const Visibility& visibility,
-                                const BatchHead& p, const ScoreBlock& at, A* scores, int64_t stride) {
+HWY_NOINLINE void change_scores(const kernels::AttentionScores<T>& args, const BatchHead& p,
+                                const ScoreBlock& at, A* scores, int64_t stride, A* slopes = nullptr) {
+  const kernels::AttentionBias<T>& b = args.bias;
+  const Visibility& visibility = args.visibility;
   const int64_t diagonal = visibility.diagonal(at.query, p.queries, p.keys);
+  if (args.logit_cap > 0)
+    cap_scores(Tag<A>(), static_cast<A>(args.logit_cap), stride == 1 ? 1 : at.keys,
+               stride == 1 ? at.keys : at.queries, stride, scores, slopes);
   if (b.bias) add_bias(b, p, at, scores, stride);
   if (b.alibi_slopes) add_alibi(static_cast<A>(b.alibi_slopes[p.head]), at, diagonal, scores, stride);
   if (b.relative) add_relative(b, p, at, diagonal, scores, stride);

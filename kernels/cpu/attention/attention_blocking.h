@@ -127,7 +127,7 @@ inline void find_visible_keys(const Visibility& visibility, const BatchHead& p, 
     return;
   out.queries = p.queries, out.keys = p.keys, out.first_query = first_query, out.count = count;
   const auto keys = static_cast<int32_t>(p.keys);
-  const bool causal = visibility.causal != Causal::none, window = visibility.has_window();
+  const bool causal = hides_later(visibility.causal), window = visibility.has_window();
   const int64_t diagonal = visibility.diagonal(first_query, p.queries, p.keys);
   const auto clamp = [keys](int64_t k) { return static_cast<int32_t>(std::clamp<int64_t>(k, 0, keys)); };
   int32_t widest_first = keys, widest_last = 0, all_first = 0, all_last = keys, global_last = 0;
@@ -181,6 +181,7 @@ struct AttentionScratch {
   A *gout, *gout_t;        // backward only; likewise
   A *keys, *values;        // [kKeyBlock, padded], where the originals cannot be used as they are
   A *scores, *gscores;     // [kKeyBlock, block]; gscores in the backward only
+  A* slopes;               // likewise: of capped scores
   uint8_t* kept;           // [kKeyBlock, kept_stride()], of dropout that the caller does not keep
   A* out;                  // [block, padded]
   A* row[4];               // [block] each: statistics of the queries
@@ -205,6 +206,7 @@ struct AttentionScratch {
     values = take(kKeyBlock * padded);
     scores = take(kKeyBlock * block);
     gscores = backward ? take(kKeyBlock * block) : nullptr;
+    slopes = backward ? take(kKeyBlock * block) : nullptr;
     kept = reinterpret_cast<uint8_t*>(
         take(kKeyBlock * kept_stride<A>(max_query) / static_cast<int64_t>(sizeof(A))));
     out = take(block * padded);

@@ -155,7 +155,7 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Bat
   transpose_rows(d, rows, queries, args.width, w, w.queries_t);
 
   find_visible_keys(args.visibility, p, query, queries, visible);
-  const bool changed = changes_scores(args.bias, args.visibility);
+  const bool changed = changes_scores(args);
   T* out = args.out.data + (p.query_first + query) * args.out.row_stride + p.head * args.out.head_stride;
   const RunningSoftmax<A> run = running_softmax(w);
   bool first = true;
@@ -171,7 +171,7 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Bat
     const T* k = args.k.data + row * args.k.row_stride + p.key_head * args.k.head_stride;
     const auto keys = score_rows(d, pairs, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
     score_product(d, keys, w.queries_t, at, args.width, static_cast<A>(args.scale), w, w.scores);
-    if (changed) change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
+    if (changed) change_scores(args, p, at, w.scores, w.block);
     const auto kept = draw_block(d, args, args.dropout, p, at, args.kept, w);
     softmax_block(d, at, seen, visible, kept, w.scores, w.block, A(1), run, first);
     if (!first) shrink_rows(d, run.shrink, w.out, w.padded, queries);

@@ -137,9 +137,9 @@ HWY_INLINE void attend_keys(const kernels::AttentionForward<T>& args, const Batc
                          !block.first};
   multiply_tiles(scores);
   float scale = static_cast<float>(args.scale);
-  const bool changed = changes_scores(args.bias, args.visibility);
+  const bool changed = changes_scores(args);
   if (changed || scale <= 0) scale_scores(at, std::exchange(scale, 1.0f), w.scores, w.block);
-  if (changed) change_scores(args.bias, args.visibility, p, at, w.scores, w.block);
+  if (changed) change_scores(args, p, at, w.scores, w.block);
   const auto kept = draw_block(d, args, args.dropout, p, at, args.kept, w);
   softmax_block(d, at, seen, visible, kept, w.scores, w.block, scale, run, block.first);
   if (!block.first) shrink_columns(d, run.shrink, w.out, w.block, args.width);

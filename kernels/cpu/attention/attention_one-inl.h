@@ -101,7 +101,7 @@ HWY_INLINE void attend_one(const kernels::AttentionForward<T>& args, const Batch
   pack_row(d, args.q.data + p.query_first * args.q.row_stride + p.head * args.q.head_stride, w.queries,
            args.width, w.padded, static_cast<A>(args.scale));
   find_visible_keys(args.visibility, p, 0, 1, visible);
-  const bool changed = changes_scores(args.bias, args.visibility);
+  const bool changed = changes_scores(args);
   A most = -std::numeric_limits<A>::infinity(), sum = 0;
   bool first = true;
   for (int64_t key = visible.first / kKeyBlock * kKeyBlock; key < visible.last; key += kKeyBlock) {
@@ -116,7 +116,7 @@ HWY_INLINE void attend_one(const kernels::AttentionForward<T>& args, const Batch
     for (int64_t k = 0; k < at.keys; k += lanes)
       score_vector(d, w.queries, {keys.data + k * keys.stride, keys.stride}, std::min(lanes, at.keys - k),
                    w.padded, w.scores + k, all);
-    if (changed) change_scores(args.bias, args.visibility, p, at, w.scores, 1);
+    if (changed) change_scores(args, p, at, w.scores, 1);
     if (seen != BlockVisibility::all) hide_unseen(visible, at, w.scores);
     const A correction = softmax_row(d, at.keys, first, w.scores, most, sum);
     const Rows<A> values = rows(args.v, w.values);

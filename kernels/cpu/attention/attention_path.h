@@ -5,7 +5,7 @@
 //
 //   path       when                                                             where
 //   amx        f32, bf16; the processor has AMX; width a multiple of 32;        attention_forward_amx-inl.h
-//              both lengths from 65 (f32) or 48 (bf16) on                       attention_backward_amx-inl.h
+//              both lengths from 65 (f32) or 48 (bf16) on; no logit_cap         attention_backward_amx-inl.h
 //   vectors    one query, no dropout, no log-sum-exp asked for: decoding        attention_one-inl.h
 //   vectors    all others, blocks of 64 queries by 64 keys                      attention_forward-inl.h
 //                                                                               attention_backward-inl.h
@@ -29,10 +29,10 @@ enum class AttentionPath : uint8_t { amx, vectors };
 
 /// For forward and backward alike: products in AMX pay where the sequences are long enough to pack.
 template <class T>
-AttentionPath attention_path(const SegmentsView& segments, int64_t width) {
+AttentionPath attention_path(const kernels::AttentionScores<T>& args) {
   constexpr int64_t kMinTokens = std::is_same_v<T, bfloat16> ? 48 : kKeyBlock + 1;
-  const bool amx = !std::is_same_v<T, double> && width % kAmxDepth == 0 && amx_enabled() &&
-                   std::min(segments.max_query, segments.max_key) >= kMinTokens;
+  const bool amx = !std::is_same_v<T, double> && args.width % kAmxDepth == 0 && args.logit_cap == 0 &&
+                   amx_enabled() && std::min(args.segments.max_query, args.segments.max_key) >= kMinTokens;
   return amx ? AttentionPath::amx : AttentionPath::vectors;
 }
 

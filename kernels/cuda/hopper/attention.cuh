@@ -39,7 +39,7 @@ struct Cut {
       : sequences(static_cast<unsigned>(args.segments.count)),
         stretches(static_cast<unsigned>(simt::ceil_div<int64_t>(longest, rows))) {
     const int64_t planes = args.segments.count * heads;
-    paired = args.visibility.causal != Causal::none && planes * stretches >= 4 * multiprocessors();
+    paired = hides_later(args.visibility.causal) && planes * stretches >= 4 * multiprocessors();
     per_plane = paired ? (stretches + 1) / 2 : stretches;
     HEED_CHECK(planes * per_plane < int64_t{1} << 31, ShapeError, what, ": ", planes,
                " sequences of a head are too many on CUDA");
@@ -206,9 +206,9 @@ __device__ __forceinline__ Range keys_seen_by(const Visibility& v, int query, co
 
 __device__ __forceinline__ Range queries_that_see(const Visibility& v, int key, const Plane& p) {
   if (key >= p.keys) return {0, 0};
-  const int on_diagonal = v.causal == Causal::bottom_right ? key - (p.keys - p.queries) : key;
+  const int on_diagonal = is_bottom_right(v.causal) ? key - (p.keys - p.queries) : key;
   int begin = 0, end = p.queries;
-  if (v.causal != Causal::none && on_diagonal > begin) begin = on_diagonal;
+  if (hides_later(v.causal) && on_diagonal > begin) begin = on_diagonal;
   if (v.window_right >= 0 && on_diagonal - v.window_right > begin) begin = on_diagonal - v.window_right;
   if (v.window_left >= 0 && int64_t{on_diagonal} + v.window_left + 1 < end)
     end = on_diagonal + v.window_left + 1;

@@ -16,9 +16,24 @@ TEST(Visibility, CausalAlignments) {
   EXPECT_FALSE(bottom.visible(0, 0, 4, 2)) << "with fewer keys than queries the first queries see none";
 }
 
+// Two queries after three keys of a cache, with a window of one key before and one after.
+TEST(Visibility, WindowsCountCachedKeys) {
+  const Visibility first{.window_left = 1, .window_right = 1},
+      last{.causal = Causal::none_bottom_right, .window_left = 1, .window_right = 1};
+  const bool from_first[2][5] = {{true, true, false, false, false}, {true, true, true, false, false}},
+             from_last[2][5] = {{false, false, true, true, true}, {false, false, false, true, true}};
+  for (int q = 0; q < 2; ++q)
+    for (int k = 0; k < 5; ++k) {
+      EXPECT_EQ(first.visible(q, k, 2, 5), from_first[q][k]) << q << " " << k;
+      EXPECT_EQ(last.visible(q, k, 2, 5), from_last[q][k]) << q << " " << k;
+    }
+  const Visibility open{.causal = Causal::none_bottom_right};
+  EXPECT_TRUE(open.visible(0, 4, 2, 5)) << "without a window every key is seen";
+}
+
 // key_begin and key_end bound exactly what visible() allows, for every combination of rules on small shapes.
 TEST(Visibility, BoundsHoldForEveryRule) {
-  for (Causal causal : {Causal::none, Causal::top_left, Causal::bottom_right})
+  for (Causal causal : {Causal::none, Causal::top_left, Causal::none_bottom_right, Causal::bottom_right})
     for (int left : {-1, 0, 2})
       for (int right : {-1, 0, 1})
         for (int dilation : {1, 2})
@@ -38,7 +53,7 @@ TEST(Visibility, BoundsHoldForEveryRule) {
 // block() says none or all only where visible() does, and says so of every block that the rule alone decides.
 TEST(Visibility, BlocksAreWhatTheirPairsAre) {
   int64_t decided = 0, some = 0;
-  for (Causal causal : {Causal::none, Causal::top_left, Causal::bottom_right})
+  for (Causal causal : {Causal::none, Causal::top_left, Causal::none_bottom_right, Causal::bottom_right})
     for (int left : {-1, 0, 2})
       for (int right : {-1, 0, 1})
         for (int dilation : {1, 2})

@@ -136,6 +136,8 @@ TEST(Attention, Rules) {
       {.window_left = 1, .window_right = 1, .global_tokens = 2},
       {.causal = Causal::top_left, .window_left = 4, .dilation = 3, .global_tokens = 1},
       {.dilation = 3},
+      {.causal = Causal::none_bottom_right, .window_left = 2, .window_right = 1},
+      {.causal = Causal::none_bottom_right, .window_left = 1, .window_right = 0, .global_tokens = 1},
   };
   int number = 0;
   for (const Visibility& rule : rules) {
@@ -159,6 +161,47 @@ TEST(Attention, CappedScores) {
          .segments = Segments::dense(3, 4, Lengths{2, 4, 1}),
          .logit_cap = 2,
          .mask = random_mask({3, 1, 4, 4})});
+  check({.name = "capped, longer than a block, with dropout",
+         .segments = Segments::packed(Lengths{70, 3}),
+         .width = 16,
+         .logit_cap = 0.7,
+         .visibility = {.causal = Causal::top_left},
+         .dropout = 0.25});
+}
+
+TEST(Attention, CapsTowardsTheNumberGiven) {
+  for (const Device device : devices())
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+      if (device.is_cuda() && dtype == DType::f64) continue;
+      // Scores of 6 and 0 are capped to 2 tanh 3 and 0.
+      const Tensor q = ones({1, 1}, {.dtype = dtype, .device = device}),
+                   k = tensor(std::vector<float>{6, 0}, {2, 1}, device).to(dtype),
+                   v = tensor(std::vector<float>{1, 0}, {2, 1}, device).to(dtype);
+      const Tensor y = attention(q, k, v, Segments::packed(Lengths{1}, Lengths{2}), {.logit_cap = 2});
+      EXPECT_NEAR(y.item<double>(), 1 / (1 + std::exp(-2 * std::tanh(3.0))),
+                  dtype == DType::bf16 ? 4e-3 : 1e-6);
+    }
+}
+
+// The last queries of a sequence, whose earlier keys come from a cache, see in a window what they see as part
+// of the whole sequence.
+TEST(Attention, WindowsOverACache) {
+  const int64_t length = 40, fresh = 7;
+  for (const Device device : devices())
+    for (const auto& [left, right] : {std::pair(3, 2), std::pair(0, 4), std::pair(9, -1), std::pair(-1, 0)}) {
+      const auto part = [&](uint64_t seed) { return normal({length, 8}, seed).to(DType::f32).to(device); };
+      const Tensor q = part(1), k = part(2), v = part(3);
+      const Tensor slopes = tensor(std::vector<float>{0.25f, 0.5f}, {2}, device);
+      const Tensor whole = attention(
+          q, k, v, Segments::packed(Lengths{length}),
+          {.heads = 2, .visibility = {.window_left = left, .window_right = right}, .alibi_slopes = slopes});
+      const Tensor last = attention(
+          q.slice(0, length - fresh, length), k, v, Segments::packed(Lengths{fresh}, Lengths{length}),
+          {.heads = 2,
+           .visibility = {.causal = Causal::none_bottom_right, .window_left = left, .window_right = right},
+           .alibi_slopes = slopes});
+      EXPECT_LT(max_difference(last, whole.slice(0, length - fresh, length)), 1e-6) << left << " " << right;
+    }
 }
 
 TEST(Attention, BooleanMasks) {
@@ -289,17 +332,19 @@ TEST(Attention, NaNInWhatIsNotVisibleGoesNowhere) {
 }
 
 TEST(Attention, NaNBehindAMaskGoesNowhere) {
-  const Tensor mask = full({4}, 1, {.dtype = DType::boolean});
-  mask.slice(0, 2, 3).fill_(0);
-  const AttentionCase c{.name = "", .segments = Segments::dense(1, 4), .mask = mask};
-  const Tensors in = c.inputs();
-  for (size_t i : {1u, 2u}) in[i].select(0, 2).fill_(NAN);
-  for (size_t i = 0; i < 3; ++i) in[i].set_requires_grad();
-  const Tensor out = attend(c, in);
-  EXPECT_TRUE(all_finite(out));
-  out.backward(ones(out.shape(), out.options()));
-  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(all_finite(in[i].grad())) << i;
-  for (size_t i : {1u, 2u}) EXPECT_EQ(max_abs(in[i].grad().select(0, 2)), 0);
+  for (const double cap : {0.0, 1.5}) {
+    const Tensor mask = full({4}, 1, {.dtype = DType::boolean});
+    mask.slice(0, 2, 3).fill_(0);
+    const AttentionCase c{.name = "", .segments = Segments::dense(1, 4), .logit_cap = cap, .mask = mask};
+    const Tensors in = c.inputs();
+    for (size_t i : {1u, 2u}) in[i].select(0, 2).fill_(NAN);
+    for (size_t i = 0; i < 3; ++i) in[i].set_requires_grad();
+    const Tensor out = attend(c, in);
+    EXPECT_TRUE(all_finite(out));
+    out.backward(ones(out.shape(), out.options()));
+    for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(all_finite(in[i].grad())) << i;
+    for (size_t i : {1u, 2u}) EXPECT_EQ(max_abs(in[i].grad().select(0, 2)), 0);
+  }
 }
 
 // Adding one vector to every key moves all scores of a query alike, so softmax does not see it.
