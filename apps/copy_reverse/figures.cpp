@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include <heed/core/attention.h>
+#include <heed/core/base/divide.h>
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
+#include <heed/nn/inspection.h>
 
 #include "apps/common/presentation.h"
 #include "apps/common/program.h"
@@ -35,6 +37,10 @@ std::vector<std::string> token_names(const data::Task& task, const data::Symbols
 bool is_cross(const std::string& name) { return name.find("multihead_attn") != std::string::npos; }
 bool is_encoder(const std::string& name) { return name.compare(0, 7, "encoder") == 0; }
 
+void check_finite(const Tensor& weights, const std::string& name) {
+  nn::check_finite(weights, concat("the attention of '", name, "'"));
+}
+
 int64_t query_block(const AttentionMaps& maps, const std::string& name) {
   return is_encoder(name) ? maps.source_block : maps.target_block;
 }
@@ -42,16 +48,33 @@ int64_t key_block(const AttentionMaps& maps, const std::string& name) {
   return is_encoder(name) || is_cross(name) ? maps.source_block : maps.target_block;
 }
 
-// [heads, queries, keys], reduced one by one: whole, those of long sequences would fill the memory.
-Tensor all_heads(const AttentionRecord& record, const std::string& name, int64_t query_block,
-                 int64_t key_block) {
-  if (query_block == 1 && key_block == 1) return record.weights(name, 0).to(kCpu);
-  std::vector<Tensor> heads;
-  for (int64_t h = 0; h < record.heads(name); ++h) {
+// One head, reduced some queries at a time: whole, maps of long sequences would fill the memory.
+Tensor reduced_head(const AttentionRecord& record, const std::string& name, int64_t head, int64_t queries,
+                    int64_t query_block, int64_t key_block) {
+  constexpr int64_t kQueries = 256;
+  const int64_t stripe = round_up(kQueries, query_block);
+  std::vector<Tensor> rows;
+  for (int64_t query = 0; query < queries; query += stripe) {
     throw_if_stopped();
-    const Matrix map = reduced(to_matrix(record.weights(name, 0, h)), query_block, key_block);
-    heads.push_back(tensor(map.values, {map.rows, map.cols}));
+    const Tensor weights = record.weights(name, 0, head, query, std::min(stripe, queries - query));
+    check_finite(weights, name);
+    const Matrix map = reduced(to_matrix(weights), query_block, key_block);
+    rows.push_back(tensor(map.values, {map.rows, map.cols}));
   }
+  return cat(rows, 0);
+}
+
+// [heads, queries, keys]
+Tensor all_heads(const AttentionRecord& record, const std::string& name, int64_t queries, int64_t query_block,
+                 int64_t key_block) {
+  if (query_block == 1 && key_block == 1) {
+    const Tensor weights = record.weights(name, 0).to(kCpu);
+    check_finite(weights, name);
+    return weights;
+  }
+  std::vector<Tensor> heads;
+  for (int64_t h = 0; h < record.heads(name); ++h)
+    heads.push_back(reduced_head(record, name, h, queries, query_block, key_block));
   return stack(heads, 0);
 }
 
@@ -107,6 +130,11 @@ const Tensor& AttentionMaps::at(const std::string& name) const {
   throw IndexError(concat("there is no attention called '", name, "'"));
 }
 
+int64_t count_weights(const nn::TransformerConfig& c, int64_t source, int64_t target) {
+  source += 2, target += 1;  // marks
+  return c.heads * (c.encoder_layers * source * source + c.decoder_layers * target * (target + source));
+}
+
 AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> source,
                              std::span<const int64_t> target, data::Marks marks, const data::Task& task,
                              MapSize size) {
@@ -130,7 +158,8 @@ AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> so
   }
   for (const std::string& name : record.names())
     result.maps.push_back(
-        {name, all_heads(record, name, query_block(result, name), key_block(result, name))});
+        {name, all_heads(record, name, is_encoder(name) ? packed.source.rows : packed.target.rows,
+                         query_block(result, name), key_block(result, name))});
   result.source_tokens = reduced(result.source_tokens, result.source_block);
   result.target_tokens = reduced(result.target_tokens, result.target_block);
   return result;

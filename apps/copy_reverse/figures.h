@@ -29,11 +29,15 @@ struct AttentionMaps {
   const Tensor& at(const std::string& name) const;
 };
 
-/// Whole: weights that sum to 1 in each row. Drawable: reduced head by head (apps/common/plot.h) where
+/// How many weights all maps of a pair of so many symbols hold, at most.
+int64_t count_weights(const nn::TransformerConfig& config, int64_t source, int64_t target);
+
+/// Whole: weights that sum to 1 in each row. Drawable: reduced as they are made (apps/common/plot.h) where
 /// sequences are long, so that the maps take no more memory than figures show.
 enum class MapSize { whole, drawable };
 
 /// The maps of `source` → `target` (symbols without marks), which are called as the task writes them.
+/// NumericError where weights are not finite.
 AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> source,
                              std::span<const int64_t> target, data::Marks marks, const data::Task& task,
                              MapSize size = MapSize::whole);

@@ -68,18 +68,11 @@ Json attention_of(const AttentionMaps& maps, const std::string& title) {
   return {{"title", title}, {"kinds", std::move(kinds)}};
 }
 
-// Of all maps of a pair.
-int64_t count_weights(const nn::TransformerConfig& c, const Prediction& p) {
-  const auto source = static_cast<int64_t>(p.pair.source.size()) + 2;
-  const auto target = static_cast<int64_t>(p.output.tokens.size()) + 1;
-  return c.heads * (c.encoder_layers * source * source + c.decoder_layers * target * (target + source));
-}
-
 Json attention_examples(nn::Transformer& model, const TrainedRun& run) {
   Json list = Json::array();
   int64_t left = kMostWeights;
   const auto show = [&](const Prediction& p) {
-    left -= count_weights(model.config(), p);
+    left -= count_weights(model.config(), std::ssize(p.pair.source), std::ssize(p.output.tokens));
     if (left < 0) return;
     const data::Marks marks = run.settings.marks();
     const data::Task task = run.settings.task_rule();

@@ -178,12 +178,12 @@ void attention(const AttentionSettings& s) {
     trained.settings.check_lengths(std::ssize(source), std::ssize(target));
   }
   const std::filesystem::path out = s.out.empty() ? s.model : s.out;
-  const AttentionMaps maps = attention_maps(*trained.model, source, target, trained.marks(), task);
+  constexpr int64_t kMostWeights = int64_t{1} << 26;  // 256 MiB
+  const int64_t weights = count_weights(trained.model->config(), std::ssize(source), std::ssize(target));
+  const AttentionMaps maps = attention_maps(*trained.model, source, target, trained.marks(), task,
+                                            weights <= kMostWeights ? MapSize::whole : MapSize::drawable);
   NamedTensors tensors;
-  for (const AttentionMaps::Map& map : maps.maps) {
-    nn::check_finite(map.weights, concat("the attention of '", map.name, "'"));
-    tensors.emplace_back(map.name, map.weights);
-  }
+  for (const AttentionMaps::Map& map : maps.maps) tensors.emplace_back(map.name, map.weights);
   throw_if_stopped();
   const std::vector<Figure> figures =
       save_attention_figures(maps, trained.model->config(), out, s.layer, s.head);
@@ -191,6 +191,9 @@ void attention(const AttentionSettings& s) {
   Json files = Json::array({(out / "attention.safetensors").string()});
   std::string text = concat("source ", task.text(source), "\noutput ", task.text(target), "\n  ",
                             printable((out / "attention.safetensors").string()));
+  if (maps.source_block > 1 || maps.target_block > 1)
+    text += concat(": the largest weight of each ", maps.source_block, " source by ", maps.target_block,
+                   " target symbols, as in the figures; whole maps would take ", weights / (1 << 18), " MiB");
   for (const Figure& figure : figures) {
     if (!figure.drawn) text += concat("\n", figure.message);
     for (const auto& file : figure.files) {
@@ -198,7 +201,12 @@ void attention(const AttentionSettings& s) {
       text += concat("\n  ", printable(file.string()));
     }
   }
-  print({{"source", source}, {"output", target}, {"files", files}}, s.json, text);
+  print({{"source", source},
+         {"output", target},
+         {"source_block", maps.source_block},
+         {"target_block", maps.target_block},
+         {"files", files}},
+        s.json, text);
 }
 
 void info(const InfoSettings& s, const Settings& fresh) {

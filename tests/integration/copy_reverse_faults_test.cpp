@@ -58,6 +58,11 @@ void limit_file_sizes(rlim_t bytes) {
   if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(125);
 }
 
+void limit_memory(rlim_t bytes) {
+  const rlimit limit{bytes, bytes};
+  if (::setrlimit(RLIMIT_AS, &limit) != 0) _exit(125);
+}
+
 // ---- folders that others use
 
 TEST_F(Faults, ARefusedRunTouchesNothing) {
@@ -358,6 +363,27 @@ TEST_F(Faults, FiguresOfLongSequencesAreReducedAndSaySo) {
   EXPECT_NE(drawing.find(">Query: source (3 in a cell: the largest)<"), std::string::npos);
   // The maps themselves stay whole.
   ASSERT_EQ(run({"attention", "--model", path("m"), "--input", "3 4", "--target", "5"}).code, 0);
+}
+
+// Whole, the six maps of this pair would take 600 MB.
+TEST_F(Faults, MapsOfLongSequencesAreReducedAsTheyAreMade) {
+  ::setenv("PATH", "/nonexistent", 1);
+  ASSERT_EQ(run(small("m", {"--steps", "1"})).code, 0);
+  std::string symbols = "3";
+  for (int i = 1; i < 5000; ++i) symbols += concat(" ", 3 + i % 5);
+  const Result r = run({"attention", "--model", path("m"), "--json", "--input", symbols, "--target", symbols},
+                       [] { limit_memory(350'000'000); });
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("\"source_block\":27"), std::string::npos);  // 5,002 by 192
+  for (const auto& [name, maps] : load_tensors(path("m") + "/attention.safetensors")) {
+    SCOPED_TRACE(name);
+    const int64_t cells = 186;
+    EXPECT_EQ(maps.shape(), (Shape{2, cells, cells}));
+    // The largest of 27 by 27 weights, of rows that add up to 1.
+    EXPECT_GE(min(maps).item<float>(), 0);
+    EXPECT_LE(max(maps).item<float>(), 1);
+    EXPECT_GE(min(sum(maps, {.axes = {-1}})).item<float>(), 1.0f / 27);
+  }
 }
 
 // ---- what reaches the terminal
