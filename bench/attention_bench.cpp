@@ -69,6 +69,7 @@ struct Problem {
             .key_heads = heads,
             .width = width,
             .scale = 1 / std::sqrt(static_cast<double>(width)),
+            .logit_cap = 0,
             .visibility = visibility,
             .bias = {}};
   }

@@ -128,6 +128,7 @@ class Problem {
             .key_heads = heads,
             .width = shape_.width,
             .scale = 1 / std::sqrt(static_cast<double>(shape_.width)),
+            .logit_cap = 0,
             .visibility = {.causal = shape_.causal ? Causal::top_left : Causal::none},
             .bias = {}};
   }
