@@ -20,6 +20,7 @@ inline nn::TextModel random_text_model() {
   config.d_ff = 64;
   config.encoder_layers = config.decoder_layers = 2;
   config.set_dropout(0);
+  config.embedding_deviation = 1;
   Generator generator(55);
   auto model = std::make_shared<nn::Transformer>(config, generator);
   model->eval();
