@@ -9,7 +9,6 @@
 namespace heed::data {
 namespace {
 
-
 /// Bytes of a character by its first one, 0 if none begins so.
 size_t character_length(unsigned char first) {
   return first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;

@@ -33,10 +33,10 @@ int main() {
   }
 
   const std::string start = "that waked ";
-  nn::GenerateOptions options{.max_tokens = 50, .sample = {.temperature = 0.5, .top_k = 10, .top_p = 0.9}};
-  options.on_token = [](int64_t, int64_t character) { return bool(std::cout << static_cast<char>(character)); };
-  std::cout << start;
+  const nn::GenerateOptions options{.max_tokens = 50,
+                                    .sample = {.temperature = 0.5, .top_k = 10, .top_p = 0.9}};
   const auto made = nn::generate(model, {{start.begin(), start.end()}}, options);
-  std::cout << "\n";
-  return kRhyme.find(start + std::string(made[0].begin(), made[0].end())) == std::string::npos;
+  const std::string text = start + std::string(made[0].begin(), made[0].end());
+  std::cout << text << "\n";
+  return kRhyme.find(text) == std::string::npos;
 }

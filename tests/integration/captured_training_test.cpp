@@ -48,11 +48,11 @@ struct Training {
   std::vector<double> losses;
 
   Training(Device device, TrainerOptions options, nn::PositionKind position = nn::PositionKind::sinusoidal)
-      : loader(std::make_shared<data::TaskDataset>(
-                   data::TaskOptions{
-                       .task = "copy", .min_length = 2, .max_length = 9, .vocab = 12, .pairs = 90},
-                   data::Split::train),
-               {.batch_size = 8, .window_batches = 4, .seed = 3}) {
+      : loader(
+            std::make_shared<data::TaskDataset>(
+                data::TaskOptions{.task = "copy", .min_length = 2, .max_length = 9, .vocab = 12, .pairs = 90},
+                data::Split::train),
+            {.batch_size = 8, .window_batches = 4, .seed = 3}) {
     const GeneratorScope scope(generator);
     model = std::make_unique<nn::Transformer>(small(position));
     model->to(device);
