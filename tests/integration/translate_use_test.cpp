@@ -87,8 +87,9 @@ TEST_F(TranslateUse, AttentionIsDrawn) {
   const data::Symbols symbols = t.encode("C A B");
   const nn::TextAlignment want = nn::align(model_, {"ab c"}, {{symbols.begin(), symbols.end()}}).front();
   EXPECT_NEAR(result.last()["alignment"]["weights"][2][1], want.at(2, 1), 1e-4);
-  ASSERT_EQ(result.last()["files"].size(), 2u);
-  for (const Json& file : result.last()["files"]) EXPECT_TRUE(fs::exists(file.get<std::string>())) << file;
+  const Json files = result.last()["files"];
+  ASSERT_EQ(files.size(), 2u);
+  for (const Json& file : files) EXPECT_TRUE(fs::exists(file.get<std::string>())) << file;
   refuse("attention", {"a", "b"}, 2, "one text, got 2");
   refuse("attention", {""}, 3, "nothing to draw");
 }
