@@ -50,7 +50,7 @@ bool is_for_hopper(const Args& args) {
   const Visibility& v = args.visibility;
   const bool bare = b.bias == nullptr && b.mask == nullptr && b.alibi_slopes == nullptr &&
                     b.relative == nullptr && !args.dropout.active();
-  const bool ranges = v.dilation <= 1 && v.global_tokens == 0;
+  const bool ranges = v.dilation <= 1 && v.global_tokens == 0 && v.causal != Causal::none_bottom_right;
   const bool filled = args.width == 128 || (args.width == 64 && args.segments.max_query >= kHopperLength &&
                                             args.segments.max_key >= kHopperLength);
   return bare && ranges && filled && args.query_rows > 0 && args.key_rows > 0 && compute_capability() == 90;

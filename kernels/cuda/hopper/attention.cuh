@@ -198,17 +198,23 @@ struct Range {
   }
 };
 
+// Visibility's key_begin() and key_end() for the rules that is_for_hopper() lets through, in fewer registers.
 __device__ __forceinline__ Range keys_seen_by(const Visibility& v, int query, const Plane& p) {
   if (query >= p.queries) return {0, 0};
-  return {static_cast<int>(v.key_begin(query, p.queries, p.keys)),
-          static_cast<int>(v.key_end(query, p.queries, p.keys))};
+  const int diagonal = v.causal == Causal::bottom_right ? query + p.keys - p.queries : query;
+  int begin = 0, end = p.keys;
+  if (v.causal != Causal::none && diagonal + 1 < end) end = diagonal + 1;
+  if (v.window_right >= 0 && int64_t{diagonal} + v.window_right + 1 < end)
+    end = diagonal + v.window_right + 1;
+  if (v.window_left >= 0 && int64_t{diagonal} - v.window_left > begin) begin = diagonal - v.window_left;
+  return {begin, end < 0 ? 0 : end};
 }
 
 __device__ __forceinline__ Range queries_that_see(const Visibility& v, int key, const Plane& p) {
   if (key >= p.keys) return {0, 0};
-  const int on_diagonal = is_bottom_right(v.causal) ? key - (p.keys - p.queries) : key;
+  const int on_diagonal = v.causal == Causal::bottom_right ? key - (p.keys - p.queries) : key;
   int begin = 0, end = p.queries;
-  if (hides_later(v.causal) && on_diagonal > begin) begin = on_diagonal;
+  if (v.causal != Causal::none && on_diagonal > begin) begin = on_diagonal;
   if (v.window_right >= 0 && on_diagonal - v.window_right > begin) begin = on_diagonal - v.window_right;
   if (v.window_left >= 0 && int64_t{on_diagonal} + v.window_left + 1 < end)
     end = on_diagonal + v.window_left + 1;
