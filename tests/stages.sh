@@ -118,7 +118,7 @@ highway_sources() {
   if [[ -n ${HEED_HIGHWAY_SOURCES:-} ]]; then
     folder=$HEED_HIGHWAY_SOURCES
   elif [[ ! -d $folder ]]; then
-    logged "$build/log/highway.log" git clone --quiet --depth 1 --branch 1.0.7 https://github.com/google/highway "$folder" || {
+    logged "$build/log/highway.log" timeout 60 git clone --quiet --depth 1 --branch 1.0.7 https://github.com/google/highway "$folder" || {
       say "Highway's sources could not be fetched: static programs will not be tested"
       return 0
     }
