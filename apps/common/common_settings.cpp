@@ -16,6 +16,11 @@ void declare_common(OptionTable& table, CommonSettings& settings) {
       .not_saved();
 }
 
+void declare_dtype(OptionTable& table, DType& dtype) {
+  table.choice("dtype", dtype, "Element type of parameters and activations",
+               {{"f32", DType::f32}, {"bf16", DType::bf16}});
+}
+
 Device apply(const CommonSettings& settings) {
   if (settings.threads > 0) set_thread_count(static_cast<int>(settings.threads));
   manual_seed(static_cast<uint64_t>(settings.seed));

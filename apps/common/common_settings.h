@@ -5,6 +5,7 @@
 #include <string>
 
 #include <heed/core/base/device.h>
+#include <heed/core/base/dtype.h>
 
 #include "apps/common/options.h"
 
@@ -20,6 +21,9 @@ struct CommonSettings {
 
 /// The options --device, --threads, --seed, --json.
 void declare_common(OptionTable& table, CommonSettings& settings);
+
+/// The option --dtype, f32 or bf16.
+void declare_dtype(OptionTable& table, DType& dtype);
 
 /// Chooses threads, seed and device. DeviceError for one that is not there.
 Device apply(const CommonSettings& settings);

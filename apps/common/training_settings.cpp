@@ -7,6 +7,8 @@
 #include <heed/optim/sgd.h>
 #include <heed/train/run_folder.h>
 
+#include "apps/common/common_settings.h"
+
 namespace heed::apps {
 namespace {
 
@@ -51,8 +53,7 @@ void declare_optimization(OptionTable& table, OptimizationSettings& s) {
 
 void declare_run(OptionTable& table, RunSettings& s) {
   table.group("Run");
-  table.choice("dtype", s.dtype, "Element type of parameters and activations",
-               {{"f32", DType::f32}, {"bf16", DType::bf16}});
+  declare_dtype(table, s.dtype);
   table.flag("resume", s.resume, "Go on from the last checkpoint in --out, with its settings").not_saved();
   table
       .integer("save-every", s.save_every, "Steps between checkpoints; 0: one at the end of each epoch",

@@ -7,12 +7,12 @@
 
 #include "apps/common/console.h"
 #include "apps/common/json_lines.h"
+#include "apps/common/lines.h"
 #include "apps/common/presentation.h"
 #include "apps/common/program.h"
 #include "apps/common/progress.h"
 #include "apps/common/text.h"
 #include "apps/embed/commands.h"
-#include "apps/embed/text_files.h"
 
 namespace heed::apps {
 namespace {
@@ -40,24 +40,13 @@ nn::SentenceEncoder open_encoder(const ModelSettings& s) {
 }
 
 std::vector<std::string> read_lines(const std::filesystem::path& file) {
-  constexpr size_t kLongest = 1 << 20;
   std::FILE* const stream = file.empty() ? stdin : std::fopen(file.c_str(), "rb");
   HEED_CHECK(stream, DataError, "cannot open ", file.string());
-  const auto close = [&](std::FILE* f) { return f == stdin ? 0 : std::fclose(f); };
+  const auto close = [](std::FILE* f) { return f == stdin ? 0 : std::fclose(f); };
   const std::unique_ptr<std::FILE, decltype(close)> owner(stream, close);
+  LineReader reader(stream, file.empty() ? "standard input" : file.string());
   std::vector<std::string> lines;
-  std::string line;
-  for (int c = 0; (c = std::getc(stream)) != EOF || !line.empty();) {
-    if (c != '\n' && c != EOF) {
-      line += static_cast<char>(c);
-      HEED_CHECK(line.size() <= kLongest, DataError, "line ", lines.size() + 1, " has more than 1 MiB");
-      continue;
-    }
-    if (line.ends_with('\r')) line.pop_back();
-    lines.push_back(std::move(line));
-    line.clear();
-    if (c == EOF) break;
-  }
+  for (std::string line; reader.next(line);) lines.push_back(line);
   return lines;
 }
 

@@ -11,8 +11,7 @@ void declare_model(OptionTable& table, ModelSettings& s) {
   declare_common(table, s);
   table.group("Model");
   table.path("model", s.model, "Folder in the layout of sentence-transformers").not_saved();
-  table.choice("dtype", s.dtype, "Element type of parameters and activations",
-               {{"f32", heed::DType::f32}, {"bf16", heed::DType::bf16}});
+  declare_dtype(table, s.dtype);
 }
 
 void run(const std::vector<std::string>& arguments) {

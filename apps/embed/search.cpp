@@ -1,12 +1,12 @@
 // Search in a folder's texts by what they mean.
 #include <chrono>
 #include <cstdio>
-#include <unistd.h>
 
 #include <heed/core/base/text.h>
 
 #include "apps/common/console.h"
 #include "apps/common/json_lines.h"
+#include "apps/common/lines.h"
 #include "apps/common/program.h"
 #include "apps/common/progress.h"
 #include "apps/common/text.h"
@@ -96,21 +96,7 @@ void search(const SearchSettings& s) {
   searcher.bring_up_to_date();
   for (size_t i = 1; i < s.words.size(); ++i) searcher.answer(s.words[i]);
   if (s.words.size() > 1) return;
-  const bool typed = ::isatty(STDIN_FILENO) != 0;
-  const auto prompt = [&] {
-    if (typed) std::fputs("? ", stderr);
-  };
-  char* line = nullptr;
-  size_t room = 0;
-  for (prompt(); !stop_requested(); prompt()) {
-    const ssize_t got = ::getline(&line, &room, stdin);
-    if (got < 0) break;
-    std::string question(line, static_cast<size_t>(got));
-    while (question.ends_with('\n') || question.ends_with('\r')) question.pop_back();
-    if (!question.empty()) searcher.answer(question);
-  }
-  std::free(line);
-  if (typed) std::fputs("\n", stderr);
+  for_each_input_line("? ", [&](const std::string& question) { searcher.answer(question); });
 }
 
 }  // namespace heed::apps

@@ -14,8 +14,7 @@ void declare_model(OptionTable& table, ModelSettings& s) {
       .path("model", s.model,
             "A GGUF file, or a folder with config.json, model.safetensors and tokenizer.json")
       .not_saved();
-  table.choice("dtype", s.dtype, "Element type of parameters and activations",
-               {{"f32", heed::DType::f32}, {"bf16", heed::DType::bf16}});
+  declare_dtype(table, s.dtype);
 }
 
 void declare_sampling(OptionTable& table, SamplingSettings& s) {

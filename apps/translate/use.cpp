@@ -6,12 +6,12 @@
 #include <heed/nn/summary.h>
 
 #include "apps/common/json_lines.h"
+#include "apps/common/lines.h"
 #include "apps/common/program.h"
 #include "apps/common/progress.h"
 #include "apps/common/text.h"
 #include "apps/translate/commands.h"
 #include "apps/translate/corpus.h"
-#include "apps/translate/lines.h"
 #include "apps/translate/train_output.h"
 
 namespace heed::apps {

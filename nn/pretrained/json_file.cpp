@@ -1,4 +1,5 @@
 #include <cmath>
+#include <filesystem>
 #include <set>
 #include <vector>
 
@@ -83,6 +84,10 @@ Settings Settings::inner(const char* key) const {
 void Settings::expect_flag(const char* key, bool expected) const {
   if (flag(key, expected) != expected)
     fail(key, "is ", expected ? "false" : "true", "; heed has no such model");
+}
+
+Settings read_optional_settings(const std::string& path, uint64_t max_bytes) {
+  return {std::filesystem::exists(path) ? read_json_object(path, max_bytes) : Json::object(), path};
 }
 
 }  // namespace heed::nn::detail

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <numeric>
 
 #include <heed/core/ops.h>
@@ -13,14 +12,9 @@ namespace {
 
 constexpr uint64_t kMostConfigBytes = 1 << 20;
 
-/// A file of settings; without one, none.
-detail::Settings optional_settings(const std::string& file) {
-  if (!std::filesystem::exists(file)) return {detail::Json::object(), file};
-  return {detail::read_json_object(file, kMostConfigBytes), file};
-}
-
 SentencePooling read_pooling(const std::string& folder) {
-  const detail::Settings settings = optional_settings(folder + "/1_Pooling/config.json");
+  const detail::Settings settings =
+      detail::read_optional_settings(folder + "/1_Pooling/config.json", kMostConfigBytes);
   for (const char* other : {"pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
                             "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"})
     settings.expect_flag(other, false);
@@ -103,7 +97,8 @@ SentenceEncoder load_sentence_encoder(const std::string& folder, Device device, 
   model->to(device);
   const int64_t most = model->config().max_length;
   const int64_t length =
-      optional_settings(folder + "/sentence_bert_config.json").integer("max_seq_length", most);
+      detail::read_optional_settings(folder + "/sentence_bert_config.json", kMostConfigBytes)
+          .integer("max_seq_length", most);
   return {std::move(model), data::load_pretrained_tokenizer(folder), pooling, std::min(length, most)};
 }
 

@@ -62,11 +62,6 @@ std::string token_text(const detail::Settings& settings, const char* key) {
   }
 }
 
-detail::Settings optional_settings(const std::string& file) {
-  if (!fs::exists(file)) return {detail::Json::object(), file};
-  return {detail::read_json_object(file, kMostConfigBytes), file};
-}
-
 TextGenerator from_gguf(const std::string& path, Device device, DType dtype) {
   data::GgufVocabulary vocabulary;
   std::string jinja;
@@ -87,7 +82,8 @@ TextGenerator from_gguf(const std::string& path, Device device, DType dtype) {
 TextGenerator load_text_generator(const std::string& path, Device device, DType dtype) {
   if (!fs::is_directory(path)) return from_gguf(path, device, dtype);
   const std::shared_ptr<const data::PretrainedTokenizer> tokenizer = data::load_pretrained_tokenizer(path);
-  const detail::Settings settings = optional_settings(path + "/tokenizer_config.json");
+  const detail::Settings settings =
+      detail::read_optional_settings(path + "/tokenizer_config.json", kMostConfigBytes);
   std::shared_ptr<LanguageModel> model = load_pretrained<LanguageModel>(path, {.dtype = dtype});
   model->to(device);
   const bool begins =

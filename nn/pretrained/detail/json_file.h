@@ -21,6 +21,10 @@ Json parse_json_object(std::string_view text, const std::string& file);
 /// The object in a file of at most `max_bytes`.
 Json read_json_object(const std::string& path, uint64_t max_bytes);
 
+class Settings;
+/// Those of a file; none where there is no such file.
+Settings read_optional_settings(const std::string& path, uint64_t max_bytes);
+
 /// Settings by name. A value of another type or outside its range is a ConfigError that names file and key;
 /// null is as good as no value.
 class Settings {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdio>
+#include <functional>
 #include <string>
 
 namespace heed::apps {
@@ -20,5 +21,9 @@ class LineReader {
   std::string name_;
   int64_t number_ = 0;
 };
+
+/// Calls f with each line of standard input that is not empty, as it comes. On a terminal `prompt` stands
+/// before each. Errors as of LineReader; a signal ends it by throwing Stopped.
+void for_each_input_line(const char* prompt, const std::function<void(const std::string&)>& f);
 
 }  // namespace heed::apps

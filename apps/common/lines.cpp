@@ -1,7 +1,8 @@
-#include "apps/translate/lines.h"
+#include "apps/common/lines.h"
 
 #include <cerrno>
 #include <cstring>
+#include <unistd.h>
 
 #include <heed/core/base/check.h>
 
@@ -27,6 +28,19 @@ bool LineReader::next(std::string& line) {
   if (line.ends_with('\r')) line.pop_back();
   if (number_ == 1 && line.starts_with("\xef\xbb\xbf")) line.erase(0, 3);
   return true;
+}
+
+void for_each_input_line(const char* prompt, const std::function<void(const std::string&)>& f) {
+  const bool typed = ::isatty(STDIN_FILENO) != 0;
+  LineReader reader(stdin, "standard input");
+  const auto next = [&](std::string& line) {
+    throw_if_stopped();
+    if (typed) std::fputs(prompt, stderr);
+    return reader.next(line);
+  };
+  for (std::string line; next(line);)
+    if (!line.empty()) f(line);
+  if (typed) std::fputs("\n", stderr);
 }
 
 }  // namespace heed::apps
