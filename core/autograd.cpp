@@ -263,7 +263,7 @@ void check_outputs(const char* operation, TensorList outputs) {
 
 }  // namespace
 
-void attach(Ref<Node> node, TensorList inputs, TensorList outputs) {
+void attach(RefPtr<Node> node, TensorList inputs, TensorList outputs) {
   check_outputs(node->name(), outputs);
   node->edges().reserve(inputs.size());
   for (const Tensor& input : inputs) node->edges().push_back(edge_of(input));
@@ -288,7 +288,7 @@ bool received_gradient(const Node& node) {
                      [](const Node::Output& output) { return output.gradient.defined(); });
 }
 
-bool earlier(const Ref<Node>& a, const Ref<Node>& b) { return a->sequence() < b->sequence(); }
+bool earlier(const RefPtr<Node>& a, const RefPtr<Node>& b) { return a->sequence() < b->sequence(); }
 
 void check_finite(const Node& producer, const Node::Edge& edge) {
   const Tensor& gradient = edge.node->gradient_holder().gradient(edge.output);
@@ -303,18 +303,18 @@ void check_finite(const Node& producer, const Node::Edge& edge) {
 class Queue {
  public:
   ~Queue() {  // leaves nothing behind, whatever happened
-    for (const Ref<Node>& node : heap_) forget(*node);
+    for (const RefPtr<Node>& node : heap_) forget(*node);
   }
   bool empty() const { return heap_.empty(); }
-  void push(const Ref<Node>& node) {
+  void push(const RefPtr<Node>& node) {
     if (node->queued) return;
     node->queued = true;
     heap_.push_back(node);
     std::push_heap(heap_.begin(), heap_.end(), earlier);
   }
-  Ref<Node> pop() {
+  RefPtr<Node> pop() {
     std::pop_heap(heap_.begin(), heap_.end(), earlier);
-    Ref<Node> node = std::move(heap_.back());
+    RefPtr<Node> node = std::move(heap_.back());
     heap_.pop_back();
     return node;
   }
@@ -324,7 +324,7 @@ class Queue {
   }
 
  private:
-  PooledVector<Ref<Node>> heap_;
+  PooledVector<RefPtr<Node>> heap_;
 };
 
 struct ForgetAtEnd {
@@ -340,7 +340,7 @@ void run_backward(const Tensor& root, const Tensor& seed, BackwardOptions option
   impl.node->collect(impl.output, seed);
   queue.push(impl.node);
   while (!queue.empty()) {
-    const Ref<Node> node = queue.pop();
+    const RefPtr<Node> node = queue.pop();
     const ForgetAtEnd forget{*node};
     if (!received_gradient(*node)) continue;
     node->complete();

@@ -158,7 +158,7 @@ class GradOut {
 class Node : public RefCounted, public Pooled {
  public:
   struct Edge {
-    Ref<Node> node;  // null: the input needs no gradient
+    RefPtr<Node> node;  // null: the input needs no gradient
     int output = 0;
   };
   struct Hook {
@@ -239,7 +239,7 @@ class Saved {
 
  private:
   Tensor tensor_;    // undefined if it is computed again,
-  Ref<Node> maker_;  // by this
+  RefPtr<Node> maker_;  // by this
   int64_t version_ = 0;
   const char* operation_ = "";
 };
@@ -304,7 +304,7 @@ class ClosureNode final : public Node {
 };
 
 uint64_t next_sequence();
-void attach(Ref<Node> node, TensorList inputs, TensorList outputs);
+void attach(RefPtr<Node> node, TensorList inputs, TensorList outputs);
 
 }  // namespace detail
 

@@ -28,7 +28,7 @@ bool is_of(const Tensor& tensor, const TensorOptions& kind) {
 void point_at_slot(const Tensor& tensor, const Tensor& arena, int64_t offset) {
   TensorImpl& impl = tensor.impl();
   const int64_t size = size_of(arena.dtype());
-  const Ref<Storage> slot = make_ref<Storage>(arena.storage(), offset * size, impl.numel * size);
+  const RefPtr<Storage> slot = make_ref<Storage>(arena.storage(), offset * size, impl.numel * size);
   slot->mark_parameter();
   const Tensor target = make_contiguous(slot, impl.shape, impl.numel, arena.dtype());
   target.copy_(tensor.detach());

@@ -199,11 +199,11 @@ struct Segments::State {
     }
     const std::lock_guard<std::mutex> lock(mutex);
     auto copy = std::find_if(copies.begin(), copies.end(),
-                             [device](const Ref<Storage>& block) { return block->device() == device; });
+                             [device](const RefPtr<Storage>& block) { return block->device() == device; });
     const int64_t count = static_cast<int64_t>(query_first.size());
     const int64_t rows = count * size_of(DType::i64), lengths = count * size_of(DType::i32);
     if (copy == copies.end()) {
-      const Ref<Storage> block = make_ref<Storage>(device, 2 * (rows + lengths));
+      const RefPtr<Storage> block = make_ref<Storage>(device, 2 * (rows + lengths));
       PooledVector<std::byte> all(static_cast<size_t>(block->bytes()));
       std::byte* to = all.data();
       for (const Rows* first : {&query_first, &key_first})
@@ -220,7 +220,7 @@ struct Segments::State {
   }
 
   std::mutex mutex;
-  PooledVector<Ref<Storage>> copies;  // one for each device that asked
+  PooledVector<RefPtr<Storage>> copies;  // one for each device that asked
 };
 
 Segments::Segments() : Segments(State::make({}, {}, {}, {})) {}

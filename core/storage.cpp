@@ -37,7 +37,7 @@ Storage::Storage(Device device, int64_t bytes) : bytes_(bytes), device_(device) 
   data_ = static_cast<std::byte*>(from->allocate(static_cast<size_t>(bytes)));
 }
 
-Storage::Storage(Ref<Storage> whole, int64_t offset, int64_t bytes)
+Storage::Storage(RefPtr<Storage> whole, int64_t offset, int64_t bytes)
     : data_(whole->data() + offset), bytes_(bytes), device_(whole->device()), whole_(std::move(whole)) {}
 
 Storage::~Storage() {
@@ -52,7 +52,7 @@ struct Storage::Copy : Pooled {
   int64_t version;        // of what was copied
   const std::byte* data;  // of `memory`, whose own line of the cache is spared
   Copy* next;
-  Ref<Storage> memory;
+  RefPtr<Storage> memory;
 };
 
 const std::byte* Storage::find(const Matrix& matrix) const {
@@ -63,7 +63,7 @@ const std::byte* Storage::find(const Matrix& matrix) const {
 }
 
 const std::byte* Storage::keep(const Matrix& matrix, int64_t bytes, FunctionRef<void(std::byte*)> pack) {
-  Ref<Storage> memory = make_ref<Storage>(device_, bytes);
+  RefPtr<Storage> memory = make_ref<Storage>(device_, bytes);
   std::byte* const data = memory->data();
   pack(data);
   std::unique_ptr<Copy> mine(new Copy{{}, matrix, version(), data, nullptr, std::move(memory)});

@@ -21,7 +21,7 @@ class Storage : public RefCounted, public Pooled, private kernels::PackedCopies 
   /// Uninitialised memory, during the capture of a step from its arena. OutOfMemory, DeviceError.
   Storage(Device device, int64_t bytes);
   /// The part [offset, offset + bytes) of `whole`, which it keeps alive.
-  Storage(Ref<Storage> whole, int64_t offset, int64_t bytes);
+  Storage(RefPtr<Storage> whole, int64_t offset, int64_t bytes);
   ~Storage() override;
 
   std::byte* data() const { return data_; }
@@ -58,7 +58,7 @@ class Storage : public RefCounted, public Pooled, private kernels::PackedCopies 
   bool is_parameter_ = false;
   int64_t version_ = 0;
   std::atomic<Copy*> copies_{nullptr};  // a list that grows at its front
-  Ref<Storage> whole_;
+  RefPtr<Storage> whole_;
   std::shared_ptr<Allocator> arena_;  // what the memory came from if not the device's allocator
 };
 

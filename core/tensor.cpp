@@ -60,7 +60,7 @@ template std::vector<bool> Tensor::to_vector() const;
 
 // ---- making handles
 
-Tensor make_tensor(Ref<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset,
+Tensor make_tensor(RefPtr<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset,
                    DType dtype) {
   const int64_t numel = shape.numel();
   const int64_t *const size = shape.begin(), *const step = strides.begin();
@@ -73,7 +73,7 @@ Tensor make_tensor(Ref<Storage> storage, const Shape& shape, const Shape& stride
   return Tensor(make_ref<TensorImpl>(std::move(storage), shape, strides, offset, numel, dtype, contiguous));
 }
 
-Tensor make_contiguous(Ref<Storage> storage, const Shape& shape, int64_t numel, DType dtype) {
+Tensor make_contiguous(RefPtr<Storage> storage, const Shape& shape, int64_t numel, DType dtype) {
   return Tensor(
       make_ref<TensorImpl>(std::move(storage), shape, contiguous_strides(shape), 0, numel, dtype, true));
 }

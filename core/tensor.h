@@ -22,7 +22,7 @@ class TensorImpl;
 /// Where the elements of a tensor lie: what a handle asks for most. Of a matrix all but the strides is in one
 /// line of the cache: weights have left it when their next product asks.
 struct TensorLayout : public RefCounted, public Pooled {
-  TensorLayout(Ref<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset, int64_t numel,
+  TensorLayout(RefPtr<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset, int64_t numel,
                DType dtype, bool contiguous)
       : dtype(dtype),
         contiguous(contiguous),
@@ -34,7 +34,7 @@ struct TensorLayout : public RefCounted, public Pooled {
 
   DType dtype;
   bool contiguous;
-  Ref<Storage> storage;
+  RefPtr<Storage> storage;
   int64_t offset;  // elements
   int64_t numel;
   Shape shape;
@@ -77,7 +77,7 @@ class Tensor {
   bool is_contiguous() const { return layout().contiguous; }
   /// Of the first element, in elements from the start of the storage.
   int64_t offset() const { return layout().offset; }
-  const Ref<Storage>& storage() const { return layout().storage; }
+  const RefPtr<Storage>& storage() const { return layout().storage; }
 
   /// The first element. T must be the tensor's dtype (DTypeError). Memory of the tensor's device. Whoever
   /// writes through it calls bump_version().
@@ -173,7 +173,7 @@ class Tensor {
   const Tensor& mul_(double factor) const;
 
   // For core ------------------------------------------------------------------------------------------------
-  explicit Tensor(Ref<TensorLayout> impl) : impl_(std::move(impl)) {}
+  explicit Tensor(RefPtr<TensorLayout> impl) : impl_(std::move(impl)) {}
   TensorImpl& impl() const;  // StateError if undefined
 
  private:
@@ -186,7 +186,7 @@ class Tensor {
   double item_as_double() const;
   int64_t item_as_integer(int64_t least, int64_t most) const;  // not rounded to a double on the way
 
-  Ref<TensorLayout> impl_;  // a TensorImpl
+  RefPtr<TensorLayout> impl_;  // a TensorImpl
 };
 
 /// Prints values (large tensors abridged), shape, dtype and device.

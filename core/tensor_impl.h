@@ -12,16 +12,16 @@ class TensorImpl : public TensorLayout {
 
   // The gradient's place: output `output` of `node`. A leaf that requires grad has a LeafNode; a tensor that
   // does not require grad has none.
-  Ref<Node> node;
+  RefPtr<Node> node;
   int output = 0;
 };
 
 /// A tensor over existing storage.
-Tensor make_tensor(Ref<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset,
+Tensor make_tensor(RefPtr<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset,
                    DType dtype);
 
 /// A tensor of `numel` elements over all of its storage, without gaps.
-Tensor make_contiguous(Ref<Storage> storage, const Shape& shape, int64_t numel, DType dtype);
+Tensor make_contiguous(RefPtr<Storage> storage, const Shape& shape, int64_t numel, DType dtype);
 
 /// The same elements seen with other sizes and strides, not recorded.
 Tensor make_view(const Tensor& source, const Shape& shape, const Shape& strides, int64_t offset);

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include <heed/core/base/check.h>
+#include <heed/data/detail/file_text.h>
 #include <heed/data/tsv.h>
 
 namespace heed::data {
@@ -70,15 +71,6 @@ class Line {
   size_t at_ = 0;
 };
 
-/// The text without a UTF-8 byte order mark in front and empty lines at the end.
-std::string_view trimmed(std::string_view text, std::string_view file) {
-  HEED_CHECK(!text.starts_with("\xff\xfe") && !text.starts_with("\xfe\xff"), DataError, file,
-             ":1:1: this is UTF-16; save the file as UTF-8 or ASCII");
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
-  return text;
-}
-
 }  // namespace
 
 TsvDataset parse_tsv(std::string_view text, std::string_view file, const TsvOptions& options) {
@@ -86,7 +78,7 @@ TsvDataset parse_tsv(std::string_view text, std::string_view file, const TsvOpti
   HEED_CHECK(options.vocab == 0 || (options.vocab > kFirstSymbol && options.vocab <= kMostSymbols),
              ConfigError, "vocab is ", options.vocab,
              "; a file of pairs needs at least 4 (pad, start, end and one symbol)");
-  text = trimmed(text, file);
+  text = detail::file_text(text, file);
   HEED_CHECK(!text.empty(), DataError, file, " is empty; expected lines of 'source<TAB>target'");
   TsvDataset set;
   int64_t largest = kFirstSymbol;

@@ -230,7 +230,7 @@ std::string OptionTable::dump_toml() const {
       out += fmt::format("{}# {}\n", out.empty() ? "" : "\n", group);
     }
     const std::string text = std::visit(TomlText(), *value);
-    HEED_CHECK(!first_invalid_utf8(text), ConfigError, "--", option->name, ": '", printable(text),
+    HEED_CHECK(!invalid_utf8(text), ConfigError, "--", option->name, ": '", printable(text),
                "' is not UTF-8 and cannot be saved");
     out += fmt::format("{} = {}\n", option->name, text);
   }

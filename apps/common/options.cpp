@@ -266,7 +266,7 @@ OptionTable::Settings OptionTable::from_arguments(const std::vector<std::string>
           fmt::format("unknown option {}{}{}", printable(flag), suggestion(bare, "--"), see_help));
     } else {
       HEED_CHECK(positionals_, ConfigError, "unexpected argument '", printable(word), "'", see_help);
-      HEED_CHECK(!first_invalid_utf8(word), ConfigError, "the argument '", printable(word), "' is not UTF-8");
+      HEED_CHECK(!invalid_utf8(word), ConfigError, "the argument '", printable(word), "' is not UTF-8");
       positionals.push_back(std::move(word));
     }
   }
@@ -341,7 +341,7 @@ void check_option(const Option& option, const OptionValue& value, const std::str
 }
 
 OptionValue read_option(const Option& option, const std::string& text, const std::string& where) {
-  const std::optional<size_t> invalid = first_invalid_utf8(text);
+  const std::optional<size_t> invalid = invalid_utf8(text);
   HEED_CHECK(!invalid, ConfigError, where, ": '", printable(text), "' is not UTF-8 (byte ", *invalid + 1,
              ")");
   std::optional<OptionValue> value;

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include <heed/core/base/check.h>
+#include <heed/core/base/text.h>
 #include <heed/core/io/atomic_file.h>
 #include <heed/core/io/directory_lock.h>
 #include <heed/core/io/file.h>
@@ -27,16 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMostBytes = uint64_t{1} << 30;
-
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(separator, at), text.size());
-    parts.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
 
 template <class T>
 bool has_twice(std::vector<T> values) {
@@ -89,7 +80,8 @@ std::vector<Json> metrics(const fs::path& folder) {
   const fs::path file = folder / "metrics.jsonl";
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored)) return lines;
-  for (const std::string& line : split(read_whole_file(file, kMostBytes), '\n'))
+  const std::string text = read_whole_file(file, kMostBytes);
+  for (const std::string_view line : split(text, '\n'))
     if (std::optional<Json> object = parse_json_line(line)) lines.push_back(std::move(*object));
   return lines;
 }
@@ -268,12 +260,13 @@ class Sweep {
 std::vector<Variation> parse_variations(std::string_view text) {
   std::vector<Variation> result;
   std::vector<std::string> names;
-  for (const std::string& part : split(text, ' ')) {
+  for (const std::string_view part : split(text, ' ')) {
     if (part.empty()) continue;
     const size_t equals = part.find('=');
-    HEED_CHECK(equals != std::string::npos && equals > 0, ConfigError, "'", printable(part),
+    HEED_CHECK(equals != std::string_view::npos && equals > 0, ConfigError, "'", printable(part),
                "' is not an option and its values, such as heads=1,2,4");
-    Variation variation{part.substr(0, equals), split(std::string_view(part).substr(equals + 1), ',')};
+    const auto values = split(part.substr(equals + 1), ',');
+    Variation variation{std::string(part.substr(0, equals)), {values.begin(), values.end()}};
     HEED_CHECK(!has_twice(variation.values), ConfigError, "a value of ", printable(variation.option),
                " is there twice");
     for (const std::string& value : variation.values)

@@ -6,37 +6,10 @@
 
 namespace heed::apps {
 
-// Unicode 15, table 3-7.
-size_t utf8_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
-  const auto between = [&](size_t i, int low, int high) { return byte(i) >= low && byte(i) <= high; };
-  const uint8_t first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first <= 0xdf) return between(1, 0x80, 0xbf) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
-    const int low = first == 0xe0 ? 0xa0 : 0x80, high = first == 0xed ? 0x9f : 0xbf;
-    return between(1, low, high) && between(2, 0x80, 0xbf) ? 3 : 0;
-  }
-  if (first >= 0xf0 && first <= 0xf4) {
-    const int low = first == 0xf0 ? 0x90 : 0x80, high = first == 0xf4 ? 0x8f : 0xbf;
-    return between(1, low, high) && between(2, 0x80, 0xbf) && between(3, 0x80, 0xbf) ? 4 : 0;
-  }
-  return 0;
-}
-
-std::optional<size_t> first_invalid_utf8(std::string_view text) {
-  for (size_t at = 0; at < text.size();) {
-    const size_t length = utf8_length(text.substr(at));
-    if (length == 0) return at;
-    at += length;
-  }
-  return std::nullopt;
-}
-
 std::string printable(std::string_view text) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
-    const size_t length = utf8_length(text.substr(at));
+    const size_t length = first_code_point(text.substr(at)).length;
     const uint8_t first = static_cast<uint8_t>(text[at]);
     // The C1 controls, U+0080 to U+009F, steer some terminals too.
     const bool c1_control = length == 2 && first == 0xc2 && static_cast<uint8_t>(text[at + 1]) < 0xa0;

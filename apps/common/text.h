@@ -1,19 +1,14 @@
-// UTF-8 text for people: checking, disarming, measuring and shortening.
+// UTF-8 text for people: disarming, measuring and shortening.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
+#include <heed/core/base/utf8.h>
+
 namespace heed::apps {
-
-/// Bytes of the well-formed UTF-8 character that text begins with; 0 if there is none.
-size_t utf8_length(std::string_view text);
-
-/// Position of the first byte that is not part of well-formed UTF-8, if any.
-std::optional<size_t> first_invalid_utf8(std::string_view text);
 
 /// The text on one line, safe for a terminal: control and ill-formed bytes become \n, \t or \xNN.
 std::string printable(std::string_view text);
@@ -22,7 +17,7 @@ std::string printable(std::string_view text);
 template <class F>
 void for_each_character(std::string_view text, F&& f) {
   while (!text.empty()) {
-    const size_t length = utf8_length(text);
+    const size_t length = first_code_point(text).length;
     f(text.substr(0, length > 0 ? length : 1));
     text.remove_prefix(length > 0 ? length : 1);
   }

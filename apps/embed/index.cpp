@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include <heed/core/base/text.h>
 #include <heed/core/ops.h>
 
 #include "apps/embed/paragraphs.h"
@@ -45,11 +46,8 @@ Tensor encode_all(const std::vector<Pending>& pending, const Encode& encode, con
 std::vector<std::string> lines_of(const std::string& text, const Place& place) {
   std::vector<std::string> lines;
   int64_t number = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    if (++number >= place.first_line && number <= place.last_line) lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
+  for (const std::string_view line : split(text, '\n'))
+    if (++number >= place.first_line && number <= place.last_line) lines.emplace_back(line);
   return lines;
 }
 

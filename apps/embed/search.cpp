@@ -65,7 +65,7 @@ class Searcher {
                          {"text", best.text}});
       else
         write_out(concat(fixed_text(hit.score, 3), "  ", printable(path), ":",
-                         best.line > 0 ? best.line : place.first_line, "  ", shorten(trimmed(best.text), 100),
+                         best.line > 0 ? best.line : place.first_line, "  ", shorten(trim(best.text), 100),
                          "\n"));
     }
     if (settings_.json)
@@ -75,11 +75,6 @@ class Searcher {
   }
 
  private:
-  static std::string trimmed(const std::string& text) {
-    const size_t first = text.find_first_not_of(" \t");
-    return first == std::string::npos ? "" : text.substr(first);
-  }
-
   const SearchSettings& settings_;
   std::filesystem::path folder_, file_;
   nn::SentenceEncoder encoder_;

@@ -52,7 +52,7 @@ std::optional<std::string> read_text(const fs::path& file) {
   } catch (const IoError&) {
     return std::nullopt;
   }
-  if (text.find('\0') != std::string::npos || first_invalid_utf8(text)) return std::nullopt;
+  if (text.find('\0') != std::string::npos || invalid_utf8(text)) return std::nullopt;
   return text;
 }
 

@@ -68,7 +68,7 @@ void generate(const GenerateSettings& s) {
 void evaluate(const EvalSettings& s) {
   HEED_CHECK(!s.data.empty(), ConfigError, "eval needs a text: give a file with --data");
   const std::string text = read_whole_file(s.data.string(), kMostTextBytes);
-  const std::optional<size_t> invalid = first_invalid_utf8(text);
+  const std::optional<size_t> invalid = invalid_utf8(text);
   HEED_CHECK(!invalid, DataError, s.data.string(), " is not UTF-8 (byte ", *invalid + 1, ")");
   const nn::TextGenerator generator = open_generator(s);
   const auto [loss, tokens] = generator.loss(text, s.window);

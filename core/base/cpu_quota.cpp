@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <heed/core/base/cpu_quota.h>
+#include <heed/core/base/text.h>
 
 namespace heed::detail {
 namespace {
@@ -19,16 +20,6 @@ std::string read(const std::string& name) {
     std::fclose(file);
   }
   return text;
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(separator), text.size());
-    if (end > 0) parts.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return parts;
 }
 
 bool contains(std::string_view list, std::string_view name) {

@@ -7,7 +7,7 @@
 
 namespace heed {
 
-/// Base of objects shared through Ref<T>. A new one belongs to the Ref that it is given to first; destroy()
+/// Base of objects shared through RefPtr<T>. A new one belongs to the RefPtr that it is given to first; destroy()
 /// is called when the last goes.
 class RefCounted {
  public:
@@ -33,24 +33,24 @@ class RefCounted {
 
 /// A counted pointer; null by default.
 template <class T>
-class Ref {
+class RefPtr {
  public:
-  Ref() = default;
+  RefPtr() = default;
   /// Takes over a new object.
-  explicit Ref(T* object) noexcept : object_(object) {}
-  Ref(const Ref& other) noexcept : object_(other.object_) { retain(); }
-  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  explicit RefPtr(T* object) noexcept : object_(object) {}
+  RefPtr(const RefPtr& other) noexcept : object_(other.object_) { retain(); }
+  RefPtr(RefPtr&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
   template <class U>
-  Ref(const Ref<U>& other) noexcept : object_(other.get()) {
+  RefPtr(const RefPtr<U>& other) noexcept : object_(other.get()) {
     retain();
   }
   template <class U>
-  Ref(Ref<U>&& other) noexcept : object_(other.take()) {}
-  Ref& operator=(Ref other) noexcept {
+  RefPtr(RefPtr<U>&& other) noexcept : object_(other.take()) {}
+  RefPtr& operator=(RefPtr other) noexcept {
     std::swap(object_, other.object_);
     return *this;
   }
-  ~Ref() {
+  ~RefPtr() {
     if (object_) object_->release();
   }
 
@@ -60,7 +60,7 @@ class Ref {
   T& operator*() const noexcept { return *object_; }
   T* operator->() const noexcept { return object_; }
   explicit operator bool() const noexcept { return object_ != nullptr; }
-  friend bool operator==(const Ref& a, const Ref& b) { return a.object_ == b.object_; }
+  friend bool operator==(const RefPtr& a, const RefPtr& b) { return a.object_ == b.object_; }
 
  private:
   void retain() const noexcept {
@@ -71,8 +71,8 @@ class Ref {
 };
 
 template <class T, class... Args>
-Ref<T> make_ref(Args&&... args) {
-  return Ref<T>(new T(std::forward<Args>(args)...));
+RefPtr<T> make_ref(Args&&... args) {
+  return RefPtr<T>(new T(std::forward<Args>(args)...));
 }
 
 }  // namespace heed

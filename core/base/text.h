@@ -4,8 +4,15 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 namespace heed {
+
+/// The parts between the separators, empty ones too: one more than there are separators.
+std::vector<std::string_view> split(std::string_view text, char separator);
+
+/// The text without the ASCII white space around it.
+std::string_view trim(std::string_view text);
 
 /// A number in decimal, the same in every locale: so many digits after the point, the same with an exponent
 /// ("1.50e+10"), or so many significant digits: no zeros at the end, an exponent where that is shorter.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <heed/core/base/check.h>
+#include <heed/core/base/text.h>
 #include <heed/core/io/file.h>
 #include <heed/data/text/gettext.h>
 #include <heed/data/text/unicode.h>
@@ -61,34 +62,18 @@ class MoReader {
   size_t total_ = 0;
 };
 
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(separator, at), text.size());
-    parts.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
-std::string trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return {};
-  return std::string(text.substr(first, text.find_last_not_of(" \t\r\n") + 1 - first));
-}
-
 void add_lines(TextPairs& pairs, std::string_view source, std::string_view target) {
-  std::string from = trimmed(source), to = trimmed(target);
+  std::string from(trim(source)), to(trim(target));
   if (from.empty() || to.empty()) return;
-  const std::vector<std::string> sources = split(from, '\n'), targets = split(to, '\n');
+  const std::vector<std::string_view> sources = split(from, '\n'), targets = split(to, '\n');
   if (sources.size() != targets.size()) {
     std::replace(from.begin(), from.end(), '\n', ' ');
     std::replace(to.begin(), to.end(), '\n', ' ');
     return pairs.add(std::move(from), std::move(to));
   }
   for (size_t i = 0; i < sources.size(); ++i)
-    if (!trimmed(sources[i]).empty() && !trimmed(targets[i]).empty())
-      pairs.add(trimmed(sources[i]), trimmed(targets[i]));
+    if (!trim(sources[i]).empty() && !trim(targets[i]).empty())
+      pairs.add(std::string(trim(sources[i])), std::string(trim(targets[i])));
 }
 
 }  // namespace

@@ -6,20 +6,12 @@
 #include <heed/core/base/check.h>
 #include <heed/core/io/file.h>
 #include <heed/core/io/sha256.h>
+#include <heed/data/detail/file_text.h>
 #include <heed/data/text/text_pairs.h>
 #include <heed/data/text/unicode.h>
 
 namespace heed::data {
 namespace {
-
-/// The text without a byte order mark in front and empty lines at the end.
-std::string_view trimmed(std::string_view text, std::string_view file) {
-  HEED_CHECK(!text.starts_with("\xff\xfe") && !text.starts_with("\xfe\xff"), DataError, file,
-             ":1:1: this is UTF-16; save the file as UTF-8");
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
-  return text;
-}
 
 void check_line(std::string_view line, std::string_view file, size_t number, const TextFileOptions& options) {
   HEED_CHECK(std::ssize(line) <= options.max_line_bytes, DataError, file, ":", number, ": a line of ",
@@ -87,7 +79,7 @@ void TextPairs::add(std::string source, std::string target) {
 
 std::vector<std::string> parse_lines(std::string_view text, std::string_view file,
                                      const TextFileOptions& options) {
-  text = trimmed(text, file);
+  text = detail::file_text(text, file);
   HEED_CHECK(!text.empty(), DataError, file, " is empty");
   std::vector<std::string> lines;
   while (!text.empty()) {

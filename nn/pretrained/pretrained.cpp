@@ -66,11 +66,11 @@ Source open_source(const std::string& path) {
                "' is neither a folder with config.json and model.safetensors nor a .gguf file");
     auto gguf = std::make_shared<const GgufReader>(path);
     WeightFiles files = detail::open_gguf(gguf);
-    return {"gguf", Settings(detail::Json::object(), path), gguf, std::move(files)};
+    return {"gguf", Settings({}, path), gguf, std::move(files)};
   }
   const std::string folder = path.ends_with('/') ? path : path + '/', config = folder + "config.json";
   HEED_CHECK(fs::exists(config), IoError, "'", path, "' has no config.json");
-  Settings settings(detail::read_json_object(config, kMostConfigBytes), config);
+  Settings settings = detail::read_settings(config, kMostConfigBytes);
   std::string family = settings.text("model_type");
   const std::string one = folder + "model.safetensors", index = one + ".index.json";
   HEED_CHECK(fs::exists(one) || fs::exists(index), IoError, "'", path,

@@ -2,7 +2,7 @@
 #include <heed/core/io/detail/json_scanner.h>
 #include <heed/core/io/file.h>
 #include <heed/core/io/safetensors.h>
-#include <heed/nn/pretrained/detail/json_file.h>
+#include <heed/nn/pretrained/detail/settings_file.h>
 #include <heed/nn/pretrained/detail/name_table.h>
 
 namespace heed::nn::detail {
@@ -30,18 +30,20 @@ WeightFiles open_safetensors(const std::string& path) {
 }
 
 std::map<std::string, std::set<std::string>> parse_index(std::string_view text, const std::string& path) {
-  const Json index = parse_json_object(text, path);
-  const auto map = index.find("weight_map");
-  HEED_CHECK(map != index.end() && map->is_object(), CheckpointError, "'", path, "' has no weight_map");
+  const heed::detail::Json index = parse_json_object(text, path);
+  const heed::detail::Json* const found = index.find("weight_map");
+  const auto* const map = found ? found->as<heed::detail::JsonObject>() : nullptr;
+  HEED_CHECK(map, CheckpointError, "'", path, "' has no weight_map");
   std::map<std::string, std::set<std::string>> files;
-  for (const auto& entry : map->items()) {
-    HEED_CHECK(entry.value().is_string(), CheckpointError, "'", path, "': the file of ",
-               heed::detail::quoted(entry.key()), " is no text");
-    const auto& file = entry.value().get_ref<const std::string&>();
-    HEED_CHECK(
-        !file.empty() && file[0] != '.' && file.find_first_of(std::string_view("/\\\0", 3)) == file.npos,
-        CheckpointError, "'", path, "': ", heed::detail::quoted(file), " is no name of a file beside it");
-    files[file].insert(entry.key());
+  for (size_t i = 0; i < map->keys.size(); ++i) {
+    const auto* const file = map->values[i].as<std::string>();
+    HEED_CHECK(file, CheckpointError, "'", path, "': the file of ", heed::detail::quoted(map->keys[i]),
+               " is no text");
+    HEED_CHECK(!file->empty() && file->front() != '.' &&
+                   file->find_first_of(std::string_view("/\\\0", 3)) == file->npos,
+               CheckpointError, "'", path, "': ", heed::detail::quoted(*file),
+               " is no name of a file beside it");
+    files[*file].insert(map->keys[i]);
     HEED_CHECK(files.size() <= kMostShards, CheckpointError, "'", path, "' lists more than ", kMostShards,
                " files");
   }

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include <heed/core/ops.h>
-#include <heed/nn/pretrained/detail/json_file.h>
+#include <heed/nn/pretrained/detail/settings_file.h>
 #include <heed/nn/pretrained/pretrained.h>
 #include <heed/nn/text/sentence_encoder.h>
 

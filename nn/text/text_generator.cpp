@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include <heed/core/base/text.h>
 #include <heed/core/ops.h>
 #include <heed/data/text/pretrained_tokenizer.h>
 #include <heed/nn/detail/evaluation.h>
@@ -72,13 +73,6 @@ data::Symbols encode(const data::Tokenizer& tokenizer, std::string_view text, bo
   const auto* const pretrained = dynamic_cast<const data::PretrainedTokenizer*>(&tokenizer);
   return pretrained ? pretrained->encode(text, {.add_marks = false, .special_tokens = special})
                     : tokenizer.encode(text);
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr const char* kSpaces = " \t\r\n";
-  const size_t first = text.find_first_not_of(kSpaces);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpaces) - first + 1);
 }
 
 }  // namespace
@@ -168,7 +162,7 @@ void Chat::add(std::string_view text, bool special) {
 void Chat::add_turn(std::string_view role, std::string_view content) {
   const ChatTemplate& chat = *generator_.chat();
   add(concat(chat.before, role, chat.between), true);
-  add(chat.trimmed ? trimmed(content) : content, false);
+  add(chat.trimmed ? trim(content) : content, false);
   add(chat.after, true);
 }
 

@@ -3,7 +3,7 @@
 
 #include <heed/core/io/gguf.h>
 #include <heed/data/text/pretrained_tokenizer.h>
-#include <heed/nn/pretrained/detail/json_file.h>
+#include <heed/nn/pretrained/detail/settings_file.h>
 #include <heed/nn/pretrained/pretrained.h>
 #include <heed/nn/text/text_generator.h>
 

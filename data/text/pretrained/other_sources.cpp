@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include <heed/core/base/check.h>
+#include <heed/core/base/text.h>
 #include <heed/core/io/detail/json.h>
 #include <heed/core/io/file.h>
 #include <heed/data/text/pretrained_tokenizer.h>
@@ -122,13 +123,11 @@ std::shared_ptr<const PretrainedTokenizer> bert(const std::vector<std::string>& 
 
 std::vector<std::string> lines_of(std::string_view content) {
   std::vector<std::string> lines;
-  while (!content.empty()) {
-    const size_t end = std::min(content.find('\n'), content.size());
-    std::string_view line = content.substr(0, end);
+  for (std::string_view line : split(content, '\n')) {
     if (line.ends_with('\r')) line.remove_suffix(1);
     lines.emplace_back(line);
-    content.remove_prefix(std::min(end + 1, content.size()));
   }
+  if (lines.back().empty()) lines.pop_back();  // behind the last newline
   return lines;
 }
 

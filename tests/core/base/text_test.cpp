@@ -2,12 +2,14 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/device.h>
 #include <heed/core/base/dtype.h>
+#include <heed/core/base/text.h>
 
 #include "../../support/foreign_locale.h"
 
@@ -49,6 +51,20 @@ TEST(Text, NoLocaleChangesIt) {
   if (!locale.found()) GTEST_SKIP() << "no locale with a decimal comma is installed";
   EXPECT_EQ(sample(), kSample);
   EXPECT_EQ(fixed_text(1234567.5, 1), "1234567.5");
+}
+
+TEST(Text, Split) {
+  using Parts = std::vector<std::string_view>;
+  EXPECT_EQ(split("a,,b,", ','), (Parts{"a", "", "b", ""}));
+  EXPECT_EQ(split("alone", ','), (Parts{"alone"}));
+  EXPECT_EQ(split("", ','), (Parts{""}));
+}
+
+TEST(Text, Trim) {
+  EXPECT_EQ(trim(" \t\r\n two words\v\f "), "two words");
+  EXPECT_EQ(trim("\xc2\xa0 "), "\xc2\xa0");  // ASCII's white space alone
+  EXPECT_EQ(trim(" \n"), "");
+  EXPECT_EQ(trim(""), "");
 }
 
 }  // namespace

@@ -272,10 +272,10 @@ TEST(PretrainedFiles, JsonThatIsNone) {
     copy.put("config.json", text);
     expect_error<CheckpointError>([&] { nn::load_pretrained<TextEncoder>(copy.path()); }, pieces);
   };
-  refused("", {"no sound JSON"});
+  refused("", {"config.json", "at byte 0"});
   refused("[]", {"no JSON object"});
-  refused("{\"a\": \"\xff\"}", {"no sound JSON"});
-  refused("{\"a\": 1, \"a\": 2}", {"the key 'a' twice"});
+  refused("{\"a\": \"\xff\"}", {"not valid UTF-8"});
+  refused("{\"a\": 1, \"a\": 2}", {"the key 'a' stands twice"});
   refused("{\"a\": " + std::string(100000, '['), {"more than 32 deep"});
   copy.put("config.json", std::string((1 << 20) + 1, ' '));
   expect_error<IoError>([&] { nn::load_pretrained<TextEncoder>(copy.path()); }, {"config.json"});

@@ -1,4 +1,4 @@
-// JSON from files of others.
+// Settings from JSON files of others.
 #pragma once
 
 #include <cstdint>
@@ -6,30 +6,20 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
-
 #include <heed/core/base/check.h>
+#include <heed/core/io/detail/json.h>
 
 namespace heed::nn::detail {
 
-/// An object that keeps its keys in the order in which they were set.
-using Json = nlohmann::ordered_json;
-
-/// The object that `text` is, nested no deeper than a configuration ever is. `file` stands in the messages.
-/// CheckpointError if it is none, is not well-formed, or has a key twice.
-Json parse_json_object(std::string_view text, const std::string& file);
-/// The object in a file of at most `max_bytes`.
-Json read_json_object(const std::string& path, uint64_t max_bytes);
-
-class Settings;
-/// Those of a file; none where there is no such file.
-Settings read_optional_settings(const std::string& path, uint64_t max_bytes);
+/// The object that `text` is; `file` stands in the messages. CheckpointError if it is none or no strict JSON.
+heed::detail::Json parse_json_object(std::string_view text, const std::string& file);
 
 /// Settings by name. A value of another type or outside its range is a ConfigError that names file and key;
 /// null is as good as no value.
 class Settings {
  public:
-  Settings(Json object, std::string file) : object_(std::move(object)), file_(std::move(file)) {}
+  Settings(heed::detail::Json object, std::string file)
+      : object_(std::move(object)), file_(std::move(file)) {}
 
   const std::string& file() const { return file_; }
   bool has(const char* key) const;
@@ -45,14 +35,19 @@ class Settings {
   void expect_flag(const char* key, bool expected) const;
 
  private:
-  const Json* find(const char* key, bool required) const;
+  const heed::detail::Json* find(const char* key, bool required) const;
   template <class... Parts>
   [[noreturn]] void fail(const char* key, const Parts&... parts) const {
     throw ConfigError(concat("'", file_, "': ", key, ' ', parts...));
   }
 
-  Json object_;
+  heed::detail::Json object_;
   std::string file_;
 };
+
+/// Those of the object in a file of at most `max_bytes`.
+Settings read_settings(const std::string& path, uint64_t max_bytes);
+/// None where there is no such file.
+Settings read_optional_settings(const std::string& path, uint64_t max_bytes);
 
 }  // namespace heed::nn::detail
