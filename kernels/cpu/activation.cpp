@@ -103,18 +103,7 @@ void map(const Args<T>& args, int64_t begin, int64_t end) {
 
 template <template <class> class Args, class T>
 void map_any(const Args<T>& args, int64_t begin, int64_t end) {
-  switch (args.activation) {
-    case Activation::none:
-      return map<Activation::none>(args, begin, end);
-    case Activation::relu:
-      return map<Activation::relu>(args, begin, end);
-    case Activation::gelu:
-      return map<Activation::gelu>(args, begin, end);
-    case Activation::gelu_tanh:
-      return map<Activation::gelu_tanh>(args, begin, end);
-    case Activation::silu:
-      return map<Activation::silu>(args, begin, end);
-  }
+  with_activation(args.activation, [&]<Activation F>() HWY_ATTR { map<F>(args, begin, end); });
 }
 
 #define HEED_DEFINE(name, Args) \

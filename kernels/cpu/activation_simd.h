@@ -100,6 +100,23 @@ inline const Lookup kTailSlope([](double a) { return activate_slope_scalar<A>(-a
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
+/// Calls f.operator()<A>() for the A that `activation` is.
+template <class F>
+HWY_INLINE void with_activation(Activation activation, F&& f) {
+  switch (activation) {
+    case Activation::none:
+      return f.template operator()<Activation::none>();
+    case Activation::relu:
+      return f.template operator()<Activation::relu>();
+    case Activation::gelu:
+      return f.template operator()<Activation::gelu>();
+    case Activation::gelu_tanh:
+      return f.template operator()<Activation::gelu_tanh>();
+    case Activation::silu:
+      return f.template operator()<Activation::silu>();
+  }
+}
+
 /// m 2^n.
 template <class D>
 struct Scaled {

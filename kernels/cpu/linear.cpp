@@ -69,18 +69,7 @@ HWY_INLINE void forward_span(const kernels::LinearForward<T> args, const LinearS
 
 template <class T>
 HWY_INLINE void forward(const kernels::LinearForward<T>& args, const LinearSpan<T>& span) {
-  switch (args.activation) {
-    case Activation::none:
-      return forward_span<Activation::none>(args, span);
-    case Activation::relu:
-      return forward_span<Activation::relu>(args, span);
-    case Activation::gelu:
-      return forward_span<Activation::gelu>(args, span);
-    case Activation::gelu_tanh:
-      return forward_span<Activation::gelu_tanh>(args, span);
-    case Activation::silu:
-      return forward_span<Activation::silu>(args, span);
-  }
+  with_activation(args.activation, [&]<Activation F>() HWY_ATTR { forward_span<F>(args, span); });
 }
 
 /// gpre for n elements from column c of a row, of which bit i of `kept` is the first's; adds them to `sums`.
@@ -134,18 +123,7 @@ HWY_INLINE void backward_rows(const kernels::LinearActivationBackward<T> args, i
 template <class T>
 HWY_INLINE void backward(const kernels::LinearActivationBackward<T>& args, int64_t begin, int64_t end,
                          accumulator_t<T>* sums) {
-  switch (args.activation) {
-    case Activation::none:
-      return backward_rows<Activation::none>(args, begin, end, sums);
-    case Activation::relu:
-      return backward_rows<Activation::relu>(args, begin, end, sums);
-    case Activation::gelu:
-      return backward_rows<Activation::gelu>(args, begin, end, sums);
-    case Activation::gelu_tanh:
-      return backward_rows<Activation::gelu_tanh>(args, begin, end, sums);
-    case Activation::silu:
-      return backward_rows<Activation::silu>(args, begin, end, sums);
-  }
+  with_activation(args.activation, [&]<Activation F>() HWY_ATTR { backward_rows<F>(args, begin, end, sums); });
 }
 
 #define HEED_DEFINE(T, suffix)                                                                         \

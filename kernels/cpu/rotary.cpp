@@ -37,7 +37,7 @@ struct RotateColumns {
 };
 
 template <class T>
-struct AddColumns {
+struct AccumulateColumns {
   const T* x;
   T* y;
 
@@ -53,7 +53,7 @@ HWY_INLINE void copy_columns(const T* x, T* y, int64_t n, bool accumulate) {
     std::copy_n(x, n, y);
     return;
   }
-  AddColumns<T> columns{x, y};
+  AccumulateColumns<T> columns{x, y};
   for_columns<T>(0, n, columns);
 }
 
