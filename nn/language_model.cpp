@@ -78,7 +78,7 @@ Tensor LanguageModel::states(const Tokens& tokens, KeyValueCache* cache) const {
   const Tensor& weight = embedding.weight;
   AttentionCall call{.visibility = {cache ? Causal::bottom_right : Causal::top_left}, .cache = cache};
   Tensor positions = tokens.positions;
-  int64_t length = tokens.segments.max_query();
+  int64_t length = tokens.position_end();
   if (cache) {
     positions = cache->positions(tokens.segments, tokens.ids.numel()).to(weight.device());
     length = cache->max_length_with(tokens.segments);

@@ -33,6 +33,11 @@ MultiHeadAttention::MultiHeadAttention(int64_t d_model, const HeadLayout& heads,
   if (options.out_bias) out_proj.bias = make_parameter({d_model}, zero);
   if (options.position == PositionKind::relative)
     relative_bias = make_parameter({layout.heads, 2 * options.relative_limit + 1}, zero);
+  if (options.position == PositionKind::t5) {
+    relative_bias = make_parameter({options.relative_buckets, layout.heads}, zero);
+    if (!ShapesOnly::active())
+      buckets_ = t5_buckets(options.relative_limit, options.relative_buckets, options.causal_buckets);
+  }
   if (options.position == PositionKind::alibi && !ShapesOnly::active())
     alibi_slopes_ = alibi_slopes(layout.heads);
 }
@@ -74,6 +79,12 @@ Tensor MultiHeadAttention::project(const Tensor& x, int64_t begin, int64_t end) 
                 in_proj_bias.defined() ? in_proj_bias.slice(0, begin, end) : Tensor());
 }
 
+Tensor MultiHeadAttention::relative() const {
+  if (!buckets_.defined()) return relative_bias;
+  if (buckets_.device() != relative_bias.device()) buckets_ = buckets_.to(relative_bias.device());
+  return index_select(relative_bias, buckets_).transpose(0, 1);
+}
+
 AttentionOptions MultiHeadAttention::attention_options(const AttentionCall& call) const {
   if (alibi_slopes_.defined() && alibi_slopes_.device() != in_proj_weight.device())
     alibi_slopes_ = alibi_slopes_.to(in_proj_weight.device());
@@ -82,7 +93,7 @@ AttentionOptions MultiHeadAttention::attention_options(const AttentionCall& call
           .visibility = call.visibility,
           .mask = call.mask,
           .alibi_slopes = alibi_slopes_,
-          .relative = relative_bias,
+          .relative = relative(),
           .dropout = training() ? options.dropout : 0,
           .name = name};
 }

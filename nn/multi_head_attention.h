@@ -27,8 +27,10 @@ struct MultiHeadAttentionOptions {
   double dropout = 0;                          // of the attention weights, while training
   bool qkv_bias = true;                        // of the input projections
   bool out_bias = true;                        // of the output projection
-  PositionKind position = PositionKind::none;  // alibi or relative act inside attention
-  int64_t relative_limit = 32;                 // distances beyond it share one bias
+  PositionKind position = PositionKind::none;  // alibi, relative or t5 act inside attention
+  int64_t relative_limit = 32;                 // of relative and t5: distances beyond it share one bias
+  int64_t relative_buckets = 32;               // of t5
+  bool causal_buckets = false;                 // of t5: all for keys before the query
 };
 
 /// What a call may add.
@@ -73,14 +75,15 @@ class MultiHeadAttention : public Module {
   std::string name;       // under which an AttentionRecord lists it
   Tensor in_proj_weight;  // [query_columns + 2 key_columns, d_model]
   Tensor in_proj_bias;    // [query_columns + 2 key_columns], or undefined
-  Tensor relative_bias;   // [heads, 2 relative_limit + 1] if relative
+  Tensor relative_bias;   // [heads, 2 relative_limit + 1] if relative, [relative_buckets, heads] if t5
   Linear out_proj;        // query_columns → d_model
 
  private:
   Tensor project(const Tensor& x, int64_t begin, int64_t end) const;
   AttentionOptions attention_options(const AttentionCall& call) const;
+  Tensor relative() const;  // the bias of each distance
 
-  mutable Tensor alibi_slopes_;
+  mutable Tensor alibi_slopes_, buckets_;
 };
 
 }  // namespace heed::nn

@@ -9,18 +9,21 @@
 namespace heed::nn {
 namespace {
 
-constexpr std::pair<const char*, PositionKind> kNames[] = {
-    {"none", PositionKind::none},         {"sinusoidal", PositionKind::sinusoidal},
-    {"learned", PositionKind::learned},   {"alibi", PositionKind::alibi},
-    {"relative", PositionKind::relative}, {"rotary", PositionKind::rotary}};
+constexpr std::pair<const char*, PositionKind> kNames[] = {{"none", PositionKind::none},
+                                                           {"sinusoidal", PositionKind::sinusoidal},
+                                                           {"learned", PositionKind::learned},
+                                                           {"alibi", PositionKind::alibi},
+                                                           {"relative", PositionKind::relative},
+                                                           {"rotary", PositionKind::rotary},
+                                                           {"t5", PositionKind::t5}};
 
 }  // namespace
 
 PositionKind parse_position(const std::string& text) {
   for (const auto& entry : kNames)
     if (text == entry.first) return entry.second;
-  throw ConfigError(
-      concat("unknown position '", text, "'; expected none, sinusoidal, learned, alibi, relative or rotary"));
+  throw ConfigError(concat("unknown position '", text,
+                           "'; expected none, sinusoidal, learned, alibi, relative, rotary or t5"));
 }
 
 const char* name(PositionKind kind) { return kNames[static_cast<size_t>(kind)].first; }
@@ -53,6 +56,28 @@ Tensor alibi_slopes(int64_t heads) {
     slopes.data<float>()[h] = static_cast<float>(std::exp2(-8 * exponent));
   }
   return slopes;
+}
+
+Tensor t5_buckets(int64_t limit, int64_t buckets, bool causal) {
+  const int64_t sides = causal ? 1 : 2, of_side = buckets / sides, exact = of_side / 2;
+  HEED_CHECK(exact > 0, ConfigError, "t5_buckets: ", buckets, " buckets are too few; ", 2 * sides,
+             " are the least");
+  HEED_CHECK(limit > exact, ConfigError, "t5_buckets: the limit ", limit, " must exceed ", exact,
+             ", the distances with a bucket of their own");
+  // In f32, as the original: at the edges of buckets rounding decides.
+  const auto wide = static_cast<float>(std::log(static_cast<double>(limit) / static_cast<double>(exact)));
+  const Tensor result = empty({2 * limit + 1}, {.dtype = DType::i64});
+  for (int64_t distance = -limit; distance <= limit; ++distance) {
+    const int64_t size = causal ? std::max<int64_t>(-distance, 0) : std::abs(distance);
+    int64_t bucket = size;
+    if (size >= exact) {
+      const float share = std::log(static_cast<float>(size) / static_cast<float>(exact)) / wide;
+      bucket = exact + static_cast<int64_t>(share * static_cast<float>(of_side - exact));
+      bucket = std::min(bucket, of_side - 1);
+    }
+    result.data<int64_t>()[distance + limit] = bucket + (!causal && distance > 0 ? of_side : 0);
+  }
+  return result;
 }
 
 Tensor GrowingTable::rows(int64_t length, DType dtype, Device device) {

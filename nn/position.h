@@ -15,8 +15,14 @@ namespace heed::nn {
 /// sinusoidal: sines and cosines of geometrically spaced frequencies, added to the embeddings (arXiv
 /// 1706.03762); learned: a table of parameters, added; alibi: a penalty on the scores that grows with
 /// distance (arXiv 2108.12409); relative: a learned bias on the scores for each distance up to a limit;
-/// rotary: queries and keys turned by angles that grow with the position (arXiv 2104.09864).
-enum class PositionKind { none, sinusoidal, learned, alibi, relative, rotary };
+/// rotary: queries and keys turned by angles that grow with the position (arXiv 2104.09864); t5: a learned
+/// bias for each of a few ranges of distances, which grow with the distance (arXiv 1910.10683).
+enum class PositionKind { none, sinusoidal, learned, alibi, relative, rotary, t5 };
+
+/// Whether positions are numbers that a row may choose (Tokens::positions): not where only distances count.
+constexpr bool takes_position_ids(PositionKind kind) {
+  return kind == PositionKind::sinusoidal || kind == PositionKind::learned || kind == PositionKind::rotary;
+}
 
 /// "none", "sinusoidal", …; ConfigError on anything else.
 PositionKind parse_position(const std::string& name);
@@ -35,6 +41,13 @@ Tensor sinusoidal_table(int64_t length, int64_t d_model,
 /// the paper's code, those of the next lower power P, and then every second one of 2 P heads, from the first
 /// on.
 Tensor alibi_slopes(int64_t heads);
+
+/// T5's bucket of each distance key - query from -limit to limit, i64 [2 limit + 1]: near distances have one
+/// of their own, farther ones share wider and wider buckets, the last beginning below `limit`. Half of them
+/// are of keys behind the query, half of keys before it; with `causal` all are of keys before it. The numbers
+/// are those of `transformers`. ConfigError for too few buckets, or a limit that the buckets of one distance
+/// reach.
+Tensor t5_buckets(int64_t limit, int64_t buckets, bool causal);
 
 /// A table with a row for each position, not saved, that grows on demand.
 class GrowingTable {

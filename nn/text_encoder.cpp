@@ -51,7 +51,7 @@ TextEncoder::TextEncoder(const TextEncoderConfig& config, Generator& random)
 Tensor TextEncoder::forward(const Tokens& tokens, const Tensor& token_types) const {
   HEED_CHECK(token_type || !token_types.defined(), ConfigError, "TextEncoder: it has no token types");
   const Tensor& weight = embedding.weight;
-  const int64_t first = config_.first_position, length = tokens.segments.max_query() + first;
+  const int64_t first = config_.first_position, length = tokens.position_end() + first;
   Tensor positions = tokens.row_positions();
   if (first > 0) positions = positions + static_cast<double>(first);
   const Tensor table = position.table(length, weight.dtype(), weight.device());

@@ -55,4 +55,39 @@ Tensor position_ids(const Segments& segments, int64_t rows, Device device) {
   return positions.to(device);
 }
 
+void draw_positions(std::span<int64_t> positions, int64_t range, const PhiloxState& random,
+                    int64_t sequence) {
+  const auto count = std::ssize(positions);
+  HEED_CHECK(count <= range, ShapeError, "draw_positions: ", count, " different positions below ", range);
+  const uint64_t offset = random.position();
+  uint32_t draws = 0;
+  const auto below = [&](int64_t n) {
+    const Philox4 drawn = philox(draws++, static_cast<uint32_t>(sequence), static_cast<uint32_t>(offset),
+                                 static_cast<uint32_t>(offset >> 32), static_cast<uint32_t>(random.seed),
+                                 static_cast<uint32_t>(random.seed >> 32));
+    return static_cast<int64_t>((uint64_t{drawn.word[0]} * static_cast<uint64_t>(n)) >> 32);
+  };
+  const int64_t width = count + below(range - count + 1), begin = below(range - width + 1);
+  // Each number of the window is chosen with the share of those left that are still wanted (Knuth's algorithm
+  // S).
+  auto next = positions.begin();
+  for (int64_t number = 0, wanted = count; wanted > 0; ++number) {
+    if (below(width - number) >= wanted) continue;
+    *next++ = begin + number;
+    --wanted;
+  }
+}
+
+Tokens with_random_positions(Tokens tokens, int64_t range, Generator& generator) {
+  const Tensor positions = zeros({tokens.ids.numel()}, {DType::i64, kCpu});
+  const PhiloxState random = generator.next();
+  for (int64_t i = 0; i < tokens.segments.count(); ++i)
+    draw_positions({positions.data<int64_t>() + tokens.segments.query_first(i),
+                    static_cast<size_t>(tokens.segments.query_length(i))},
+                   range, random, i);
+  tokens.positions = positions.to(tokens.ids.device());
+  tokens.range = range;
+  return tokens;
+}
+
 }  // namespace heed::nn

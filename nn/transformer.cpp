@@ -173,7 +173,7 @@ Rotation Transformer::rotation(const Tensor& positions, int64_t length) const {
 
 Tensor Transformer::encode(const Tokens& source, const AttentionCall& call) const {
   const Tensor positions = source.row_positions();
-  const int64_t length = source.segments.max_query();
+  const int64_t length = source.position_end();
   AttentionCall with_positions = call;
   with_positions.rotation = rotation(positions, length);
   return encoder(embed(src_embedding, source.ids, positions, length), source.segments, with_positions);
@@ -182,7 +182,7 @@ Tensor Transformer::encode(const Tokens& source, const AttentionCall& call) cons
 Tensor Transformer::decode(const Tokens& target, const Tensor& memory, const Segments& source_segments,
                            const TransformerCalls& calls) const {
   const Tensor positions = target.row_positions();
-  const int64_t length = target.segments.max_query();
+  const int64_t length = target.position_end();
   AttentionCall with_positions = calls.target;
   with_positions.rotation = rotation(positions, length);
   return decoder(embed_target(target.ids, positions, length), target.segments, memory,

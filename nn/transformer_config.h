@@ -37,7 +37,8 @@ struct LayerConfig {
   bool out_bias = true;
   bool feed_forward_bias = true;
   PositionKind position = PositionKind::sinusoidal;
-  int64_t relative_limit = 32;
+  int64_t relative_limit = 32;    // of relative and t5 (there T5's own is 128)
+  int64_t relative_buckets = 32;  // of t5; each layer has its own biases
   RotaryConfig rotary = {};
 
   HeadLayout head_layout() const { return {heads, key_heads, head_width}; }

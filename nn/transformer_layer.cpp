@@ -8,7 +8,14 @@ MultiHeadAttentionOptions self_attention_options(const LayerConfig& config) {
           .qkv_bias = config.qkv_bias,
           .out_bias = config.out_bias,
           .position = config.position,
-          .relative_limit = config.relative_limit};
+          .relative_limit = config.relative_limit,
+          .relative_buckets = config.relative_buckets};
+}
+
+MultiHeadAttentionOptions causal_attention_options(const LayerConfig& config) {
+  MultiHeadAttentionOptions options = self_attention_options(config);
+  options.causal_buckets = true;
+  return options;
 }
 
 // Distances between source and target positions mean nothing to cross-attention.
@@ -61,7 +68,7 @@ std::string EncoderLayer::describe() const { return concat("EncoderLayer(", name
 DecoderLayer::DecoderLayer(const LayerConfig& config, Generator& generator)
     : placement(config.norm),
       residual_dropout(config.residual_dropout),
-      self_attn(config.d_model, config.head_layout(), self_attention_options(config), generator),
+      self_attn(config.d_model, config.head_layout(), causal_attention_options(config), generator),
       multihead_attn(config.d_model, config.head_layout(), cross_attention_options(config), generator),
       feed_forward(config.d_model, config.d_ff, feed_forward_options(config), generator),
       norm1(config.norm_kind, config.d_model, config.eps),

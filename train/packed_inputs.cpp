@@ -59,6 +59,7 @@ void append_tokens(StepInputs& inputs, const data::Symbols& ids, const data::Seq
   inputs.tensors.push_back(filled_up(sequences.first, places, sequences.rows));
   inputs.tensors.push_back(filled_up(sequences.length, places, 0));
   inputs.constants.push_back(padded ? bucket_of(sequences.max_length, kLongest) : sequences.max_length);
+  inputs.constants.push_back(0);
 }
 
 void append_labels(StepInputs& inputs, const data::Symbols& labels, int64_t rest) {
@@ -68,7 +69,8 @@ void append_labels(StepInputs& inputs, const data::Symbols& labels, int64_t rest
 
 nn::Tokens tokens_of(const StepInputs& inputs, size_t tensor, size_t constant) {
   const Tensor* const x = &inputs.tensors[tensor];
-  return {x[0], segments_of(x[2], x[3], x[0].numel(), inputs.constants[constant]), x[1]};
+  return {x[0], segments_of(x[2], x[3], x[0].numel(), inputs.constants[constant]), x[1],
+          inputs.constants[constant + 1]};
 }
 
 }  // namespace heed::train

@@ -11,12 +11,13 @@
 namespace heed::train {
 
 /// How many tensors and constants append_tokens() adds.
-inline constexpr size_t kTokenTensors = 4, kTokenConstants = 1;
+inline constexpr size_t kTokenTensors = 4, kTokenConstants = 2;
 
-/// Adds sequences: their ids, positions, first rows and lengths, and as a constant the longest length. For
-/// the CPU as they are. For other devices they are padded to their bucket, so that few shapes occur: the
-/// numbers of rows and of sequences and the longest length are rounded up, to one of four sizes between a
-/// power of two and the next. Rows that are added hold kNoToken, sequences no rows.
+/// Adds sequences: their ids, positions, first rows and lengths, and as constants the longest length and the
+/// range of the positions, 0 for 0, 1, 2, …. For the CPU as they are. For other devices they are padded to
+/// their bucket, so that few shapes occur: the numbers of rows and of sequences and the longest length are
+/// rounded up, to one of four sizes between a power of two and the next. Rows that are added hold kNoToken,
+/// sequences no rows.
 void append_tokens(StepInputs& inputs, const data::Symbols& ids, const data::Sequences& sequences,
                    Device device);
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
 #include <heed/train/packed_inputs.h>
@@ -11,8 +13,21 @@ constexpr size_t kTarget = kTokenTensors, kLabels = 2 * kTokenTensors;
 
 nn::Tokens tokens_of(const data::Symbols& ids, const data::Sequences& rows, Device device) {
   return {tensor(ids, {static_cast<int64_t>(ids.size())}, device),
-          Segments(rows.first, rows.length, rows.first, rows.length),
-          {}};
+          Segments(rows.first, rows.length, rows.first, rows.length)};
+}
+
+// Gives the sequences of each pair the first of as many positions as the longer one needs.
+void randomize(StepInputs& inputs, const data::PairBatch& batch, int64_t range, const PhiloxState& random) {
+  int64_t *const source = inputs.tensors[1].data<int64_t>(), *const target =
+                                                                 inputs.tensors[kTarget + 1].data<int64_t>();
+  PooledVector<int64_t> drawn;
+  for (size_t i = 0; i < batch.source.first.size(); ++i) {
+    drawn.resize(static_cast<size_t>(std::max(batch.source.length[i], batch.target.length[i])));
+    nn::draw_positions(drawn, range, random, static_cast<int64_t>(i));
+    std::copy_n(drawn.begin(), batch.source.length[i], source + batch.source.first[i]);
+    std::copy_n(drawn.begin(), batch.target.length[i], target + batch.target.first[i]);
+  }
+  inputs.constants[1] = inputs.constants[kTokenConstants + 1] = range;
 }
 
 }  // namespace
@@ -35,10 +50,17 @@ Seq2SeqBatch batch_of(const StepInputs& inputs) {
   return {tokens_of(inputs, 0, 0), tokens_of(inputs, kTarget, kTokenConstants), inputs.tensors[kLabels]};
 }
 
-BatchSource seq2seq_batches(data::PairLoader& loader, Device device) {
+BatchSource seq2seq_batches(data::PairLoader& loader, Device device, const RandomPositions& positions) {
   return BatchSource(static_cast<data::Loader<data::Pair, data::PairBatch>&>(loader),
-                     [device](const data::PairBatch& batch) {
-                       return Batch{step_inputs(batch, device), batch.size(), batch.target_tokens()};
+                     [&loader, device, positions](const data::PairBatch& batch) {
+                       StepInputs inputs = step_inputs(batch, device);
+                       if (positions.range > 0) {
+                         const data::LoaderState after = loader.state();
+                         const auto place =
+                             static_cast<uint64_t>(after.epoch) << 32 | static_cast<uint64_t>(after.position);
+                         randomize(inputs, batch, positions.range, {positions.seed, nullptr, place});
+                       }
+                       return Batch{std::move(inputs), batch.size(), batch.target_tokens()};
                      });
 }
 

@@ -31,7 +31,12 @@ void declare_architecture(OptionTable& table, ArchitectureSettings& s) {
                 {"alibi", nn::PositionKind::alibi},
                 {"relative", nn::PositionKind::relative},
                 {"rotary", nn::PositionKind::rotary},
+                {"t5", nn::PositionKind::t5},
                 {"none", nn::PositionKind::none}});
+  table.integer("random-positions", s.random_positions,
+                "Train with random rising positions below this, so that longer sequences than the training's "
+                "are known too; 0: 0, 1, 2, …",
+                {0, int64_t{1} << 20});
   table.number("dropout", s.dropout, "Rate of all dropouts", kRate);
   table.number("attention-dropout", s.attention_dropout, "Rate on attention weights, where it differs",
                kRate);
@@ -48,6 +53,16 @@ void declare_architecture(OptionTable& table, ArchitectureSettings& s) {
              "Draw the matrices of queries, keys and values apart, not as one");
 }
 
+void ArchitectureSettings::check_random_positions(int64_t longest) const {
+  if (random_positions == 0) return;
+  HEED_CHECK(nn::takes_position_ids(position), ConfigError,
+             "--random-positions needs sinusoidal, learned or rotary positions, not ", nn::name(position));
+  HEED_CHECK(position != nn::PositionKind::learned || random_positions <= max_positions, ConfigError,
+             "--random-positions ", random_positions, " exceeds --max-positions ", max_positions);
+  HEED_CHECK(longest <= random_positions, ConfigError, "--random-positions ", random_positions,
+             " are too few for sequences of ", longest, " tokens");
+}
+
 nn::TransformerConfig ArchitectureSettings::config(int64_t source_vocabulary,
                                                    int64_t target_vocabulary) const {
   nn::TransformerConfig config;
@@ -61,6 +76,7 @@ nn::TransformerConfig ArchitectureSettings::config(int64_t source_vocabulary,
   config.norm = norm;
   config.activation = activation;
   config.position = position;
+  if (position == nn::PositionKind::t5) config.relative_limit = 128;  // T5's
   config.max_length = max_positions;
   config.set_dropout(dropout);
   config.attention_dropout = attention_dropout.value_or(dropout);

@@ -19,6 +19,7 @@ struct ArchitectureSettings {
   nn::NormPlacement norm = nn::NormPlacement::pre;
   nn::FeedForwardKind activation = nn::FeedForwardKind::relu;
   nn::PositionKind position = nn::PositionKind::sinusoidal;
+  int64_t random_positions = 0;
   double dropout = 0;
   std::optional<double> attention_dropout;
   nn::Initializer initializer = nn::Initializer::xavier_uniform;
@@ -26,6 +27,9 @@ struct ArchitectureSettings {
   bool separate_projections = false;
 
   nn::TransformerConfig config(int64_t source_vocabulary, int64_t target_vocabulary) const;
+  /// ConfigError where --random-positions has no meaning, or no room for training on sequences of so many
+  /// tokens.
+  void check_random_positions(int64_t longest) const;
 };
 
 /// The group "Model".

@@ -136,6 +136,12 @@ void Settings::check_lengths(const data::PairDataset& pairs) const {
   check_lengths(pairs.longest_source(), pairs.longest_target());
 }
 
+void Settings::check_training_lengths(const data::PairDataset& pairs) const {
+  check_lengths(pairs);
+  check_random_positions(std::max(pairs.longest_source() + (no_source_marks ? 0 : 2),
+                                  pairs.longest_target() + (no_end_mark ? 0 : 1)));
+}
+
 void Settings::check_lengths(int64_t longest_source, int64_t longest_target) const {
   if (position != nn::PositionKind::learned) return;
   const auto check = [&](const char* what, int64_t symbols, int64_t added) {

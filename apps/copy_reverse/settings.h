@@ -9,6 +9,7 @@
 #include <heed/data/pair_loader.h>
 #include <heed/data/tasks.h>
 #include <heed/nn/transformer.h>
+#include <heed/train/seq2seq.h>
 
 #include "apps/common/common_settings.h"
 #include "apps/common/seq2seq_settings.h"
@@ -38,6 +39,9 @@ struct Settings : CommonSettings, OptimizationSettings, ArchitectureSettings, Ru
   data::Task task_rule() const { return data.empty() ? data::Task(task) : data::Task(); }
   data::Marks marks() const { return {.source = !no_source_marks, .end = !no_end_mark}; }
   data::LoaderOptions loader_options() const;
+  train::RandomPositions positions_to_train() const {
+    return {.range = random_positions, .seed = static_cast<uint64_t>(seed)};
+  }
   /// Training pairs: from --data, else generated.
   std::shared_ptr<const data::PairDataset> training_data() const;
   /// Validation pairs: from --valid, else generated, else null (--data without --valid).
@@ -46,6 +50,8 @@ struct Settings : CommonSettings, OptimizationSettings, ArchitectureSettings, Ru
   void check() const;
   /// DataError for sequences longer than a learned table of positions.
   void check_lengths(const data::PairDataset& pairs) const;
+  /// The same for training on them, and ConfigError where random positions are too few.
+  void check_training_lengths(const data::PairDataset& pairs) const;
   void check_lengths(int64_t longest_source, int64_t longest_target) const;
 
  private:

@@ -53,7 +53,7 @@ SweepRun planned(const std::vector<std::string>& base, const std::vector<Variati
   table.parse(run.arguments, nullptr);
   settings.check();
   const auto pairs = settings.training_data();
-  settings.check_lengths(*pairs);
+  settings.check_training_lengths(*pairs);
   const int64_t per_step = settings.batch_size * settings.accumulate.value_or(1);
   const int64_t steps = ceil_divide(pairs->size(), per_step);
   run.epochs = std::min(settings.last_epoch(), ceil_divide(settings.last_step(steps), steps));

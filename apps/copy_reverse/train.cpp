@@ -23,7 +23,7 @@ void train(Settings& s, OptionTable& table) {
   const Device device = apply(s);
   const auto pairs = s.training_data();
   const auto valid = s.validation_data();
-  s.check_lengths(*pairs);
+  s.check_training_lengths(*pairs);
   if (valid) s.check_lengths(*valid);
   const DirectoryLock lock = open_run_folder(s);
 
@@ -36,7 +36,7 @@ void train(Settings& s, OptionTable& table) {
   model->to(device);
   const auto optimizer = make_optimizer(s, *model);
   data::PairLoader loader(pairs, s.loader_options(), s.marks());
-  train::Trainer trainer(*model, *optimizer, train::seq2seq_batches(loader, device),
+  train::Trainer trainer(*model, *optimizer, train::seq2seq_batches(loader, device, s.positions_to_train()),
                          train::seq2seq_loss(*model, s.label_smoothing),
                          trainer_options(s, s, table, loader.count_batches(0), pairs->fingerprint()));
   if (s.resume) trainer.resume();

@@ -165,6 +165,7 @@ void Settings::check() const {
              " has no room for a pair of --max-tokens ", max_tokens, " on each side");
   HEED_CHECK(position != nn::PositionKind::learned || max_tokens + 2 <= max_positions, ConfigError,
              "--max-tokens ", max_tokens, " and two marks are more than --max-positions ", max_positions);
+  check_random_positions(max_tokens + 2);
   constexpr int64_t kAny = 4;  // in place of vocabularies that are not known yet
   model_config(kAny, kAny).check();
 }

@@ -34,9 +34,12 @@ void train(Settings& s, OptionTable& table) {
   model->to(device);
   const auto optimizer = make_optimizer(s, *model);
   data::PairLoader loader(pairs, s.loader_options());
-  train::Trainer trainer(*model, *optimizer, train::seq2seq_batches(loader, device),
-                         train::seq2seq_loss(*model, s.label_smoothing),
-                         trainer_options(s, s, table, loader.count_batches(0), pairs->fingerprint()));
+  train::Trainer trainer(
+      *model, *optimizer,
+      train::seq2seq_batches(loader, device,
+                             {.range = s.random_positions, .seed = static_cast<uint64_t>(s.seed)}),
+      train::seq2seq_loss(*model, s.label_smoothing),
+      trainer_options(s, s, table, loader.count_batches(0), pairs->fingerprint()));
   if (s.resume) trainer.resume();
 
   const nn::TextModel text_model(model, tokenizers.source, tokenizers.target,

@@ -47,7 +47,8 @@ struct Training {
   std::unique_ptr<Trainer> trainer;
   std::vector<double> losses;
 
-  Training(Device device, TrainerOptions options, nn::PositionKind position = nn::PositionKind::sinusoidal)
+  Training(Device device, TrainerOptions options, nn::PositionKind position = nn::PositionKind::sinusoidal,
+           const RandomPositions& random = {})
       : loader(
             std::make_shared<data::TaskDataset>(
                 data::TaskOptions{.task = "copy", .min_length = 2, .max_length = 9, .vocab = 12, .pairs = 90},
@@ -59,8 +60,8 @@ struct Training {
     adam = std::make_unique<optim::Adam>(model->parameters(), optim::AdamOptions{.rate = 1e-3});
     options.clip = 1;
     options.schedule = {.kind = optim::ScheduleKind::linear, .rate = 3e-3, .warmup = 5, .total = 60};
-    trainer = std::make_unique<Trainer>(*model, *adam, seq2seq_batches(loader, device), seq2seq_loss(*model),
-                                        options);
+    trainer = std::make_unique<Trainer>(*model, *adam, seq2seq_batches(loader, device, random),
+                                        seq2seq_loss(*model), options);
   }
   void resume() {
     const GeneratorScope scope(generator);
@@ -80,7 +81,7 @@ TEST(CapturedTraining, GivesTheBitsOfUncapturedTraining) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
   using nn::PositionKind;
   for (const PositionKind position : {PositionKind::sinusoidal, PositionKind::learned, PositionKind::alibi,
-                                      PositionKind::relative, PositionKind::rotary}) {
+                                      PositionKind::relative, PositionKind::rotary, PositionKind::t5}) {
     SCOPED_TRACE(nn::name(position));
     const int64_t steps = position == PositionKind::sinusoidal ? 24 : 12;
     Training called(cuda_device(), {.steps = steps, .capture = false}, position),
@@ -94,6 +95,39 @@ TEST(CapturedTraining, GivesTheBitsOfUncapturedTraining) {
     EXPECT_GT(captured.trainer->graphs(), 1);
     EXPECT_EQ(called.trainer->graphs(), 0);
   }
+}
+
+TEST(CapturedTraining, RandomPositionsAreThoseOfTheCpu) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  using nn::PositionKind;
+  for (const PositionKind position :
+       {PositionKind::sinusoidal, PositionKind::learned, PositionKind::rotary}) {
+    SCOPED_TRACE(nn::name(position));
+    const RandomPositions random{.range = 30};
+    Training called(cuda_device(), {.steps = 12, .capture = false}, position, random),
+        captured(cuda_device(), {.steps = 12}, position, random), cpu(kCpu, {.steps = 12}, position, random);
+    for (Training* training : {&called, &captured, &cpu}) training->train();
+    EXPECT_EQ(captured.losses, called.losses);
+    EXPECT_EQ(captured.weights(), called.weights());
+    ASSERT_EQ(cpu.losses.size(), 12u);
+    for (size_t i = 0; i < cpu.losses.size(); ++i) EXPECT_NEAR(captured.losses[i], cpu.losses[i], 1e-4) << i;
+  }
+}
+
+TEST(RandomPositions, AreTheSameAfterResume) {
+  const RandomPositions random{.range = 30};
+  Training whole(kCpu, {.steps = 30}, nn::PositionKind::sinusoidal, random);
+  whole.train();
+  const test::TemporaryFolder folder;
+  Training begin(kCpu, {.steps = 17, .directory = folder.path()}, nn::PositionKind::sinusoidal, random);
+  begin.train();
+  Training end(kCpu, {.steps = 30, .directory = folder.path()}, nn::PositionKind::sinusoidal, random);
+  end.resume();
+  end.train();
+  EXPECT_EQ(end.weights(), whole.weights());
+  Training plain(kCpu, {.steps = 30});
+  plain.train();
+  EXPECT_NE(plain.weights(), whole.weights());
 }
 
 TEST(CapturedTraining, SeveralBatchesAStepAreCapturedToo) {

@@ -71,8 +71,9 @@ test::Tensors cached_and_full(const Transformer& model, Device device) {
 
 TEST(DecoderCache, AStepEqualsTheLastRowOfAFullForward) {
   for (NormPlacement norm : {NormPlacement::pre, NormPlacement::post})
-    for (PositionKind position : {PositionKind::sinusoidal, PositionKind::learned, PositionKind::relative,
-                                  PositionKind::alibi, PositionKind::rotary, PositionKind::none}) {
+    for (PositionKind position :
+         {PositionKind::sinusoidal, PositionKind::learned, PositionKind::relative, PositionKind::alibi,
+          PositionKind::rotary, PositionKind::t5, PositionKind::none}) {
       SCOPED_TRACE(concat(name(norm), ' ', name(position)));
       const auto model = small_model(norm, position, 7);
       model->eval();

@@ -132,12 +132,17 @@ TEST(ModuleGradients, FeedForward) {
 }
 
 TEST(ModuleGradients, MultiHeadAttention) {
-  for (const PositionKind position : {PositionKind::none, PositionKind::alibi, PositionKind::relative})
+  for (const PositionKind position :
+       {PositionKind::none, PositionKind::alibi, PositionKind::relative, PositionKind::t5})
     for (const bool bias : {true, false})
       for (const Visibility& rule :
            {Visibility{}, Visibility{Causal::top_left}, Visibility{.window_left = 1}}) {
-        MultiHeadAttention module(
-            kModel, kHeads, {.qkv_bias = bias, .out_bias = bias, .position = position, .relative_limit = 2});
+        MultiHeadAttention module(kModel, kHeads,
+                                  {.qkv_bias = bias,
+                                   .out_bias = bias,
+                                   .position = position,
+                                   .relative_limit = 2,
+                                   .relative_buckets = 4});
         check(concat("self-attention ", name(position), bias ? " with bias" : ""), module, {{8, kModel}},
               [&](const Tensors& x) { return module.self(x[0], kSegments, {.visibility = rule}); });
       }
@@ -197,8 +202,9 @@ TEST(ModuleGradients, Layers) {
 TEST(ModuleGradients, WholeModelsUpToTheLoss) {
   const Tensor labels = tensor<int64_t>({4, 3, 2, 5, 6, 0, 2, 6, 2});
   for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post})
-    for (const PositionKind position : {PositionKind::sinusoidal, PositionKind::learned, PositionKind::alibi,
-                                        PositionKind::relative, PositionKind::rotary, PositionKind::none})
+    for (const PositionKind position :
+         {PositionKind::sinusoidal, PositionKind::learned, PositionKind::alibi, PositionKind::relative,
+          PositionKind::rotary, PositionKind::t5, PositionKind::none})
       for (const bool tied : {false, true}) {
         TransformerConfig config;
         config.source_vocabulary = config.target_vocabulary = 9;
