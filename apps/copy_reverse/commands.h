@@ -45,6 +45,13 @@ struct InfoSettings : ModelSettings {
   bool tree = false;
 };
 
+struct LengthsSettings : CommonSettings {
+  std::vector<std::string> models;
+  std::string lengths = "5,10,15,20,25,30,35,40";
+  int64_t pairs = 200;
+  std::filesystem::path out = "runs/lengths";
+};
+
 struct SweepSettings : Settings {
   std::string vary;
   int64_t seeds = 3, jobs = 0;  // 0: as many as there are cores for
@@ -55,10 +62,15 @@ void train(Settings& settings, OptionTable& table);
 /// Trains with every combination of the values of options, with several seeds.
 void sweep(const SweepSettings& settings, const OptionTable& table);
 void evaluate_model(const EvalSettings& settings);
+/// Trained models at each of several lengths.
+void compare_lengths(const LengthsSettings& settings);
 void decode(const DecodeSettings& settings);
 void logits(const LogitsSettings& settings);
 void attention(const AttentionSettings& settings);
 void info(const InfoSettings& settings, const Settings& fresh);
+
+/// "5,10,20". ConfigError.
+std::vector<int64_t> parse_lengths(const std::string& text);
 
 /// evaluate(), with a line of progress on standard error.
 Evaluation evaluate_with_progress(nn::Transformer& model, const data::PairDataset& dataset,

@@ -60,6 +60,16 @@ void run(const std::vector<std::string>& arguments) {
                      "Longest output; 0: from the longest target", {0, 1 << 24});
   declare_pairs(eval_table, eval);
 
+  LengthsSettings compared;
+  OptionTable& lengths_table = line.command("lengths", "Accuracy of models over the length of the source",
+                                            [&] { compare_lengths(compared); });
+  declare_common(lengths_table, compared);
+  lengths_table.group("Lengths");
+  lengths_table.text("lengths", compared.lengths, "Lengths, separated by commas").checked(parse_lengths);
+  lengths_table.integer("pairs", compared.pairs, "Pairs of each length", {1, 1 << 20});
+  lengths_table.path("out", compared.out, "Folder for the figure and the numbers");
+  lengths_table.positionals("MODEL", compared.models, "Folders that `train` wrote");
+
   DecodeSettings decoding;
   OptionTable& decode_table = line.command("decode", "Outputs for given sources", [&] { decode(decoding); });
   declare_model(decode_table, decoding, true);

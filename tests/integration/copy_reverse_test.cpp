@@ -71,6 +71,48 @@ TEST_F(CopyReverse, OutputsWithoutAnEndMarkAreAsLongAsTheirTargets) {
   EXPECT_EQ(cut.last().at("loss"), r.last().at("loss"));
 }
 
+TEST_F(CopyReverse, LengthsAreThoseOfEvalAtEachLength) {
+  const std::vector<std::string> recipe{"--no-source-marks", "--steps", "60", "--lr", "3e-3"};
+  std::vector<std::string> randomised = recipe;
+  randomised.insert(randomised.end(), {"--random-positions", "16"});
+  ASSERT_EQ(run(small("plain", recipe)).code, 0);
+  ASSERT_EQ(run(small("randomised", randomised)).code, 0);
+  EXPECT_NE(read_file(dir_ / "plain" / "model.safetensors"),
+            read_file(dir_ / "randomised" / "model.safetensors"));
+  const std::vector<std::string> models{(dir_ / "plain").string(), (dir_ / "randomised").string()};
+  const Result r = run({"lengths", "--lengths", "3,7", "--pairs", "40", "--json", "--out",
+                        (dir_ / "lengths").string(), models[0], models[1]});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Json rows = r.last().at("models");
+  ASSERT_EQ(rows.size(), 2u);
+  std::string csv = "model,length,pairs,token_accuracy,sequence_accuracy\n";
+  for (size_t m = 0; m < 2; ++m) {
+    EXPECT_EQ(rows[m].at("Model"), m == 0 ? "plain" : "randomised");
+    for (const char* length : {"3", "7"}) {
+      const Json eval = run({"eval", "--model", models[m], "--min-length", length, "--max-length", length,
+                             "--pairs", "40", "--json"})
+                            .last();
+      EXPECT_EQ(rows[m].at(length), 100 * eval.at("sequence_accuracy").get<double>());
+    }
+  }
+  const std::string numbers = read_file(dir_ / "lengths" / "lengths.csv");
+  EXPECT_EQ(std::count(numbers.begin(), numbers.end(), '\n'), 5);
+  EXPECT_EQ(numbers.compare(0, csv.size(), csv), 0);
+
+  const auto refused = [&](const std::vector<std::string>& words, const char* text) {
+    const Result wrong = run(words);
+    EXPECT_EQ(wrong.code, 2);
+    EXPECT_NE(wrong.err.find(text), std::string::npos) << wrong.err;
+  };
+  refused({"lengths"}, "name the folders");
+  refused({"lengths", "--lengths", "5,x", models[0]}, "'x' is no length");
+  refused(small("none", {"--random-positions", "4"}), "too few for sequences of 6");
+  refused(small("none", {"--random-positions", "16", "--position", "alibi"}),
+          "sinusoidal, learned or rotary");
+  refused(small("none", {"--random-positions", "16", "--position", "learned", "--max-positions", "15"}),
+          "exceeds --max-positions 15");
+}
+
 TEST_F(CopyReverse, LearnsInBFloat16) {
   std::vector<std::string> arguments = small("m", {"--dtype", "bf16", "--d-model", "64", "--warmup", "20",
                                                    "--lr", "3e-3", "--steps", "500", "--save-every", "250"});
