@@ -117,9 +117,14 @@ train::TrainerOptions trainer_options(const OptimizationSettings& s, const RunSe
           .data = std::move(data)};
 }
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizationSettings& s, nn::Module& model) {
-  const optim::AdamOptions adam{
-      .rate = s.lr, .beta1 = s.beta1, .beta2 = s.beta2, .eps = s.adam_eps, .weight_decay = s.weight_decay};
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizationSettings& s, nn::Module& model,
+                                                 std::vector<optim::Group> groups) {
+  const optim::AdamOptions adam{.rate = s.lr,
+                                .beta1 = s.beta1,
+                                .beta2 = s.beta2,
+                                .eps = s.adam_eps,
+                                .weight_decay = s.weight_decay,
+                                .groups = groups};
   switch (s.optimizer) {
     case OptimizerKind::adam:
       return std::make_unique<optim::Adam>(model.parameters(), adam);
@@ -130,7 +135,8 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizationSettings& s, 
   }
   return std::make_unique<optim::Sgd>(
       model.parameters(),
-      optim::SgdOptions{.rate = s.lr, .momentum = s.beta1, .weight_decay = s.weight_decay});
+      optim::SgdOptions{
+          .rate = s.lr, .momentum = s.beta1, .weight_decay = s.weight_decay, .groups = std::move(groups)});
 }
 
 }  // namespace heed::apps

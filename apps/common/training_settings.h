@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <heed/core/io/directory_lock.h>
 #include <heed/nn/module.h>
@@ -62,8 +63,9 @@ void take_saved_settings(const RunSettings& settings, OptionTable& table);
 /// The lock of the run's folder, rid of what an earlier run left unless that is resumed.
 DirectoryLock open_run_folder(const RunSettings& settings);
 
-/// --optimizer for the model's parameters.
-std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizationSettings& settings, nn::Module& model);
+/// --optimizer for the model's parameters; those of `groups` have rates and decays of their own.
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizationSettings& settings, nn::Module& model,
+                                                 std::vector<optim::Group> groups = {});
 /// What the settings, as the table has them, say of a training on epochs of that many batches; `data` is the
 /// data set's fingerprint.
 train::TrainerOptions trainer_options(const OptimizationSettings& settings, const RunSettings& run,

@@ -8,6 +8,8 @@
 #include <heed/nn/text/sentence_encoder.h>
 
 #include "apps/common/common_settings.h"
+#include "apps/common/training_settings.h"
+#include "apps/embed/fine_tuning.h"
 
 namespace heed::apps {
 
@@ -34,14 +36,40 @@ struct SearchSettings : ModelSettings {
   int64_t top = 5;
 };
 
+struct ClassifySettings : ModelSettings {
+  std::vector<std::string> texts;
+  std::filesystem::path input, data;
+  LabelColumn label = LabelColumn::detect;
+};
+
+enum class FineTuningTask { labels, pairs };
+
+struct TrainSettings : CommonSettings, OptimizationSettings, RunSettings {
+  TrainSettings();
+
+  std::filesystem::path model = "runs/minilm", data, test;
+  FineTuningTask task = FineTuningTask::labels;
+  LabelColumn label = LabelColumn::detect;
+  double scale = 20;
+  std::vector<std::string> freeze, rates;
+};
+
 struct InfoSettings : ModelSettings {};
 
 void encode(const EncodeSettings& settings);
 void compare(const CompareSettings& settings);
 void search(const SearchSettings& settings);
 void info(const InfoSettings& settings);
+/// Labels of texts by a model that train() made; accuracy on a file that has them.
+void classify(const ClassifySettings& settings);
+/// All of `train`'s options.
+void declare_training(OptionTable& table, TrainSettings& settings);
+/// Fine-tunes an encoder. A resumed run takes what the options leave open from its checkpoint.
+void train(TrainSettings& settings, OptionTable& table);
 
 nn::SentenceEncoder open_encoder(const ModelSettings& settings);
+/// ConfigError where there is no such folder.
+void check_model(const std::filesystem::path& folder);
 
 /// The lines of a file, or of standard input without one, without their ends. DataError for a file that
 /// cannot be read, or a line of more than 1 MiB.

@@ -31,11 +31,15 @@ void print_vector(const EncodeSettings& s, const std::string& text, const float*
 
 }  // namespace
 
-nn::SentenceEncoder open_encoder(const ModelSettings& s) {
-  const Device device = apply(s);
-  HEED_CHECK(std::filesystem::exists(s.model), ConfigError, "there is no model in ", s.model.string(),
+void check_model(const std::filesystem::path& folder) {
+  HEED_CHECK(std::filesystem::exists(folder), ConfigError, "there is no model in ", folder.string(),
              ": give a folder in the layout of sentence-transformers with --model, or let ./heed run embed "
              "fetch one");
+}
+
+nn::SentenceEncoder open_encoder(const ModelSettings& s) {
+  const Device device = apply(s);
+  check_model(s.model);
   return nn::load_sentence_encoder(s.model.string(), device, s.dtype);
 }
 

@@ -48,6 +48,23 @@ void run(const std::vector<std::string>& arguments) {
       "FOLDER [QUESTION]", searching.words,
       "The folder, and questions, each as one argument; without any, lines of standard input");
 
+  TrainSettings training;
+  OptionTable* train_table = nullptr;
+  train_table = &line.command("train", "Fine-tune an encoder: on texts with labels, or on pairs of texts",
+                              [&] { train(training, *train_table); });
+  declare_training(*train_table, training);
+
+  ClassifySettings classifying;
+  OptionTable& classify_table = line.command("classify", "Labels of texts, by a model that `train` made",
+                                             [&] { classify(classifying); });
+  declare_model(classify_table, classifying);
+  classify_table.path("input", classifying.input, "Texts from a file, one a line").not_saved();
+  classify_table.path("data", classifying.data, "File of texts with labels: how many are right").not_saved();
+  classify_table.choice(
+      "label-column", classifying.label, "Which column of --data has the labels",
+      {{"detect", LabelColumn::detect}, {"first", LabelColumn::first}, {"second", LabelColumn::second}});
+  classify_table.positionals("TEXT", classifying.texts, "Texts, each as one argument");
+
   InfoSettings shown;
   OptionTable& info_table = line.command("info", "Parameters of a model", [&] { info(shown); });
   declare_model(info_table, shown);

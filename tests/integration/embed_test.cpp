@@ -1,44 +1,20 @@
 // embed as its users run it, with a small model that the test makes.
 #include <heed/core/numpy.h>
-#include <heed/nn/init.h>
-#include <heed/nn/pretrained/pretrained.h>
 
-#include "program_run.h"
+#include "embed_run.h"
 
 namespace heed {
 namespace {
 
-class Embed : public ProgramTest {
+class Embed : public EmbedTest {
  protected:
-  Embed() : ProgramTest(HEED_EMBED) {
-    std::string vocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
-    nn::TextEncoderConfig config;
-    config.vocabulary = 5;
-    for (const char* word :
-         {"flour", "and", "water", "make", "bread", ".", "a", "ship", "sails", "by", "stars", "the"}) {
-      vocabulary += std::string(word) + "\n";
-      ++config.vocabulary;
-    }
-    config.d_model = 24;
-    config.heads = 3;
-    config.d_ff = 40;
-    config.layers = 1;
-    config.max_length = 32;
-    nn::TextEncoder model(config);
-    nn::initialize(model, {{"*.weight", nn::Initializer::normal, 0.5, 1, true}});
-    nn::save_pretrained(model, model_);
-    std::ofstream(fs::path(model_) / "vocab.txt") << vocabulary;
+  Embed() {
     fs::create_directories(texts_);
     put("bread.md", "Flour and water.\n\nThe ship\nmake bread.\n");
     put("ship.txt", "A ship sails by the stars.\n");
   }
 
   void put(const std::string& name, const std::string& text) const { std::ofstream(texts_ / name) << text; }
-  std::vector<std::string> command(const std::string& name, const std::vector<std::string>& more) const {
-    std::vector<std::string> words{name, "--model", model_};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
   // The first that is found.
   Json found(const std::string& question) const {
     const Result r = run(command("search", {"--json", texts_.string(), question}));
@@ -46,7 +22,6 @@ class Embed : public ProgramTest {
     return r.last().at("found").at(0);
   }
 
-  const std::string model_ = (dir_ / "model").string();
   const fs::path texts_ = dir_ / "texts";
 };
 

@@ -1,5 +1,6 @@
 // Sentence encoders: folders as sentence-transformers writes them, and vectors that do not depend on the
 // batch.
+#include <cmath>
 #include <filesystem>
 
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <heed/nn/init.h>
 #include <heed/nn/pretrained/pretrained.h>
 #include <heed/nn/text/sentence_encoder.h>
+#include <heed/nn/text/text_classifier.h>
 
 #include "expect_error.h"
 #include "temporary_folder.h"
@@ -106,6 +108,73 @@ TEST_F(Sentences, PoolingIsWhatTheFolderSays) {
   EXPECT_THROW(load_sentence_encoder(path()), ConfigError);
   pooling("[]");
   EXPECT_THROW(load_sentence_encoder(path()), CheckpointError);
+}
+
+TEST_F(Sentences, ASavedFolderGivesTheSameVectors) {
+  folder_.put("sentence_bert_config.json", R"({"max_seq_length": 6})");
+  const Texts texts{"hello there", "a b c d e f g h"};
+  for (const char* settings : {R"({"pooling_mode_mean_tokens": true})",
+                               R"({"pooling_mode_mean_tokens": false, "pooling_mode_cls_token": true})"}) {
+    pooling(settings);
+    const SentenceEncoder encoder = load_sentence_encoder(path());
+    const std::string other = folder_.file("other");
+    save_sentence_encoder(encoder, other);
+    const SentenceEncoder back = load_sentence_encoder(other);
+    EXPECT_EQ(back.max_tokens(), 6);
+    EXPECT_EQ(back.pooling(), encoder.pooling());
+    EXPECT_EQ(max(abs(back.encode(texts) - encoder.encode(texts))).item<float>(), 0);
+  }
+}
+
+TEST_F(Sentences, VectorsHaveGradients) {
+  const SentenceEncoder encoder = load_sentence_encoder(path());
+  const Tokens tokens = Tokens::packed({encoder.tokenize("ab c"), encoder.tokenize("x")});
+  const Tensor weights = randn({2, 24});
+  encoder.model().set_requires_grad(true);
+  sum(encoder.embed(tokens) * weights).backward();
+  const Parameters parameters = encoder.model().parameters();
+  for (int64_t i = 0; i < parameters.size(); ++i) {
+    const std::string& name = parameters[i].name;
+    EXPECT_EQ(parameters.gradient(i).defined(), !name.starts_with("pooler")) << name;
+  }
+}
+
+TEST(RankingLoss, IsTheCrossEntropyOfOnesOwnAnswer) {
+  const Tensor questions = tensor(std::vector<float>{1, 0, 0.6f, 0.8f}, {2, 2}),
+               answers = tensor(std::vector<float>{0.8f, 0.6f, 0, 1}, {2, 2});
+  // Cosines: 0.8 and 0; 0.96 and 0.8.
+  const double expected = (std::log1p(std::exp(5 * (0 - 0.8))) + std::log1p(std::exp(5 * (0.96 - 0.8)))) / 2;
+  EXPECT_NEAR(ranking_loss(questions, answers, 5).item<float>(), expected, 1e-6);
+  EXPECT_LT(ranking_loss(questions, questions, 100).item<float>(), 1e-3);
+  EXPECT_THROW(ranking_loss(questions, zeros({3, 2})), ShapeError);
+  EXPECT_THROW(ranking_loss(zeros({2}), zeros({2})), ShapeError);
+}
+
+TEST_F(Sentences, AClassifierIsLinearInThePooledStates) {
+  const auto make = [&](std::vector<std::string> labels) {
+    Generator generator(3);
+    return std::make_unique<TextClassifier>(load_sentence_encoder(path()), std::move(labels), generator);
+  };
+  const auto classifier = make({"no", "perhaps", "yes"});
+  classifier->eval();
+  const NoGrad no_grad;
+  const Tensor states = classifier->encoder().model().forward(Tokens::packed({{2, 5, 8, 9, 3}}));
+  const Tensor logits =
+      matmul(mean(states, {.axes = {0}, .keep = true}), classifier->head.weight.transpose(0, 1)) +
+      classifier->head.bias;
+  const Texts texts{"zz", "ab c"};
+  const Tensor found = classifier->probabilities(texts);
+  ASSERT_EQ(found.shape(), Shape({2, 3}));
+  EXPECT_LT(max(abs(found.select(0, 1) - softmax(logits, -1).select(0, 0))).item<float>(), 1e-6);
+
+  const std::string saved = folder_.file("saved");
+  save_text_classifier(*classifier, saved);
+  const auto back = load_text_classifier(saved);
+  EXPECT_EQ(back->labels(), classifier->labels());
+  EXPECT_EQ(max(abs(back->probabilities(texts) - found)).item<float>(), 0);
+  EXPECT_THROW(make({"one"}), ConfigError);
+  EXPECT_THROW(make({"one", "two", "one"}), ConfigError);
+  EXPECT_THROW(load_text_classifier(path()), IoError);
 }
 
 TEST_F(Sentences, BFloat16IsNear) {
