@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <span>
+#include <utility>
 
 #include <heed/core/io/atomic_file.h>
 #include <heed/core/io/file.h>
@@ -20,15 +22,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A message as the model gets it: its lines, without the white space around them.
-struct Message {
-  size_t number;                    // in the catalogue
+/// A text as the model gets it: its lines, without the white space around them.
+struct CutText {
   std::vector<std::string> around;  // what stands before each line, and behind the last
   std::vector<std::string> lines;
 };
 
-Message cut(size_t number, const std::string& text) {
-  Message message{number, {""}, {}};
+CutText cut(const std::string& text) {
+  CutText message{{""}, {}};
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
     const std::string line = text.substr(at, end - at);
@@ -54,55 +55,80 @@ class Filler {
   Filler(const PoSettings& settings, const data::PoFile& po, const nn::TextModel& model)
       : settings_(settings), po_(po), model_(model) {}
 
-  std::map<size_t, std::string> run() {
-    std::vector<Message> messages;
+  using Translations = std::map<size_t, std::vector<std::string>>;
+
+  Translations run() {
+    std::vector<std::pair<size_t, std::vector<CutText>>> messages;  // by number: a text, or two for a plural
     std::vector<std::string> lines;
     for (size_t i = 0; i < po_.messages().size(); ++i) {
-      const data::GettextMessage& m = po_.messages()[i];
-      if (m.is_header() || m.id.empty()) continue;
-      if (m.is_translated()) {
-        ++counts.translated;
-      } else if (m.plural_id) {
-        ++counts.plural;
-      } else {
-        messages.push_back(cut(i, m.id));
-        lines.insert(lines.end(), messages.back().lines.begin(), messages.back().lines.end());
-      }
+      if (!takes(po_.messages()[i])) continue;
+      std::vector<CutText>& texts = messages.emplace_back(i, 0).second;
+      texts.push_back(cut(po_.messages()[i].id));
+      if (po_.messages()[i].plural_id) texts.push_back(cut(*po_.messages()[i].plural_id));
+      for (const CutText& text : texts) lines.insert(lines.end(), text.lines.begin(), text.lines.end());
     }
     Progress progress("translating", std::ssize(lines), "texts");
     nn::TextOptions options = settings_.options();
     options.on_batch = [&](int64_t texts) { progress.advance(texts); };
     const auto outputs = model_.run(lines, options);
-    std::map<size_t, std::string> translations;
-    size_t next = 0;
-    for (const Message& message : messages) {
-      add(message, std::span(outputs).subspan(next, message.lines.size()), translations);
-      next += message.lines.size();
-    }
+    std::span<const std::vector<nn::TextOutput>> rest = outputs;
+    Translations translations;
+    for (const auto& [number, texts] : messages) add(number, texts, rest, translations);
     return translations;
   }
 
   Counts counts;
 
  private:
-  void add(const Message& message, std::span<const std::vector<nn::TextOutput>> outputs,
-           std::map<size_t, std::string>& translations) {
-    std::string text = message.around.front();
-    bool whole = !outputs.empty(), same = true;
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      const nn::TextOutput& best = outputs[i].front();
-      whole = whole && best.finished && !best.text.empty() && best.text.find('\n') == std::string::npos;
-      same = same && placeholders(best.text) == placeholders(message.lines[i]);
-      text += best.text + message.around[i + 1];
+  /// Whether a message is one to be filled in; counts it if not.
+  bool takes(const data::GettextMessage& m) {
+    if (m.is_header() || m.id.empty()) return false;
+    if (m.is_translated()) {
+      ++counts.translated;
+      return false;
     }
-    if (!whole) {
-      ++counts.cut_short;
-    } else if (!same) {
-      ++counts.placeholders;
-    } else {
-      ++counts.filled;
-      translations[message.number] = std::move(text);
+    if (!m.plural_id || (!m.plural_id->empty() && m.translations.size() == po_.plural_forms())) return true;
+    ++counts.plural;
+    return false;
+  }
+
+  struct Output {
+    std::string text;
+    bool whole = true, same = true;  // it ends; its placeholders are those of the text
+  };
+
+  /// Takes a text's outputs off `rest`.
+  static Output join(const CutText& text, std::span<const std::vector<nn::TextOutput>>& rest) {
+    Output output{text.around.front(), !text.lines.empty()};
+    for (size_t i = 0; i < text.lines.size(); ++i) {
+      const nn::TextOutput& best = rest[i].front();
+      output.whole &= best.finished && !best.text.empty() && best.text.find('\n') == std::string::npos;
+      output.same &= placeholders(best.text) == placeholders(text.lines[i]);
+      output.text += best.text + text.around[i + 1];
     }
+    rest = rest.subspan(text.lines.size());
+    return output;
+  }
+
+  // The first of several forms is that of one (Germanic, Romance, Slavic languages), the others and a single
+  // one are those of many.
+  void add(size_t number, const std::vector<CutText>& texts,
+           std::span<const std::vector<nn::TextOutput>>& rest, Translations& translations) {
+    std::vector<Output> outputs;
+    for (const CutText& text : texts) outputs.push_back(join(text, rest));
+    const size_t count = po_.messages()[number].translations.size();
+    std::vector<std::string> forms;
+    for (size_t form = 0; form < count; ++form) {
+      const bool of_one = texts.size() == 1 || (form == 0 && count > 1);
+      const Output& output = outputs[of_one ? 0 : 1];
+      if (!output.whole || !output.same) {
+        ++(output.whole ? counts.placeholders : counts.cut_short);
+        return;
+      }
+      forms.push_back(output.text);
+    }
+    ++counts.filled;
+    translations.emplace(number, std::move(forms));
   }
 
   const PoSettings& settings_;
@@ -120,9 +146,10 @@ void report(const PoSettings& s, const fs::path& out, const Counts& c) {
                               {"cut_short", c.cut_short}});
   std::printf("%s: %s filled in and marked fuzzy; %s had a translation\n", printable(out.string()).c_str(),
               grouped(c.filled).c_str(), grouped(c.translated).c_str());
-  for (const auto& [count, why] : {std::pair(c.plural, "with plural forms"),
-                                   std::pair(c.placeholders, "whose output lost or moved a placeholder"),
-                                   std::pair(c.cut_short, "without a whole output")})
+  for (const auto& [count, why] :
+       {std::pair(c.plural, "whose plural forms are not those that the header names"),
+        std::pair(c.placeholders, "whose output lost or moved a placeholder"),
+        std::pair(c.cut_short, "without a whole output")})
     if (count > 0) std::printf("left alone: %s %s\n", grouped(count).c_str(), why);
 }
 
@@ -148,8 +175,7 @@ void fill_catalogue(const PoSettings& s) {
   const data::PoFile po = data::PoFile::parse(std::move(text), file.string());
   const nn::TextModel model = nn::load_text_model(s.model.string(), apply(s));
   Filler filler(s, po, model);
-  const std::map<size_t, std::string> translations = filler.run();
-  write_whole_file(out.string(), po.filled(translations));
+  write_whole_file(out.string(), po.filled(filler.run()));
   report(s, out, filler.counts);
 }
 

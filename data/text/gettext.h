@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <heed/data/text/text_pairs.h>
@@ -38,9 +39,12 @@ class PoFile {
 
   const std::vector<GettextMessage>& messages() const { return messages_; }
 
-  /// The file's text with translations[i] as that of message i, which is marked fuzzy. ConfigError for a
-  /// message that has a translation or plural forms.
-  std::string filled(const std::map<size_t, std::string>& translations) const;
+  /// Forms of a plural in the catalogue's language, as its header tells (nplurals); 0 where it does not.
+  size_t plural_forms() const;
+
+  /// The file's text with translations[i] as those of message i, which is marked fuzzy: one, or for each
+  /// msgstr[…] one. ConfigError for a message that has a translation, and for another number of them.
+  std::string filled(const std::map<size_t, std::vector<std::string>>& translations) const;
 
  private:
   friend class PoParser;
@@ -48,8 +52,8 @@ class PoFile {
   struct Place {
     size_t flags = 0;  // behind "#,", where there is such a line
     bool has_flags = false;
-    size_t first_keyword = 0;           // where its first line that is no comment begins
-    size_t string = 0, string_end = 0;  // its msgstr's quoted parts
+    size_t first_keyword = 0;                          // where its first line that is no comment begins
+    std::vector<std::pair<size_t, size_t>> strings{};  // begin and end of the quoted parts of each msgstr
   };
 
   std::string text_;

@@ -197,7 +197,7 @@ class PoParser {
             "msgstr stands after msgid, once");
     message_.translations.emplace_back();
     field_ = Field::string;
-    place_.string = 0;
+    place_.strings.emplace_back(0, 0);
   }
 
   std::string& target() {
@@ -230,8 +230,9 @@ class PoParser {
             rest.empty() ? "the closing quote is missing" : "something follows the closing quote");
     if (field_ != Field::string) return;
     const auto begin = static_cast<size_t>(text.data() - text_.data());
-    if (place_.string == 0) place_.string = begin;
-    place_.string_end = begin + text.size();
+    auto& [first, end] = place_.strings.back();
+    if (first == 0) first = begin;
+    end = begin + text.size();
   }
 
   void finish() {
@@ -243,7 +244,7 @@ class PoParser {
     require(!invalid_utf8(all), "a text whose escapes make no UTF-8 ends here");
     if (message_.is_header()) detail::check_character_set(message_.translations.front(), file_);
     po_.messages_.push_back(std::move(message_));
-    po_.places_.push_back(place_);
+    po_.places_.push_back(std::move(place_));
     message_ = {};
     place_ = {};
     field_ = Field::none;
@@ -268,24 +269,46 @@ PoFile PoFile::parse(std::string text, std::string_view file) {
   return po;
 }
 
-std::string PoFile::filled(const std::map<size_t, std::string>& translations) const {
+size_t PoFile::plural_forms() const {
+  constexpr std::string_view kName = "nplurals=";
+  for (const GettextMessage& m : messages_) {
+    if (!m.is_header()) continue;
+    const std::string& header = m.translations.front();
+    const size_t at = header.find(kName);
+    if (at == std::string::npos) return 0;
+    const size_t digit = at + kName.size(), end = header.find_first_not_of("0123456789", digit);
+    constexpr size_t kDigits = 2;  // no language has more than six forms
+    if (std::min(end, header.size()) - digit > kDigits) return 0;
+    size_t count = 0;
+    for (size_t i = digit; i < std::min(end, header.size()); ++i)
+      count = 10 * count + static_cast<size_t>(header[i] - '0');
+    return count;
+  }
+  return 0;
+}
+
+std::string PoFile::filled(const std::map<size_t, std::vector<std::string>>& translations) const {
   std::string result;
   size_t done = 0;
   const auto copy_to = [&](size_t end) {
     result.append(text_, done, end - done);
     done = end;
   };
-  for (const auto& [i, translation] : translations) {
-    HEED_CHECK(i < messages_.size() && !messages_[i].is_translated() && !messages_[i].plural_id, ConfigError,
-               "message ", i, " is none that can be filled");
+  for (const auto& [i, texts] : translations) {
+    HEED_CHECK(i < messages_.size() && !messages_[i].is_translated(), ConfigError, "message ", i,
+               " is none that can be filled");
     const Place& place = places_[i];
+    HEED_CHECK(texts.size() == place.strings.size(), ConfigError, "message ", i, " has ",
+               place.strings.size(), " translations, got ", texts.size());
     if (!messages_[i].fuzzy) {
       copy_to(place.has_flags ? place.flags : place.first_keyword);
       result += place.has_flags ? " fuzzy," : "#, fuzzy" + line_end_;
     }
-    copy_to(place.string);
-    result += quoted_lines(translation, line_end_);
-    done = place.string_end;
+    for (size_t form = 0; form < texts.size(); ++form) {
+      copy_to(place.strings[form].first);
+      result += quoted_lines(texts[form], line_end_);
+      done = place.strings[form].second;
+    }
   }
   copy_to(text_.size());
   return result;

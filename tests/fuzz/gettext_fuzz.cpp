@@ -33,10 +33,11 @@ void read_po(std::string_view text) {
   try {
     const auto po = heed::data::PoFile::parse(std::string(text), "input");
     require(po.filled({}) == text);
-    std::map<size_t, std::string> translations;
+    (void)po.plural_forms();
+    std::map<size_t, std::vector<std::string>> translations;
     for (size_t i = 0; i < po.messages().size(); ++i)
-      if (!po.messages()[i].is_translated() && !po.messages()[i].plural_id && !po.messages()[i].is_header())
-        translations[i] = kFill;
+      if (!po.messages()[i].is_translated() && !po.messages()[i].is_header())
+        translations[i].assign(po.messages()[i].translations.size(), kFill);
     const auto again = heed::data::PoFile::parse(po.filled(translations), "again");
     require(again.messages().size() == po.messages().size());
     for (size_t i = 0; i < po.messages().size(); ++i) {
@@ -45,7 +46,7 @@ void read_po(std::string_view text) {
       require(after.id == before.id && after.context == before.context &&
               after.plural_id == before.plural_id);
       require(after.fuzzy == (before.fuzzy || filled));
-      require(filled ? after.translations.front() == kFill : after.translations == before.translations);
+      require(after.translations == (filled ? translations.at(i) : before.translations));
     }
     for (const std::string& source : heed::data::to_pairs(po.messages()).sources)
       require(!heed::data::invalid_utf8(source));

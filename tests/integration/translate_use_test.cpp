@@ -120,6 +120,7 @@ TEST_F(TranslateUse, ExportHasWhatUseNeeds) {
 
 constexpr const char* kCatalogue = R"(msgid ""
 msgstr "Content-Type: text/plain; charset=UTF-8\n"
+"Plural-Forms: nplurals=2; plural=(n != 1);\n"
 
 # by hand
 msgid "abc"
@@ -134,8 +135,22 @@ msgid "ab %s"
 msgstr ""
 
 msgid "a"
-msgid_plural "b"
+msgid_plural "hg"
 msgstr[0] ""
+msgstr[1] ""
+
+msgid "a"
+msgid_plural "%d hg"
+msgstr[0] ""
+msgstr[1] ""
+
+msgid "abc"
+msgid_plural "abc"
+msgstr[0] ""
+
+msgid "cab"
+msgid_plural "cabs"
+msgstr[0] "von Hand"
 msgstr[1] ""
 )";
 
@@ -144,10 +159,10 @@ TEST_F(TranslateUse, CataloguesAreFilledIn) {
   const Result result = use("po", {po, "--out", out, "--beam", "2", "--json"});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.last(), Json({{"file", out},
-                                 {"filled", 1},
-                                 {"translated", 1},
+                                 {"filled", 2},
+                                 {"translated", 2},
                                  {"plural", 1},
-                                 {"placeholders", 1},
+                                 {"placeholders", 2},
                                  {"cut_short", 0}}));
   EXPECT_EQ(folder_.get("de.po"), kCatalogue);
   const auto output = [&](const char* text) { return model_.run(text, {.beam = 2}); };
@@ -156,13 +171,16 @@ TEST_F(TranslateUse, CataloguesAreFilledIn) {
   ASSERT_FALSE(output("abc").empty());
   want.replace(want.find(from), from.size(),
                concat("#, fuzzy\n", from, "\n\"  ", output("abc"), "\\n\"\n\"", output("hg"), "\\n\""));
+  const std::string plural = "msgid \"a\"\nmsgid_plural \"hg\"\nmsgstr[0] \"";
+  want.replace(want.find(plural), plural.size() + 14,
+               concat("#, fuzzy\n", plural, output("a"), "\"\nmsgstr[1] \"", output("hg"), "\""));
   EXPECT_EQ(folder_.get("new.po"), want);
   ASSERT_EQ(use("po", {po, "--in-place", "--beam", "2"}).code, 0);
   EXPECT_EQ(folder_.get("de.po"), want);
   const Result shorter =
       use("po", {folder_.put("de.po", kCatalogue), "--in-place", "--max-length", "3", "--json"});
   EXPECT_EQ(shorter.last()["filled"], 0);
-  EXPECT_EQ(shorter.last()["cut_short"].get<int>() + shorter.last()["placeholders"].get<int>(), 2);
+  EXPECT_EQ(shorter.last()["cut_short"].get<int>() + shorter.last()["placeholders"].get<int>(), 4);
   EXPECT_EQ(folder_.get("de.po"), kCatalogue);
 
   refuse("po", {po}, 2, "--out for a new file, or --in-place");

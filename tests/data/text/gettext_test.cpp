@@ -82,21 +82,39 @@ TEST(PoFile, WhatIsFilledInIsAllThatChanges) {
   replace("msgid \"a \\\"quoted\\\" \\\\ tab\\tword\"\nmsgstr \"\"",
           "#, fuzzy\nmsgid \"a \\\"quoted\\\" \\\\ tab\\tword\"\nmsgstr \"\"\n\"ein "
           "\\\"W\\\"\\n\"\n\"\\\\\\tort\"");
-  EXPECT_EQ(po.filled({{2, "%d von %d Dateien\n"}, {5, "ein \"W\"\n\\\tort"}}), want);
+  EXPECT_EQ(po.filled({{2, {"%d von %d Dateien\n"}}, {5, {"ein \"W\"\n\\\tort"}}}), want);
   const PoFile again = parse(want);
   EXPECT_EQ(again.messages()[5].translations, Texts{"ein \"W\"\n\\\tort"});
   EXPECT_TRUE(again.messages()[5].fuzzy);
   for (const size_t i : {size_t{1}, size_t{4}, size_t{7}})
-    expect_error<ConfigError>([&] { (void)po.filled({{i, "x"}}); }, {"none that can be filled"});
+    expect_error<ConfigError>([&] { (void)po.filled({{i, {"x"}}}); }, {"none that can be filled"});
+  expect_error<ConfigError>([&] { (void)po.filled({{2, {"x", "y"}}}); }, {"has 1 translations, got 2"});
+}
+
+TEST(PoFile, PluralFormsAreFilledInTogether) {
+  const std::string header = "msgid \"\"\nmsgstr \"Plural-Forms: nplurals=3; plural=n>1;\\n\"\n";
+  const std::string message =
+      "msgid \"a\"\nmsgid_plural \"b\"\nmsgstr[0] \"\"\n\"\"\nmsgstr[1] \"\"\n# next\n";
+  const PoFile po = parse(header + message);
+  EXPECT_EQ(po.plural_forms(), 3u);
+  EXPECT_EQ(
+      po.filled({{1, {"x", "y\nz"}}}),
+      header +
+          "#, fuzzy\nmsgid \"a\"\nmsgid_plural \"b\"\nmsgstr[0] \"x\"\nmsgstr[1] \"\"\n\"y\\n\"\n\"z\"\n# "
+          "next\n");
+  expect_error<ConfigError>([&] { (void)po.filled({{1, {"x"}}}); }, {"has 2 translations, got 1"});
+  EXPECT_EQ(parse(message).plural_forms(), 0u);
+  EXPECT_EQ(parse("msgid \"\"\nmsgstr \"nplurals=INTEGER\"\n").plural_forms(), 0u);
+  EXPECT_EQ(parse("msgid \"\"\nmsgstr \"nplurals=99999999999999999999\"\n").plural_forms(), 0u);
 }
 
 TEST(PoFile, LineEndsStay) {
   const std::string text = "msgid \"a\"\r\nmsgstr \"\"\r\n\r\nmsgid \"b\"\r\nmsgstr \"\"";
-  EXPECT_EQ(parse(text).filled({{0, "x\ny"}, {1, "z"}}),
+  EXPECT_EQ(parse(text).filled({{0, {"x\ny"}}, {1, {"z"}}}),
             "#, fuzzy\r\nmsgid \"a\"\r\nmsgstr \"\"\r\n\"x\\n\"\r\n\"y\"\r\n\r\n#, fuzzy\r\nmsgid "
             "\"b\"\r\nmsgstr \"z\"");
   // Parts of an empty translation go with it.
-  EXPECT_EQ(parse("msgid \"a\"\nmsgstr \"\"\n\"\"\n\"\"\n").filled({{0, "x"}}),
+  EXPECT_EQ(parse("msgid \"a\"\nmsgstr \"\"\n\"\"\n\"\"\n").filled({{0, {"x"}}}),
             "#, fuzzy\nmsgid \"a\"\nmsgstr \"x\"\n");
 }
 
