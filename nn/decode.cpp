@@ -20,16 +20,15 @@ struct Beam {
   std::vector<Hypothesis> hypotheses;  // their scores are plain sums of log probabilities
 };
 
-// One way to go on: a hypothesis as it is (it has finished), or with one token more.
-struct Candidate {
-  double rank;  // score with length penalty
-  double score;
-  size_t parent;  // in its beam
-  int64_t token;  // -1: finished before
-};
-
 double penalised(double score, size_t length, double alpha) {
   return alpha == 0 ? score : score / std::pow((5.0 + static_cast<double>(length)) / 6.0, alpha);
+}
+
+// Of continuations, best first, those that do not go on from a copy of the first hypothesis.
+std::span<const Continuation> possible(std::span<const Continuation> sorted) {
+  const auto end =
+      std::find_if(sorted.begin(), sorted.end(), [](const Continuation& c) { return c.rank == kImpossible; });
+  return sorted.first(static_cast<size_t>(end - sorted.begin()));
 }
 
 // Length as the penalty counts it: the end mark is a token too.
@@ -78,7 +77,7 @@ class Search {
       const size_t first_row = b * static_cast<size_t>(options_.beam), row = last_.size();
       const float* scores = log_probability.data() + first_row * static_cast<size_t>(vocabulary);
       Beam next{beams_[b].source, {}};
-      for (const Candidate& c : best(beams_[b], first_row, scores, vocabulary, step)) {
+      for (const Continuation& c : best(beams_[b], first_row, scores, vocabulary, step)) {
         Hypothesis& h = next.hypotheses.emplace_back(beams_[b].hypotheses[c.parent]);
         h.score = c.score;
         if (c.token == options_.end)
@@ -122,8 +121,8 @@ class Search {
   }
 
   // The options_.beam best continuations, best first; of equals the earlier hypothesis and the smaller token.
-  std::span<const Candidate> best(const Beam& beam, size_t first_row, const float* log_probability,
-                                  int64_t vocabulary, int64_t step) {
+  std::span<const Continuation> best(const Beam& beam, size_t first_row, const float* log_probability,
+                                     int64_t vocabulary, int64_t step) {
     candidates_.clear();
     for (size_t h = 0; h < beam.hypotheses.size(); ++h) {
       const Hypothesis& hypothesis = beam.hypotheses[h];
@@ -149,14 +148,17 @@ class Search {
         if (token != options_.end || step >= options_.min_length) propose(token);
     }
     if (options_.sample) return candidates_;  // one of each hypothesis
-    const auto keep = candidates_.begin() +
-                      static_cast<int64_t>(std::min(candidates_.size(), static_cast<size_t>(options_.beam)));
-    std::partial_sort(candidates_.begin(), keep, candidates_.end(),
-                      [](const Candidate& a, const Candidate& b) {
+    const auto kept = std::min(candidates_.size(), static_cast<size_t>(options_.beam));
+    const size_t sorted = options_.on_choice ? std::min(candidates_.size(), 2 * kept) : kept;
+    std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<int64_t>(sorted),
+                      candidates_.end(), [](const Continuation& a, const Continuation& b) {
                         if (a.rank != b.rank) return a.rank > b.rank;
                         return a.parent != b.parent ? a.parent < b.parent : a.token < b.token;
                       });
-    return {candidates_.begin(), keep};
+    const std::span<const Continuation> best = candidates_;
+    if (options_.on_choice)
+      options_.on_choice(beam.source, best.first(kept), possible(best.subspan(kept, sorted - kept)));
+    return best.first(kept);
   }
 
   void finish(Beam& beam) {
@@ -174,7 +176,7 @@ class Search {
   std::vector<int64_t> last_;     // the newest token of each hypothesis,
   std::vector<int64_t> parents_;  // and which of the step before it continues
   std::vector<int64_t> drawn_;    // of each hypothesis, with `sample`
-  std::vector<Candidate> candidates_;
+  std::vector<Continuation> candidates_;
   std::vector<std::vector<Hypothesis>> results_;
 };
 

@@ -4,12 +4,21 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <heed/core/sampling.h>
 #include <heed/nn/transformer.h>
 
 namespace heed::nn {
+
+/// One way to go on in a search: a hypothesis with a token more, or as it is, where it has finished.
+struct Continuation {
+  double rank;    // score with length penalty, by which the search chooses
+  double score;   // log probability of all its tokens
+  size_t parent;  // the hypothesis, by its place among those kept before
+  int64_t token;  // -1: finished before
+};
 
 struct DecodeOptions {
   int64_t start = 1;                   // the first decoder input
@@ -21,6 +30,11 @@ struct DecodeOptions {
   std::function<void()> on_step = {};  // called before each token; what it throws ends the search
   /// What the outputs of each source begin with, without marks; empty: nothing is forced.
   std::vector<std::vector<int64_t>> prefixes = {};
+  /// Called after each token for each source, with the continuations that are kept, best first, and the next
+  /// best, as many at most, that are not.
+  std::function<void(int64_t source, std::span<const Continuation> kept,
+                     std::span<const Continuation> pruned)>
+      on_choice = {};
   /// Instead of a search: `beam` outputs of each source, each drawn on its own.
   std::optional<SampleOptions> sample = {};
 

@@ -55,6 +55,10 @@ struct AttentionSettings : UseSettings, SearchSettings {
   std::filesystem::path out;
 };
 
+struct BeamSettings : UseSettings, SearchSettings {
+  std::vector<std::string> texts;
+};
+
 struct ExportSettings : UseSettings {
   std::filesystem::path out;
   DType dtype = DType::f32;
@@ -84,6 +88,8 @@ void evaluate_model(const EvalSettings& settings);
 void run_model(const TextSettings& settings);
 /// Draws one text's cross-attention.
 void attention(const AttentionSettings& settings);
+/// Draws the search for one text's output as a tree: what was kept, and the best of what was not.
+void beam(const BeamSettings& settings);
 /// A folder with the weights of the model, its tokenizers and settings alone.
 void export_model(const ExportSettings& settings);
 /// Fills what a gettext catalogue has no translations for.

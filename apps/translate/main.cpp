@@ -74,6 +74,13 @@ void declare_attention(OptionTable& table, AttentionSettings& s) {
   table.positionals("TEXT", s.texts, "The text, as one argument");
 }
 
+void declare_beam(OptionTable& table, BeamSettings& s) {
+  s.beam = 3;  // a tree to be read
+  declare_use(table, s);
+  declare_search(table, s);
+  table.positionals("TEXT", s.texts, "The text, as one argument");
+}
+
 void declare_export(OptionTable& table, ExportSettings& s) {
   declare_use(table, s);
   table.path("out", s.out, "Folder to write").not_saved();
@@ -96,6 +103,7 @@ struct Commands {
   EvalSettings eval;
   TextSettings use;
   AttentionSettings attention;
+  BeamSettings beam;
   ExportSettings exported;
   PoSettings po;
   ServeSettings serve;
@@ -117,6 +125,8 @@ void run(const std::vector<std::string>& arguments) {
   declare_attention(line.command("attention", "Which words of a text those of its output attend to, drawn",
                                  [&] { attention(c.attention); }),
                     c.attention);
+  declare_beam(line.command("beam", "The search for a text's output, drawn as a tree", [&] { beam(c.beam); }),
+               c.beam);
   declare_export(
       line.command("export", "A folder with only what use needs", [&] { export_model(c.exported); }),
       c.exported);

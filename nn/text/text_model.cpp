@@ -100,6 +100,10 @@ std::vector<std::vector<TextOutput>> TextModel::run(const std::vector<std::strin
       if (!batch.empty() && rows > options.batch_tokens) break;
       batch.push_back(std::move(ids));
     }
+    if (options.on_choice)
+      decode.on_choice = [&, first](int64_t source, auto kept, auto pruned) {
+        options.on_choice(static_cast<int64_t>(order[first + static_cast<size_t>(source)]), kept, pruned);
+      };
     if (!prefix.empty()) decode.prefixes.assign(batch.size(), prefix);
     const auto found = beam_search(*model_, Tokens::packed(batch, device), decode);
     for (size_t i = 0; i < found.size(); ++i)

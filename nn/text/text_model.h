@@ -5,12 +5,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <heed/core/sampling.h>
 #include <heed/data/text/tokenizer.h>
+#include <heed/nn/decode.h>
 #include <heed/nn/transformer.h>
 
 namespace heed::nn {
@@ -26,6 +28,9 @@ struct TextOptions {
   int64_t min_length = 0;                            // tokens of an output, at least
   std::string prefix = {};                           // what each output begins with
   std::optional<SampleOptions> sample = {};          // outputs are drawn, not searched for
+  /// As DecodeOptions', with the number of the text.
+  std::function<void(int64_t text, std::span<const Continuation> kept, std::span<const Continuation> pruned)>
+      on_choice = {};
 };
 
 /// One of a text's outputs.

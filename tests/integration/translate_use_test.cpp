@@ -1,5 +1,7 @@
 // The commands of translate that use a trained model, on one with random weights: run's options, attention,
 // export, and po.
+#include <map>
+
 #include <heed/data/text/gettext.h>
 #include <heed/nn/text/text_alignment.h>
 
@@ -189,6 +191,38 @@ TEST_F(TranslateUse, CataloguesAreFilledIn) {
   refuse("po", {folder_.put("bad.po", "msgid \"a\n"), "--in-place"}, 3, "bad.po:1");
 }
 
+/// The outputs on the ways through a tree that were kept, "A B <end>", with their scores.
+void collect(const Json& node, const std::string& before, std::map<std::string, double>& outputs) {
+  for (const Json& next : node["next"]) {
+    EXPECT_LE(next["probability"], 1);
+    const std::string text = before + next["token"].get<std::string>();
+    if (next["kept"] && next["token"] == "<end>") outputs[text] = next["score"];
+    collect(next, text + " ", outputs);
+  }
+}
+
+TEST_F(TranslateUse, ABeamIsATree) {
+  const auto outputs = model_.run(Texts{"abc"}, {.beam = 3, .best = 3}).front();
+  const Json json = use("beam", {"--json", "abc"}).last();
+  std::map<std::string, double> found;
+  collect(json["tree"], "", found);
+  ASSERT_EQ(json["outputs"].size(), 3u);
+  int finished = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(json["outputs"][i]["text"], outputs[i].text);
+    if (!outputs[i].finished) continue;
+    ++finished;
+    EXPECT_NEAR(found.at(outputs[i].text + " <end>"), outputs[i].score, 1e-9);
+  }
+  EXPECT_EQ(found.size(), static_cast<size_t>(finished));
+  const std::string text = use("beam", {"abc"}).out;
+  EXPECT_TRUE(text.starts_with("abc\n├ ")) << text;
+  for (const std::string& part :
+       {std::string("  output 1\n"), std::string(" was the least kept\n"), "  " + outputs[0].text + "\n"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  refuse("beam", {"a", "b"}, 2, "beam draws the search for one text");
+}
+
 // What docs/text.md shows of the use of a model runs as it stands there.
 TEST_F(TranslateUse, CommandsOfTheDocumentationRun) {
   fs::create_directories(dir_ / "runs");
@@ -213,7 +247,7 @@ TEST_F(TranslateUse, CommandsOfTheDocumentationRun) {
       EXPECT_EQ(std::system(command.c_str()), 0) << line << "\n" << folder_.get("said");
     }
   }
-  EXPECT_EQ(shown, 11);
+  EXPECT_EQ(shown, 12);
   for (const char* file : {"text.de", "de.new.po", "runs/small/model.safetensors"})
     EXPECT_TRUE(fs::exists(dir_ / file)) << file;
 }

@@ -226,6 +226,44 @@ TEST(BeamSearch, WhatAStepThrowsEndsIt) {
   EXPECT_TRUE(model->training());
 }
 
+// Who follows the choices knows the outputs.
+TEST(BeamSearch, ChoicesAreTold) {
+  const auto model = small_model(NormPlacement::pre, PositionKind::sinusoidal, 7);
+  constexpr size_t kBeam = 3;
+  const double alpha = 0.5;
+  std::vector<std::vector<Hypothesis>> followed(kSources.size(), std::vector<Hypothesis>(1));
+  int pruned_ones = 0;
+  const auto choose = [&](int64_t source, std::span<const Continuation> kept,
+                          std::span<const Continuation> pruned) {
+    std::vector<Hypothesis>& before = followed[static_cast<size_t>(source)];
+    EXPECT_EQ(kept.size(), kBeam);
+    EXPECT_LE(pruned.size(), kBeam);
+    std::vector<Continuation> all(kept.begin(), kept.end());
+    all.insert(all.end(), pruned.begin(), pruned.end());
+    for (size_t i = 1; i < all.size(); ++i) EXPECT_GE(all[i - 1].rank, all[i].rank);
+    std::vector<Hypothesis> after;
+    for (const Continuation& c : kept) {
+      Hypothesis h = before.at(c.parent);
+      EXPECT_EQ(h.finished, c.token < 0);
+      if (c.token == 2) h.finished = true;
+      if (c.token >= 0 && c.token != 2) h.tokens.push_back(c.token);
+      h.score = c.rank;
+      after.push_back(h);
+    }
+    pruned_ones += static_cast<int>(pruned.size());
+    before = after;
+  };
+  const DecodeOptions options{.max_length = 9, .beam = kBeam, .length_penalty = alpha, .on_choice = choose};
+  const auto found = beam_search(*model, Tokens::packed(kSources), options);
+  for (size_t i = 0; i < found.size(); ++i)
+    for (size_t n = 0; n < kBeam; ++n) {
+      EXPECT_EQ(followed[i][n].tokens, found[i][n].tokens);
+      EXPECT_EQ(followed[i][n].finished, found[i][n].finished);
+      EXPECT_NEAR(followed[i][n].score, found[i][n].score, 1e-12);
+    }
+  EXPECT_GT(pruned_ones, 20);
+}
+
 TEST(BeamSearch, ImpossibleOptions) {
   const auto model = small_model(NormPlacement::pre, PositionKind::sinusoidal, 7);
   const Tokens source = Tokens::packed(kSources);
