@@ -66,6 +66,7 @@ NamedTensors live_tensors(nn::Module& model, const NamedTensors& more) {
   NamedTensors tensors;
   for (const Parameter& parameter : model.parameters())
     tensors.emplace_back("model." + parameter.name, parameter.tensor);
+  for (const auto& [name, buffer] : model.named_buffers()) tensors.emplace_back("model." + name, buffer);
   tensors.insert(tensors.end(), more.begin(), more.end());
   return tensors;
 }

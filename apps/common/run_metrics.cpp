@@ -59,4 +59,13 @@ void Metrics::write_end(int64_t step, const Scalars& measured, const Json& line)
   events_.write(step, measured);
 }
 
+Figure save_loss_figure(const std::vector<Json>& epochs, const std::filesystem::path& directory) {
+  Line line{"training loss", {}, {}};
+  for (const Json& epoch : epochs) {
+    line.x.push_back(epoch.at("epoch").get<double>());
+    line.y.push_back(epoch.at("loss").get<double>());
+  }
+  return save_figure(LinePlot{"Training loss", "Epoch", "Cross-entropy", {line}}, directory / "loss");
+}
+
 }  // namespace heed::apps

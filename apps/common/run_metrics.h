@@ -10,6 +10,7 @@
 #include <heed/train/trainer.h>
 
 #include "apps/common/json_lines.h"
+#include "apps/common/plot.h"
 
 namespace heed::apps {
 
@@ -36,5 +37,8 @@ class Metrics {
   JsonLines lines_;
   train::EventFile events_;
 };
+
+/// The loss over epochs, lines of metrics.jsonl: loss.
+Figure save_loss_figure(const std::vector<Json>& epochs, const std::filesystem::path& directory);
 
 }  // namespace heed::apps

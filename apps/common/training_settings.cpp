@@ -20,13 +20,13 @@ constexpr NumberRange kRate{0, 1, false, true};  // [0, 1)
 
 void declare_optimization(OptionTable& table, OptimizationSettings& s) {
   table.group("Training");
-  table.integer("epochs", s.epochs, "Times through the training pairs", kFromZero);
+  table.integer("epochs", s.epochs, "Times through the training data", kFromZero);
   table.integer("steps", s.steps,
                 "Optimizer steps; with --epochs whichever ends first; 0 only writes the model", kFromZero);
-  table.integer("batch-size", s.batch_size, "Pairs in a batch", kSize);
+  table.integer("batch-size", s.batch_size, "Samples in a batch", kSize);
   table.integer("accumulate", s.accumulate,
                 "Batches a step, whose gradients are added as those of one; by default 1", {1, 1 << 16});
-  table.flag("no-shuffle", s.no_shuffle, "Batches in the order of the pairs, unsorted");
+  table.flag("no-shuffle", s.no_shuffle, "Batches in the order of the data, unsorted");
   table.choice("optimizer", s.optimizer, "Optimizer",
                {{"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adamw}, {"sgd", OptimizerKind::sgd}});
   table.number("beta1", s.beta1, "Adam: decay of the first moment; sgd: momentum", kRate);

@@ -228,15 +228,6 @@ std::vector<Figure> save_attention_figures(const AttentionMaps& maps, const nn::
   return figures;
 }
 
-Figure save_loss_figure(const std::vector<Json>& epochs, const std::filesystem::path& directory) {
-  Line line{"training loss", {}, {}};
-  for (const Json& epoch : epochs) {
-    line.x.push_back(epoch.at("epoch").get<double>());
-    line.y.push_back(epoch.at("loss").get<double>());
-  }
-  return save_figure(LinePlot{"Training loss", "Epoch", "Cross-entropy", {line}}, directory / "loss");
-}
-
 std::vector<Figure> save_position_figure(const nn::Transformer& model,
                                          const std::filesystem::path& directory) {
   const NoGrad no_grad;

@@ -55,9 +55,6 @@ std::vector<Figure> save_attention_figures(const AttentionMaps& maps, const nn::
                                            std::optional<int64_t> layer = {},
                                            std::optional<int64_t> head = {});
 
-/// The loss over epochs, lines of metrics.jsonl: loss.
-Figure save_loss_figure(const std::vector<Json>& epochs, const std::filesystem::path& directory);
-
 /// The sinusoidal or learned position table: positions. Nothing for other kinds.
 std::vector<Figure> save_position_figure(const nn::Transformer& model,
                                          const std::filesystem::path& directory);

@@ -1,0 +1,146 @@
+#include <cstdio>
+
+#include <heed/core/base/parallel_for.h>
+#include <heed/core/io/atomic_file.h>
+#include <heed/core/ops.h>
+#include <heed/data/loader.h>
+#include <heed/nn/inspection.h>
+#include <heed/nn/summary.h>
+#include <heed/nn/weights.h>
+#include <heed/version.h>
+
+#include "apps/common/console.h"
+#include "apps/common/plot.h"
+#include "apps/common/program.h"
+#include "apps/common/progress.h"
+#include "apps/common/run_metrics.h"
+#include "apps/common/text.h"
+#include "apps/vit/commands.h"
+
+namespace heed::apps {
+namespace {
+
+using Loader = data::Loader<data::LabeledImage, train::Batch>;
+
+Loader make_loader(const Settings& s, std::shared_ptr<const data::ImageDataset> pictures) {
+  const data::ImageSize size = pictures->image_size();
+  return Loader(std::move(pictures),
+                {.batch = [size](std::span<const data::LabeledImage> samples,
+                                 std::span<const int64_t>) { return to_batch(samples, size); }},
+                {.batch_size = s.batch_size, .shuffle = !s.no_shuffle, .seed = static_cast<uint64_t>(s.seed)});
+}
+
+train::LossFunction make_loss(const Settings& s, const Classifier& classifier) {
+  return [&classifier, dtype = s.dtype, smoothing = s.label_smoothing](const StepInputs& batch) {
+    return cross_entropy(classifier(batch.tensors[0].to(dtype)), batch.tensors[1],
+                         {.label_smoothing = smoothing});
+  };
+}
+
+// What a run says and leaves beside its weights.
+class Output {
+ public:
+  Output(const Settings& s, int64_t pictures, int64_t epochs_done)
+      : s_(s), pictures_(pictures), metrics_(s.out, epochs_done) {}
+
+  template <class... Parts>
+  void line(const Parts&... parts) const {
+    std::FILE* const file = s_.json ? stderr : stdout;
+    std::fprintf(file, "%s\n", concat(parts...).c_str());
+    std::fflush(file);
+  }
+
+  void step(const train::StepReport& r) {
+    if (!progress_) progress_ = std::make_unique<Progress>(concat("epoch ", r.epoch), pictures_, "pictures");
+    progress_->note(concat("loss ", fixed_text(r.loss, 4)));
+    progress_->advance(r.samples);
+  }
+
+  void epoch(const train::EpochReport& r) {
+    progress_.reset();
+    metrics_.write(r);
+    if (s_.json)
+      out_.write(metrics_.epochs().back());
+    else
+      line("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed_text(r.loss, 4), "  lr ", fixed_text(r.lr, 6),
+           "  ", format_count(r.samples_per_second), " pictures/s");
+  }
+
+  void stopped(int64_t step) {
+    progress_.reset();
+    line("stopped at step ", step, "; go on with --resume");
+  }
+
+  void end(int64_t step, const Judgement& test) {
+    const auto count = std::ssize(test.pictures);
+    const Json last{{"final", true},
+                    {"loss", test.loss},
+                    {"accuracy", test.accuracy()},
+                    {"right", test.right()},
+                    {"pictures", count}};
+    metrics_.write_end(step, {{"test/loss", test.loss}, {"test/accuracy", test.accuracy()}}, last);
+    if (s_.json)
+      out_.write(last);
+    else
+      line("test loss ", fixed_text(test.loss, 4), "  right ", fixed_text(100 * test.accuracy(), 2), " %: ",
+           test.right(), " of ", count);
+    if (!s_.no_figures && !metrics_.epochs().empty()) draw();
+  }
+
+ private:
+  void draw() const {
+    const Figure figure = save_loss_figure(metrics_.epochs(), s_.out);
+    if (!figure.drawn) line(figure.message);
+    for (const auto& file : figure.files) line("  ", printable(file.string()));
+  }
+
+  const Settings& s_;
+  int64_t pictures_;
+  JsonLines out_;
+  Metrics metrics_;
+  std::unique_ptr<Progress> progress_;
+};
+
+}  // namespace
+
+void train(Settings& s, OptionTable& table) {
+  take_saved_settings(s, table);
+  s.RunSettings::check();
+  const Device device = apply(s);
+  const auto images = read_pictures(s);
+  s.take_from(*images);
+  const auto white = static_cast<float>(*s.white);
+  const auto training = std::make_shared<data::TransformedImages>(
+      std::make_shared<data::EveryNth>(images, s.test_every, true),
+      data::ImageTransform{white, s.shift, static_cast<uint64_t>(s.seed)});
+  const data::TransformedImages test(std::make_shared<data::EveryNth>(images, s.test_every, false), {white});
+  const Classifier classifier(s, images->image_size());
+  const DirectoryLock lock = open_run_folder(s);
+
+  nn::Module& module = classifier.module();
+  module.to(s.dtype);
+  module.to(device);
+  const auto optimizer = make_optimizer(s, module);
+  Loader loader = make_loader(s, training);
+  train::Trainer trainer(module, *optimizer, loader, make_loss(s, classifier),
+                         trainer_options(s, s, table, loader.count_batches(0), training->fingerprint()));
+  if (s.resume) trainer.resume();
+
+  Output output(s, training->size(), trainer.state().epoch);
+  output.line("heed ", HEED_VERSION, ": ", device, ", ", thread_count(),
+              thread_count() == 1 ? " thread" : " threads", ", seed ", s.seed, ", ", training->size(),
+              " pictures of ", images->image_size().height, " x ", images->image_size().width, ", ",
+              test.size(), " for testing, ", *s.classes, " classes");
+  output.line(module.describe(), "\n", nn::component_table(module));
+  const bool ended =
+      trainer.run({.step = [&](const train::StepReport& report) { output.step(report); },
+                   .epoch = [&](const train::EpochReport& report) { output.epoch(report); },
+                   .stop = stop_requested});
+  const train::AveragedWeights averaged(trainer);
+  if (!ended) return output.stopped(trainer.state().step);
+  nn::save_weights(module, s.out / "model.safetensors");
+  write_whole_file(s.out / "config.toml", table.dump_toml());
+  output.end(trainer.state().step, judge(classifier, test));
+}
+
+}  // namespace heed::apps
