@@ -214,7 +214,8 @@ class Sweep {
       for (const auto& [key, value] : line.items())
         if (value.is_number()) row[key] = value;
     }
-    if (!rates.empty()) row["step_ms"] = 1000 * run.samples_per_step / middle(rates);
+    if (!rates.empty() && run.samples_per_step > 0)
+      row["step_ms"] = 1000 * run.samples_per_step / middle(rates);
     row["seconds"] = ended.seconds;
     if (ended.code == 0)
       row["peak_mib"] = static_cast<double>(ended.peak_bytes) / (1 << 20);

@@ -27,8 +27,8 @@ struct SweepRun {
   std::vector<std::string> values;  ///< of each variation
   int64_t seed = 0;
   std::vector<std::string> arguments;  ///< of the program's `train`, without --out and --seed
-  int64_t epochs = 1;  ///< about how much work it is: the lines that its metrics.jsonl will have
-  double samples_per_step = 0;
+  int64_t epochs = 1;           ///< about how much work it is: the lines that its metrics.jsonl will have
+  double samples_per_step = 0;  ///< 0: not known, and then the rows have no step_ms
   Json known = Json::object();  ///< numbers known before it runs: {"parameters": 1396756}
 };
 

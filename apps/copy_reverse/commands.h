@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/common/seq2seq.h"
+#include "apps/common/sweep_command.h"
 #include "apps/copy_reverse/settings.h"
 
 namespace heed::apps {
@@ -52,15 +53,12 @@ struct LengthsSettings : CommonSettings {
   std::filesystem::path out = "runs/lengths";
 };
 
-struct SweepSettings : Settings {
-  std::string vary;
-  int64_t seeds = 3, jobs = 0;  // 0: as many as there are cores for
-};
+struct SweepOfTrainings : SweepSettings, Settings {};
 
 /// A resumed run takes what the options leave open from its checkpoint.
 void train(Settings& settings, OptionTable& table);
 /// Trains with every combination of the values of options, with several seeds.
-void sweep(const SweepSettings& settings, const OptionTable& table);
+void sweep(const SweepOfTrainings& settings, const OptionTable& table);
 void evaluate_model(const EvalSettings& settings);
 /// Trained models at each of several lengths.
 void compare_lengths(const LengthsSettings& settings);

@@ -25,13 +25,9 @@ void declare_pairs(OptionTable& table, EvalSettings& s) {
   table.integer("pairs", s.pairs, "Pairs", {1, 1 << 20});
 }
 
-void declare_sweep(OptionTable& table, SweepSettings& s) {
+void declare_sweep(OptionTable& table, SweepOfTrainings& s) {
   s.out = "runs/sweep";
-  table.group("Sweep");
-  table.text("vary", s.vary, "Options and their values: \"heads=1,2,4 lr=1e-3,2e-3\"");
-  table.integer("seeds", s.seeds, "Trainings of each setting, with seeds from --seed on", {1, 1 << 16});
-  table.integer("jobs", s.jobs, "Trainings at once; 0: one for each core, or for each --threads of them",
-                {0, 1 << 10});
+  declare_sweep(table, static_cast<SweepSettings&>(s));
   declare_training(table, s);
 }
 
@@ -45,7 +41,7 @@ void run(const std::vector<std::string>& arguments) {
   training_table = &table;
   declare_training(table, training);
 
-  SweepSettings swept;
+  SweepOfTrainings swept;
   OptionTable* sweep_table = nullptr;
   OptionTable& sweep_options = line.command("sweep", "Train models with options varied, over several seeds",
                                             [&] { sweep(swept, *sweep_table); });

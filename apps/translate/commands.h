@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/common/json_server.h"
+#include "apps/common/sweep_command.h"
 #include "apps/translate/scores.h"
 #include "apps/translate/serve.h"
 #include "apps/translate/settings.h"
@@ -81,8 +82,12 @@ struct InfoSettings : UseSettings {
   bool tree = false;
 };
 
+struct SweepOfTrainings : SweepSettings, Settings {};
+
 /// A resumed run takes what the options leave open from its checkpoint.
 void train(Settings& settings, OptionTable& table);
+/// Trains with options varied, over several seeds.
+void sweep(const SweepOfTrainings& settings, const OptionTable& table);
 void evaluate_model(const EvalSettings& settings);
 /// Texts from the arguments, else from --input, else from standard input, line by line and in order.
 void run_model(const TextSettings& settings);

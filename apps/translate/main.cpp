@@ -38,6 +38,12 @@ void declare_server(OptionTable& table, ServeSettings& s) {
                 {1, 1 << 10});
 }
 
+void declare_sweep(OptionTable& table, SweepOfTrainings& s) {
+  s.out = "runs/sweep";
+  declare_sweep(table, static_cast<SweepSettings&>(s));
+  declare_training(table, s);
+}
+
 void declare_eval(OptionTable& table, EvalSettings& s) {
   declare_use(table, s);
   table.path("data", s.data, "Pairs, in the format of the training's").not_saved();
@@ -100,6 +106,7 @@ void declare_po(OptionTable& table, PoSettings& s) {
 /// The settings of all commands; a command fills in its own.
 struct Commands {
   Settings training;
+  SweepOfTrainings swept;
   EvalSettings eval;
   TextSettings use;
   AttentionSettings attention;
@@ -118,6 +125,10 @@ void run(const std::vector<std::string>& arguments) {
   training =
       &line.command("train", "Train a model on a file of pairs", [&] { train(c.training, *training); });
   declare_training(*training, c.training);
+  OptionTable* sweep_table = nullptr;
+  sweep_table = &line.command("sweep", "Train models with options varied, over several seeds",
+                              [&] { sweep(c.swept, *sweep_table); });
+  declare_sweep(*sweep_table, c.swept);
   declare_eval(line.command("eval", "Errors of a model on pairs", [&] { evaluate_model(c.eval); }), c.eval);
   declare_run(line.command("run", "Outputs for texts: arguments, a file's lines or standard input's",
                            [&] { run_model(c.use); }),

@@ -1,4 +1,6 @@
 // translate as its users run it: it learns to spell words, and is asked for some.
+#include <map>
+
 #include "program_run.h"
 
 namespace heed {
@@ -256,6 +258,32 @@ TEST_F(Translate, BadInputIsNamed) {
   refuse({"eval", "--model", model()}, 2, "--data");
   folder_.put("m/source.tokenizer", "nonsense");
   refuse({"run", "--model", model(), "a"}, 4, "no tokenizer");
+}
+
+TEST_F(Translate, ASweepsRowsAreThoseOfTrainingsRunOneByOne) {
+  write_pairs(400);
+  std::vector<std::string> words = small("s", {"--epochs", "1", "--vary", "label-smoothing=0,0.1", "--seeds",
+                                               "2", "--seed", "7", "--threads", "1"});
+  words[0] = "sweep";
+  const Result swept = run(words);
+  ASSERT_EQ(swept.code, 0) << swept.err;
+  const Json settings = swept.last()["settings"];
+  ASSERT_EQ(settings.size(), 2u);
+  EXPECT_EQ(settings[1]["label-smoothing"], "0.1");
+  EXPECT_EQ(settings[1]["Runs"], "2");
+  std::istringstream rows(read_file(dir_ / "s/sweep.jsonl"));
+  std::map<std::string, Json> found;
+  for (std::string line; std::getline(rows, line);) {
+    const Json row = Json::parse(line);
+    found[row["name"]] = row;
+  }
+  ASSERT_EQ(found.size(), 4u);
+  const Result alone = run(small("one", {"--epochs", "1", "--label-smoothing", "0.1", "--seed", "8"}));
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  for (const char* key : {"edit_rate", "text_error", "bleu", "chrf", "texts", "best_epoch"})
+    EXPECT_EQ(found.at("label-smoothing=0.1,seed=8")[key], alone.last()[key]) << key;
+  EXPECT_FALSE(found.at("label-smoothing=0.1,seed=8").contains("step_ms"));
+  EXPECT_TRUE(fs::exists(dir_ / "s/report.html"));
 }
 
 }  // namespace
