@@ -219,6 +219,10 @@ bool Trainer::run(const Callbacks& callbacks) {
     const bool due =
         options_.save_every == 0 ? epoch_ended : !epoch_ended && state_.step % options_.save_every == 0;
     if (due && average_) average_->add(state_.step);
+    if (due) {
+      settle();
+      call(callbacks_.measure, report());
+    }
     if (epoch_ended) end_epoch();
     if (due) save();
     if (callbacks_.stop && callbacks_.stop()) {

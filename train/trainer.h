@@ -61,6 +61,7 @@ struct EpochReport {
 struct Callbacks {
   std::function<void(const StepReport&)> step = {};           // after each; on a device one step late
   std::function<void(const EpochReport&)> epoch = {};         // after each, before its checkpoint
+  std::function<void(const EpochReport&)> measure = {};       // before each checkpoint that is due
   std::function<void(const TrainingState&)> checkpoint = {};  // after one was written
   std::function<bool()> stop = {};  // asked after each step: true saves a checkpoint and ends the run
 };

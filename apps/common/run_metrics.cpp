@@ -15,27 +15,27 @@ Json to_json(const train::EpochReport& r) {
           {"tokens_per_second", r.tokens_per_second}};
 }
 
-// Those of the first `count` epochs that the file has, in order; the rest is dropped.
-std::vector<Json> epochs_of(const std::filesystem::path& file, int64_t count) {
+// Those of the first `count` epochs or steps that the file has, in order; the rest is dropped.
+std::vector<Json> lines_of(const std::filesystem::path& file, int64_t count, MetricsUnit unit) {
   const Json form = to_json(train::EpochReport());
   int64_t last = 0;
   return repair_json_lines(file, [&](const Json& line) {
     for (const auto& [key, value] : form.items())
       if (!line.contains(key) || !line[key].is_number()) return false;
     if (!line["epoch"].is_number_integer() || !line["step"].is_number_integer()) return false;
-    const auto epoch = line["epoch"].get<int64_t>();
-    if (epoch <= last || epoch > count) return false;
-    last = epoch;
+    const auto number = line[unit == MetricsUnit::epoch ? "epoch" : "step"].get<int64_t>();
+    if (number <= last || number > count) return false;
+    last = number;
     return true;
   });
 }
 
 }  // namespace
 
-Metrics::Metrics(const std::filesystem::path& folder, int64_t epochs_done)
-    : epochs_(epochs_of(folder / "metrics.jsonl", epochs_done)),
+Metrics::Metrics(const std::filesystem::path& folder, int64_t done, MetricsUnit unit)
+    : epochs_(lines_of(folder / "metrics.jsonl", done, unit)),
       lines_(folder / "metrics.jsonl"),
-      events_(folder, epochs_done) {}
+      events_(folder, unit == MetricsUnit::epoch ? done : std::ssize(epochs_)) {}
 
 void Metrics::write(const train::EpochReport& r, const Scalars& measured) {
   Json line = to_json(r);

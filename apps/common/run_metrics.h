@@ -14,17 +14,20 @@
 
 namespace heed::apps {
 
-/// The run's lines of metrics.jsonl, and the same for TensorBoard; resuming drops those of epochs that will
-/// be trained again, and lines that are damaged.
+/// What lines of metrics are counted by: the epochs they are of, or the steps they came after.
+enum class MetricsUnit { epoch, step };
+
+/// The run's lines of metrics.jsonl, and the same for TensorBoard; resuming drops those of epochs or steps
+/// that will be trained again, and lines that are damaged.
 class Metrics {
  public:
   /// Numbers under the names that TensorBoard groups: "valid/loss", which is valid_loss in a line.
   using Scalars = std::vector<std::pair<std::string, double>>;
 
-  /// IoError where the files cannot be written.
-  Metrics(const std::filesystem::path& folder, int64_t epochs_done);
+  /// `done` epochs or steps. IoError where the files cannot be written.
+  Metrics(const std::filesystem::path& folder, int64_t done, MetricsUnit unit = MetricsUnit::epoch);
 
-  /// An epoch's numbers, and what was measured after it.
+  /// The numbers of an epoch, or of what was trained of it, and what was measured after it.
   void write(const train::EpochReport& report, const Scalars& measured = {});
   /// The test at the end of a run.
   void write_end(int64_t step, const Scalars& measured, const Json& line);

@@ -9,7 +9,7 @@
 
 #include <heed/core/tensor.h>
 
-#include "apps/embed/text_files.h"
+#include "apps/common/text_files.h"
 
 namespace heed::apps {
 

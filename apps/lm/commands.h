@@ -9,6 +9,7 @@
 #include <heed/nn/text/text_generator.h>
 
 #include "apps/common/common_settings.h"
+#include "apps/lm/train_settings.h"
 
 namespace heed::apps {
 
@@ -40,12 +41,29 @@ struct EvalSettings : ModelSettings {
   int64_t window = 1024;
 };
 
+struct AttentionSettings : ModelSettings {
+  int64_t layer = 0;
+  std::optional<int64_t> head;  // all
+  std::filesystem::path out;
+  std::vector<std::string> texts;
+};
+
+struct MergeSettings : CommonSettings {
+  std::filesystem::path model, base, out;
+};
+
 void generate(const GenerateSettings& settings);
 void chat(const ChatSettings& settings);
 void evaluate(const EvalSettings& settings);
+void attention(const AttentionSettings& settings);
 void info(const ModelSettings& settings);
+void train(TrainSettings& settings, OptionTable& table);
+void merge(const MergeSettings& settings);
 
 nn::TextGenerator open_generator(const ModelSettings& settings);
+/// A model with the adapters of a folder as part of its weights; it is that of `base`, or, where that is
+/// empty, the one that the folder names.
+nn::TextGenerator load_merged(const std::filesystem::path& adapters, const std::filesystem::path& base);
 /// To standard output as it comes, safe for a terminal; a signal ends it.
 nn::TextGenerateOptions streaming(const SamplingSettings& settings, bool quiet);
 

@@ -33,7 +33,23 @@ void declare_sampling(OptionTable& table, SamplingSettings& s) {
 }
 
 void run(const std::vector<std::string>& arguments) {
-  CommandLine line("lm", "Language models that write and answer, from published weights.");
+  CommandLine line("lm", "Language models that write and answer: published ones, and your own.");
+
+  TrainSettings training;
+  OptionTable* train_options = nullptr;
+  OptionTable& train_table =
+      line.command("train", "Train a model on a text", [&] { train(training, *train_options); });
+  train_options = &train_table;
+  declare_training(train_table, training);
+
+  MergeSettings merging;
+  OptionTable& merge_table =
+      line.command("merge", "Adapters that `train` made, and their model, as one", [&] { merge(merging); });
+  declare_common(merge_table, merging);
+  merge_table.group("Model");
+  merge_table.path("model", merging.model, "Folder of the adapters").not_saved();
+  merge_table.path("base", merging.base, "Their model, where it is elsewhere than in training").not_saved();
+  merge_table.path("out", merging.out, "Folder of the merged model").not_saved();
 
   GenerateSettings generating;
   OptionTable& generate_table =
@@ -55,6 +71,15 @@ void run(const std::vector<std::string>& arguments) {
   declare_model(eval_table, evaluating);
   eval_table.path("data", evaluating.data, "File of the text").not_saved();
   eval_table.integer("window", evaluating.window, "Tokens that are looked back at, at most", {2, 1 << 20});
+
+  AttentionSettings looking;
+  OptionTable& attention_table =
+      line.command("attention", "What the tokens of a text look back at, drawn", [&] { attention(looking); });
+  declare_model(attention_table, looking);
+  attention_table.integer("layer", looking.layer, "Layer, from 0", {0, 1 << 20});
+  attention_table.integer("head", looking.head, "Head, from 0; by default all", {0, 1 << 20});
+  attention_table.path("out", looking.out, "Folder of the figure; by default the model's").not_saved();
+  attention_table.positionals("TEXT", looking.texts, "The text, as one argument");
 
   ModelSettings shown;
   OptionTable& info_table = line.command("info", "Parameters of a model", [&] { info(shown); });

@@ -1,9 +1,11 @@
 // What follows a prompt, how well a text is predicted, and what a model is.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 
 #include <heed/core/io/file.h>
+#include <heed/nn/pretrained/lora_files.h>
 #include <heed/nn/summary.h>
 
 #include "apps/common/console.h"
@@ -32,6 +34,12 @@ nn::TextGenerator open_generator(const ModelSettings& s) {
              "give a model with --model: a GGUF file, or a folder with config.json");
   HEED_CHECK(std::filesystem::exists(s.model), ConfigError, "there is no model in ", s.model.string());
   const Device device = apply(s);
+  if (nn::is_lora_folder(s.model.string())) {
+    nn::TextGenerator generator = load_merged(s.model, {});
+    generator.model().to(s.dtype);
+    generator.model().to(device);
+    return generator;
+  }
   return nn::load_text_generator(s.model.string(), device, s.dtype);
 }
 
@@ -71,7 +79,10 @@ void evaluate(const EvalSettings& s) {
   const std::optional<size_t> invalid = invalid_utf8(text);
   HEED_CHECK(!invalid, DataError, s.data.string(), " is not UTF-8 (byte ", *invalid + 1, ")");
   const nn::TextGenerator generator = open_generator(s);
-  const auto [loss, tokens] = generator.loss(text, s.window);
+  const nn::LanguageModelConfig& config = generator.model().config();
+  const bool learned = config.position == nn::PositionKind::learned;
+  const auto [loss, tokens] =
+      generator.loss(text, learned ? std::min(s.window, config.max_length) : s.window);
   int64_t characters = 0;
   for_each_character(text, [&](std::string_view) { ++characters; });
   const double bits = loss * static_cast<double>(tokens) / std::log(2.0) / static_cast<double>(characters);

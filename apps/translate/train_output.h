@@ -8,9 +8,9 @@
 
 #include <heed/nn/text/text_model.h>
 
+#include "apps/common/best_epoch.h"
 #include "apps/common/progress.h"
 #include "apps/common/run_metrics.h"
-#include "apps/translate/best_epoch.h"
 #include "apps/translate/corpus.h"
 #include "apps/translate/scores.h"
 

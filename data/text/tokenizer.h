@@ -72,7 +72,9 @@ std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options
 /// as its last byte is there.
 class StreamDecoder {
  public:
-  explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  /// first: no text comes before that of the ids, whose first token may then lose its space.
+  explicit StreamDecoder(const Tokenizer& tokenizer, bool first = true)
+      : tokenizer_(tokenizer), first_(first) {}
 
   /// The text that an id completes, often none. IndexError for an id outside the vocabulary, which changes
   /// nothing.
@@ -83,7 +85,7 @@ class StreamDecoder {
  private:
   const Tokenizer& tokenizer_;
   CharacterAssembler assembler_;
-  bool first_ = true;
+  bool first_;
 };
 
 /// From what serialize() gave, or the tokenizer.json of a published model; `file` stands in messages.

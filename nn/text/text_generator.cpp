@@ -13,8 +13,8 @@ namespace {
 // text that ends it.
 class Stream {
  public:
-  Stream(const data::Tokenizer& tokenizer, const TextGenerateOptions& options)
-      : decoder_(tokenizer), options_(options) {}
+  Stream(const data::Tokenizer& tokenizer, const TextGenerateOptions& options, bool first)
+      : decoder_(tokenizer, first), options_(options) {}
 
   // Whether the text goes on.
   bool push(int64_t token) {
@@ -116,8 +116,13 @@ std::string TextGenerator::generate(std::string_view prompt, const TextGenerateO
   const data::Symbols symbols = encode(*tokenizer_, prompt, true);
   ids.insert(ids.end(), symbols.begin(), symbols.end());
   HEED_CHECK(!ids.empty(), DataError, "the prompt is empty, and the model has no token that begins texts");
-  Stream stream(*tokenizer_, options);
-  nn::generate(*model_, {ids}, token_options(options, *this, stream));
+  Stream stream(*tokenizer_, options, prompt.empty());
+  GenerateOptions tokens = token_options(options, *this, stream);
+  const LanguageModelConfig& config = model_->config();
+  if (config.position == PositionKind::learned)  // the last token needs none
+    tokens.max_tokens =
+        std::min(tokens.max_tokens, std::max<int64_t>(1, config.max_length + 1 - std::ssize(ids)));
+  nn::generate(*model_, {ids}, tokens);
   return stream.finish();
 }
 
@@ -171,7 +176,7 @@ std::string Chat::reply(std::string_view user, const TextGenerateOptions& option
   add_turn("user", user);
   const ChatTemplate& chat = *generator_.chat();
   add(concat(chat.before, "assistant", chat.between), true);
-  Stream stream(generator_.tokenizer(), options);
+  Stream stream(generator_.tokenizer(), options, true);
   GenerateOptions tokens = token_options(options, generator_, stream);
   tokens.cache = &cache_;
   std::vector<int64_t> said;

@@ -44,8 +44,8 @@ class TextGenerator {
   TextGenerator(std::shared_ptr<LanguageModel> model, std::shared_ptr<const data::Tokenizer> tokenizer,
                 int64_t start, std::vector<int64_t> ends, std::optional<ChatTemplate> chat = {});
 
-  /// What follows a prompt. DataError for a prompt that is not UTF-8, or is empty where no token begins
-  /// texts; errors of generate() and sample().
+  /// What follows a prompt; where learned positions run out, the text ends. DataError for a prompt that is
+  /// not UTF-8, or is empty where no token begins texts; errors of generate() and sample().
   std::string generate(std::string_view prompt, const TextGenerateOptions& options = {}) const;
   /// The mean loss of a text's tokens, each given those before it, in nats, and their number. `window` tokens
   /// at most are looked back at. DataError for a text of fewer than two tokens.
@@ -88,8 +88,19 @@ class Chat {
   std::vector<int64_t> history_;
 };
 
-/// A folder that load_pretrained<LanguageModel>() reads, with tokenizer.json (or vocab.json and merges.txt),
-/// or a GGUF file, which has its vocabulary. IoError, CheckpointError, ConfigError.
+/// A folder that load_pretrained<LanguageModel>() reads, with tokenizer.json (or vocab.json and merges.txt)
+/// or the tokenizer that save_text_generator() wrote, or a GGUF file, which has its vocabulary. IoError,
+/// CheckpointError, ConfigError.
 TextGenerator load_text_generator(const std::string& path, Device device = kCpu, DType dtype = DType::f32);
+
+/// The file of a tokenizer that heed trained, in a model's folder.
+inline constexpr const char* kTokenizerFile = "model.tokenizer";
+
+/// Writes a folder that load_text_generator() reads: save_pretrained()'s files, and the tokenizer: a
+/// published one as tokenizer.json and tokenizer_config.json, which `transformers` reads too, one that heed
+/// trained as kTokenizerFile. Errors as of save_pretrained().
+void save_text_generator(const TextGenerator& generator, const std::string& folder);
+/// The tokenizer alone.
+void save_generator_tokenizer(const TextGenerator& generator, const std::string& folder);
 
 }  // namespace heed::nn

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include <heed/core/io/gguf.h>
+#include <heed/data/pair_batch.h>
 #include <heed/data/text/pretrained_tokenizer.h>
 #include <heed/nn/pretrained/detail/settings_file.h>
 #include <heed/nn/pretrained/pretrained.h>
@@ -77,10 +78,19 @@ TextGenerator from_gguf(const std::string& path, Device device, DType dtype) {
           ending_tokens(*tokenizer, vocabulary.eos), parse_chat_template(jinja)};
 }
 
+// A tokenizer that heed trained: each of its texts has both marks.
+TextGenerator with_own_tokenizer(const std::string& path, Device device, DType dtype) {
+  const std::shared_ptr<const data::Tokenizer> tokenizer = data::load_tokenizer(path + "/" + kTokenizerFile);
+  std::shared_ptr<LanguageModel> model = load_pretrained<LanguageModel>(path, {.dtype = dtype});
+  model->to(device);
+  return {std::move(model), tokenizer, data::kStart, {data::kEnd}};
+}
+
 }  // namespace
 
 TextGenerator load_text_generator(const std::string& path, Device device, DType dtype) {
   if (!fs::is_directory(path)) return from_gguf(path, device, dtype);
+  if (fs::exists(path + "/" + kTokenizerFile)) return with_own_tokenizer(path, device, dtype);
   const std::shared_ptr<const data::PretrainedTokenizer> tokenizer = data::load_pretrained_tokenizer(path);
   const detail::Settings settings =
       detail::read_optional_settings(path + "/tokenizer_config.json", kMostConfigBytes);

@@ -8,8 +8,8 @@
 
 #include "../support/expect_error.h"
 #include "../support/temporary_folder.h"
+#include "apps/common/best_epoch.h"
 #include "apps/common/lines.h"
-#include "apps/translate/best_epoch.h"
 #include "apps/translate/corpus.h"
 #include "apps/translate/pronunciations.h"
 #include "apps/translate/scores.h"

@@ -82,6 +82,28 @@ struct Training {
 
 constexpr int64_t kSteps = 7;  // of an epoch of 50 points
 
+TEST(Trainer, IsMeasuredBeforeEachCheckpointThatIsDue) {
+  std::vector<int64_t> measured, checkpoints;
+  const auto run = [&](TrainerOptions options) {
+    measured.clear();
+    checkpoints.clear();
+    const test::TemporaryFolder folder;
+    options.directory = folder.path();
+    Training training(options);
+    training.run({.measure =
+                      [&](const EpochReport& report) {
+                        EXPECT_EQ(checkpoints.size(), measured.size());
+                        measured.push_back(report.step);
+                      },
+                  .checkpoint = [&](const TrainingState& state) { checkpoints.push_back(state.step); }});
+  };
+  run({.steps = 10, .save_every = 4});
+  EXPECT_EQ(measured, (std::vector<int64_t>{4, 8}));
+  EXPECT_EQ(checkpoints, (std::vector<int64_t>{4, 8, 10})) << "the last is of the end";
+  run({.epochs = 2});
+  EXPECT_EQ(measured, (std::vector<int64_t>{kSteps, 2 * kSteps}));
+}
+
 TEST(Trainer, TellsEachStepAndEpoch) {
   Training training({.epochs = 2});
   std::vector<StepReport> steps;

@@ -1,4 +1,4 @@
-#include "apps/embed/text_files.h"
+#include "apps/common/text_files.h"
 
 #include <algorithm>
 #include <sys/stat.h>
@@ -23,7 +23,8 @@ bool has_extension(const fs::path& path, const std::vector<std::string>& extensi
 
 }  // namespace
 
-std::vector<FileStamp> list_text_files(const fs::path& folder, const std::vector<std::string>& extensions) {
+std::vector<FileStamp> list_text_files(const fs::path& folder, const std::vector<std::string>& extensions,
+                                       int64_t most_bytes) {
   std::error_code error;
   fs::recursive_directory_iterator entries(folder, fs::directory_options::skip_permission_denied, error);
   HEED_CHECK(!error, IoError, "cannot read the folder ", folder.string(), ": ", error.message());
@@ -37,7 +38,7 @@ std::vector<FileStamp> list_text_files(const fs::path& folder, const std::vector
       continue;
     }
     if (::lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
-    if (status.st_size > kMostTextBytes || !has_extension(path, extensions)) continue;
+    if (status.st_size > most_bytes || !has_extension(path, extensions)) continue;
     files.push_back({path.lexically_relative(folder).generic_string(), status.st_size,
                      int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec});
   }
@@ -45,10 +46,10 @@ std::vector<FileStamp> list_text_files(const fs::path& folder, const std::vector
   return files;
 }
 
-std::optional<std::string> read_text(const fs::path& file) {
+std::optional<std::string> read_text(const fs::path& file, int64_t most_bytes) {
   std::string text;
   try {
-    text = read_whole_file(file.string(), kMostTextBytes);
+    text = read_whole_file(file.string(), static_cast<uint64_t>(most_bytes));
   } catch (const IoError&) {
     return std::nullopt;
   }

@@ -1,0 +1,166 @@
+#include "apps/lm/train_output.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include <heed/core/base/parallel_for.h>
+#include <heed/nn/summary.h>
+#include <heed/version.h>
+
+#include "apps/common/plot.h"
+#include "apps/common/program.h"
+#include "apps/common/text.h"
+
+namespace heed::apps {
+namespace {
+
+// On one terminal: control characters but the ends of lines and tabs could steer it.
+std::string safe(std::string_view text) {
+  std::string out;
+  for_each_character(
+      text, [&](std::string_view c) { out += c == "\n" || c == "\t" ? std::string(c) : printable(c); });
+  return out;
+}
+
+double number_or_nan(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number() ? found->get<double>()
+                                                   : std::numeric_limits<double>::quiet_NaN();
+}
+
+}  // namespace
+
+TrainOutput::TrainOutput(const Work& work, int64_t steps_done, int64_t last_step)
+    : work_(work),
+      settings_(work.settings),
+      steps_done_(steps_done),
+      last_step_(last_step),
+      metrics_(settings_.out, steps_done, MetricsUnit::step),
+      best_(settings_.patience) {
+  int64_t number = 0;
+  for (const Json& measurement : metrics_.epochs()) best_.update(++number, selected(measurement));
+}
+
+template <class... Parts>
+void TrainOutput::line(const Parts&... parts) const {
+  std::FILE* const file = settings_.json ? stderr : stdout;
+  std::fprintf(file, "%s\n", concat(parts...).c_str());
+  std::fflush(file);
+}
+
+void TrainOutput::begin(Device device) {
+  const Documents& d = work_.documents;
+  line("heed ", HEED_VERSION, ": ", device, ", ", thread_count(),
+       thread_count() == 1 ? " thread" : " threads", ", seed ", settings_.seed);
+  line(grouped(std::ssize(d.train)), " documents of ", grouped(work_.train.characters()),
+       " characters for training, ", grouped(std::ssize(d.valid)), " of ", grouped(work_.valid.characters()),
+       " for validation");
+  if (d.passed_over > 0) line(grouped(d.passed_over), " files that are no UTF-8 texts are passed over");
+  line(grouped(work_.train.tokens()), " tokens of a vocabulary of ",
+       grouped(work_.generator.tokenizer().vocab()), ", in ", grouped(work_.train.size()), " sequences");
+  line(nn::component_table(work_.generator.model()));
+  if (&work_.trained != &work_.generator.model())
+    line(work_.trained.describe(), ": of these ", grouped(work_.trained.parameters().numel()),
+         " numbers are trained");
+}
+
+void TrainOutput::step(const train::StepReport& r) {
+  if (!progress_) {
+    progress_ = std::make_unique<Progress>("training", last_step_ - steps_done_, "steps");
+  }
+  progress_->note(concat("step ", r.step, "  loss ", fixed_text(r.loss, 4)));
+  progress_->advance();
+}
+
+Metrics::Scalars TrainOutput::predict() const {
+  if (work_.valid.size() == 0) return {};
+  const train::Prediction p = train::predict(work_.generator.model(), work_.valid,
+                                             settings_.batch_size * settings_.context, throw_if_stopped);
+  return {{"valid/loss", p.mean()},
+          {"valid/perplexity", p.perplexity()},
+          {"valid/bits_per_character", p.bits_per_character(work_.valid.characters())}};
+}
+
+// What the best measurement has the least of; without a validation text the last is the best.
+double TrainOutput::selected(const Json& measurement) const {
+  return work_.valid.size() == 0 ? -measurement.at("step").get<double>()
+                                 : number_or_nan(measurement, "valid_loss");
+}
+
+// Drawn by numbers of its own: those of the training stay as they are.
+void TrainOutput::show_sample(int64_t step) const {
+  if (settings_.sample_tokens == 0 || settings_.json) return;
+  Generator random(static_cast<uint64_t>(settings_.seed), static_cast<uint64_t>(step) << 24);
+  nn::TextGenerateOptions options{.max_tokens = settings_.sample_tokens};
+  options.sample.generator = &random;
+  options.on_text = [](std::string_view) { throw_if_stopped(); };
+  line("\n", safe(settings_.prompt), safe(work_.generator.generate(settings_.prompt, options)), "\n");
+}
+
+bool TrainOutput::measure(const train::EpochReport& r) {
+  progress_.reset();
+  steps_done_ = r.step;
+  const Metrics::Scalars measured = predict();
+  metrics_.write(r, measured);
+  const Json& numbers = metrics_.epochs().back();
+  const bool best = best_.update(std::ssize(metrics_.epochs()), selected(numbers));
+  if (best) work_.save();
+  if (settings_.json) {
+    out_.write(numbers);
+  } else {
+    std::string text;
+    if (!measured.empty())
+      text =
+          concat("  valid loss ", fixed_text(measured[0].second, 4), "  perplexity ",
+                 fixed_text(measured[1].second, 2), "  bits a character ", fixed_text(measured[2].second, 4));
+    line("step ", r.step, "  epoch ", r.epoch, "  loss ", fixed_text(r.loss, 4), "  lr ", fixed_text(r.lr, 6),
+         text, "  ", format_count(r.tokens_per_second), " tokens/s", best ? "  best" : "");
+  }
+  show_sample(r.step);
+  return !best_.exhausted();
+}
+
+void TrainOutput::stopped(int64_t step) {
+  progress_.reset();
+  line("stopped at step ", step, "; go on with --resume");
+}
+
+void TrainOutput::save_losses() const {
+  Line training{"training", {}, {}}, validation{"validation", {}, {}};
+  for (const Json& measurement : metrics_.epochs()) {
+    training.x.push_back(measurement.at("step").get<double>());
+    training.y.push_back(measurement.at("loss").get<double>());
+    if (const double valid = number_or_nan(measurement, "valid_loss"); std::isfinite(valid)) {
+      validation.x.push_back(training.x.back());
+      validation.y.push_back(valid);
+    }
+  }
+  if (training.x.empty()) return;
+  LinePlot plot{"Loss", "Step", "Cross-entropy of a token", {std::move(training)}};
+  if (!validation.x.empty()) plot.lines.push_back(std::move(validation));
+  const Figure figure = save_figure(plot, settings_.out / "loss");
+  if (!figure.drawn) line(figure.message);
+}
+
+void TrainOutput::end(const train::EpochReport& report) {
+  const bool measured =
+      !metrics_.epochs().empty() && metrics_.epochs().back().at("step").get<int64_t>() == report.step;
+  if (report.step > 0 && !measured) measure(report);
+  progress_.reset();
+  if (best_.epoch() == 0) work_.save();  // nothing was trained or measured
+  save_losses();
+  Json last = Json::object();
+  if (best_.epoch() > 0) {
+    last = metrics_.epochs()[static_cast<size_t>(best_.epoch() - 1)];
+    last["best_step"] = last["step"];
+    line("the best is of step ", last["step"].get<int64_t>(), "; it is in ", settings_.out.string());
+  }
+  last["step"] = report.step;
+  last["final"] = true;
+  metrics_.write_end(report.step, {}, last);
+  if (settings_.json) out_.write(last);
+}
+
+}  // namespace heed::apps

@@ -1,0 +1,53 @@
+// Documents as a data set of sequences, from which a language model learns to continue them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <heed/data/dataset.h>
+#include <heed/data/pair_batch.h>
+#include <heed/data/text/tokenizer.h>
+
+namespace heed::data {
+
+struct DocumentOptions {
+  int64_t context = 256;   // tokens of a sequence, at most
+  int64_t start = kStart;  // the token that begins a document; -1: none
+  int64_t end = kEnd;      // the token that ends one; -1: none
+};
+
+/// All documents, tokenized once, each with its marks and cut into sequences of `context` tokens, the last of
+/// a document being shorter. A sample has one id more than its sequence has tokens: token i is ids[i], and
+/// what follows it ids[i + 1]. Special tokens that a document spells out are plain text.
+class DocumentDataset final : public Dataset<Symbols> {
+ public:
+  /// DataError where a document is not UTF-8; ConfigError for a context of no tokens.
+  DocumentDataset(std::span<const std::string> documents, const Tokenizer& tokenizer,
+                  const DocumentOptions& options = {});
+
+  int64_t size() const override { return static_cast<int64_t>(pieces_.size()); }
+  Symbols get(int64_t epoch, int64_t index) const override;
+  std::string fingerprint() const override { return fingerprint_; }
+
+  /// Code points of all documents.
+  int64_t characters() const { return characters_; }
+  /// Tokens that are predicted: all but the first of each document.
+  int64_t tokens() const { return tokens_; }
+  /// Tokens of the longest sequence.
+  int64_t longest() const { return longest_; }
+
+ private:
+  struct Piece {
+    int64_t first, tokens;  // ids [first, first + tokens]
+  };
+
+  std::vector<int32_t> ids_;  // of all documents
+  std::vector<Piece> pieces_;
+  int64_t characters_ = 0, tokens_ = 0, longest_ = 0;
+  std::string fingerprint_;
+};
+
+}  // namespace heed::data
