@@ -8,6 +8,7 @@
 #include <heed/nn/text/sentence_encoder.h>
 
 #include "apps/common/common_settings.h"
+#include "apps/common/text_server.h"
 #include "apps/common/training_settings.h"
 #include "apps/embed/fine_tuning.h"
 
@@ -36,6 +37,13 @@ struct SearchSettings : ModelSettings {
   int64_t top = 5;
 };
 
+struct ServeSettings : SearchSettings {
+  JsonServerOptions http = {.port = 8080};
+  TextLimits limits;
+  int64_t gather = 2;  // milliseconds
+  int64_t max_top = 100;
+};
+
 struct ClassifySettings : ModelSettings {
   std::vector<std::string> texts;
   std::filesystem::path input, data;
@@ -59,6 +67,8 @@ struct InfoSettings : ModelSettings {};
 void encode(const EncodeSettings& settings);
 void compare(const CompareSettings& settings);
 void search(const SearchSettings& settings);
+/// Serves a page, POST /api/search and POST /api/encode until a signal comes.
+void serve(const ServeSettings& settings);
 void info(const InfoSettings& settings);
 /// Labels of texts by a model that train() made; accuracy on a file that has them.
 void classify(const ClassifySettings& settings);

@@ -14,6 +14,17 @@ void declare_model(OptionTable& table, ModelSettings& s) {
   declare_dtype(table, s.dtype);
 }
 
+void declare_search(OptionTable& table, SearchSettings& s) {
+  declare_model(table, s);
+  table.group("Search");
+  table.integer("top", s.top, "Paragraphs shown of each question", {1, 1000});
+  table.list("extensions", s.extensions, "Endings of the files that are searched");
+  table.flag("all", s.all, "All files that are texts, whatever their endings");
+  table
+      .path("index", s.index, "Where the vectors are kept; by default .heed-search.safetensors in the folder")
+      .not_saved();
+}
+
 void run(const std::vector<std::string>& arguments) {
   CommandLine line("embed",
                    "Makes vectors of texts by a published model, and finds texts by what they mean.");
@@ -35,18 +46,19 @@ void run(const std::vector<std::string>& arguments) {
   SearchSettings searching;
   OptionTable& search_table =
       line.command("search", "Find texts by what they mean", [&] { search(searching); });
-  declare_model(search_table, searching);
-  search_table.group("Search");
-  search_table.integer("top", searching.top, "Paragraphs shown of each question", {1, 1000});
-  search_table.list("extensions", searching.extensions, "Endings of the files that are searched");
-  search_table.flag("all", searching.all, "All files that are texts, whatever their endings");
-  search_table
-      .path("index", searching.index,
-            "Where the vectors are kept; by default .heed-search.safetensors in the folder")
-      .not_saved();
+  declare_search(search_table, searching);
   search_table.positionals(
       "FOLDER [QUESTION]", searching.words,
       "The folder, and questions, each as one argument; without any, lines of standard input");
+
+  ServeSettings serving;
+  OptionTable& serve_table =
+      line.command("serve", "A page and HTTP endpoints for search and vectors", [&] { serve(serving); });
+  declare_search(serve_table, serving);
+  declare_text_server(serve_table, serving.http, serving.gather, serving.limits);
+  serve_table.integer("max-top", serving.max_top, "Paragraphs that a request may ask for, at most",
+                      {1, 1000});
+  serve_table.positionals("FOLDER", serving.words, "The folder; brought up to date at the start");
 
   TrainSettings training;
   OptionTable* train_table = nullptr;

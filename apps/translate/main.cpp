@@ -23,17 +23,7 @@ void declare_search(OptionTable& table, SearchSettings& s) {
 }
 
 void declare_server(OptionTable& table, ServeSettings& s) {
-  constexpr int64_t kMany = 1 << 20;
-  table.group("Server");
-  table.text("host", s.http.host, "Address to listen on; 0.0.0.0: every one of this machine").not_saved();
-  table.integer("port", s.http.port, "Port to listen on; 0: one that is free", {0, 65535});
-  table.integer("connections", s.http.connections, "Connections served at once; others wait", {1, 4096});
-  table.integer("gather", s.gather, "Milliseconds that a text waits for others to be computed with",
-                {0, 1000});
-  table.integer("max-text", s.limits.max_text, "Characters of a text, at most", {1, kMany});
-  table.integer("max-texts", s.limits.max_texts, "Texts of a request, at most", {1, kMany});
-  table.integer("max-body", s.http.max_body, "Bytes of a request, at most", {1, int64_t{1} << 30});
-  table.integer("max-waiting", s.limits.max_waiting, "Texts of all requests that wait, at most", {1, kMany});
+  declare_text_server(table, s.http, s.gather, s.limits);
   table.integer("max-beam", s.limits.max_beam, "Hypotheses of a text that a request may ask for, at most",
                 {1, 1 << 10});
 }

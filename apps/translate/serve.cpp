@@ -2,28 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 
-#include <heed/data/text/unicode.h>
-
-#include "apps/common/program.h"
-#include "apps/common/text.h"
 #include "apps/translate/commands.h"
 
 namespace heed::apps {
 namespace {
 
 constexpr int kBad = 400, kTooLarge = 413;
-
-/// A whole number of the request from low to high; the limit names itself in the error.
-void take_integer(const Json& request, const char* key, int64_t low, int64_t high, int64_t& value) {
-  const auto found = request.find(key);
-  if (found == request.end()) return;
-  if (!found->is_number_integer() || *found < low || *found > high)
-    throw HttpError(kBad, concat("\"", key, "\" must be a whole number from ", low, " to ", high));
-  value = found->get<int64_t>();
-}
 
 double rounded(float weight) { return std::round(1e4 * static_cast<double>(weight)) / 1e4; }
 
@@ -56,10 +42,6 @@ TextService::TextService(nn::TextModel model, const TextQuestion& defaults, cons
           [](const Request& a, const Request& b) { return a.question == b.question; }) {}
 
 TextQuestion TextService::parse_question(const Json& request) const {
-  constexpr std::string_view kKeys[] = {"text", "beam", "best", "max_length", "length_penalty", "alignment"};
-  for (const auto& item : request.items())
-    if (std::find(std::begin(kKeys), std::end(kKeys), item.key()) == std::end(kKeys))
-      throw HttpError(kBad, concat("\"", item.key(), "\" means nothing here"));
   TextQuestion q = defaults_;
   take_integer(request, "best", 1, limits_.max_beam, q.best);
   q.beam = std::max(q.beam, q.best);
@@ -79,23 +61,8 @@ TextQuestion TextService::parse_question(const Json& request) const {
 }
 
 std::vector<std::string> TextService::parse_texts(const Json& request) const {
-  const auto found = request.find("text");
-  const bool many = found != request.end() && found->is_array();
-  const bool good = found != request.end() &&
-                    (many ? !found->empty() && std::all_of(found->begin(), found->end(),
-                                                           [](const Json& text) { return text.is_string(); })
-                          : found->is_string());
-  if (!good) throw HttpError(kBad, "\"text\" must be a text or a list of texts");
-  const auto texts =
-      many ? found->get<std::vector<std::string>>() : std::vector<std::string>{found->get<std::string>()};
-  if (std::ssize(texts) > limits_.max_texts)
-    throw HttpError(kTooLarge,
-                    concat(texts.size(), " texts; at most ", limits_.max_texts, " are taken in a request"));
+  const std::vector<std::string> texts = take_texts(request, "text", limits_);
   for (size_t i = 0; i < texts.size(); ++i) {
-    const int64_t length = data::count_code_points(texts[i]);
-    if (length > limits_.max_text)
-      throw HttpError(kTooLarge, concat("text ", i + 1, " has ", length, " characters; at most ",
-                                        limits_.max_text, " are taken"));
     const int64_t tokens = std::ssize(model_.source().encode(texts[i]));
     if (tokens > model_.max_input())
       throw HttpError(kTooLarge, concat("text ", i + 1, " has ", tokens, " tokens; at most ",
@@ -126,11 +93,9 @@ std::vector<TextService::Result> TextService::compute(const std::vector<Request>
 }
 
 Json TextService::run(const Json& request) {
-  if (!request.is_object()) throw HttpError(kBad, "a request is an object: {\"text\": …}");
+  expect_keys(request, {"text", "beam", "best", "max_length", "length_penalty", "alignment"});
   const TextQuestion question = parse_question(request);
   const std::vector<std::string> texts = parse_texts(request);
-  if (std::ssize(texts) > limits_.max_waiting)
-    throw HttpError(kTooLarge, concat(texts.size(), " texts; at most ", limits_.max_waiting, " can wait"));
   std::vector<Request> requests;
   for (const std::string& text : texts) requests.push_back({text, question});
   auto waiting = queue_.submit(std::move(requests));
@@ -184,12 +149,7 @@ void serve(const ServeSettings& s) {
     return info;
   });
   server.post("/api/run", [&](const Json& request) { return service.run(request); });
-  if (s.json)
-    JsonLines().write({{"url", server.url()}, {"port", server.port()}});
-  else
-    std::printf("listening on %s; Ctrl-C ends it\n", printable(server.url()).c_str());
-  std::fflush(stdout);
-  server.run(stop_requested);
+  serve_until_stopped(server, s.json);
   service.close();
 }
 

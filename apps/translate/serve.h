@@ -8,18 +8,15 @@
 #include <heed/nn/text/text_model.h>
 
 #include "apps/common/batch_queue.h"
-#include "apps/common/json_server.h"
+#include "apps/common/text_server.h"
 
 namespace heed::apps {
 
 /// The page that `serve` shows: apps/translate/serve.html.
 extern const char* const kServePage;
 
-struct ServeLimits {
-  int64_t max_text = 2000;      // code points of a text
-  int64_t max_texts = 64;       // texts of a request
+struct ServeLimits : TextLimits {
   int64_t max_beam = 16;        // hypotheses of a text
-  int64_t max_waiting = 256;    // texts of all requests that are not computed yet
   int64_t batch_tokens = 4096;  // source tokens computed together
 };
 

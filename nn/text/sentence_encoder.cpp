@@ -7,6 +7,7 @@
 #include <heed/core/losses.h>
 #include <heed/core/ops.h>
 #include <heed/nn/pretrained/detail/settings_file.h>
+#include <heed/nn/pretrained/detail/written_json.h>
 #include <heed/nn/pretrained/pretrained.h>
 #include <heed/nn/text/sentence_encoder.h>
 

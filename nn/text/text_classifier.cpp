@@ -1,8 +1,10 @@
 #include <algorithm>
 
 #include <heed/core/io/atomic_file.h>
+#include <heed/core/io/file.h>
 #include <heed/core/ops.h>
-#include <heed/nn/pretrained/detail/json_file.h>
+#include <heed/nn/pretrained/detail/settings_file.h>
+#include <heed/nn/pretrained/detail/written_json.h>
 #include <heed/nn/text/text_classifier.h>
 #include <heed/nn/weights.h>
 
@@ -21,12 +23,16 @@ const std::vector<std::string>& checked(const std::vector<std::string>& labels) 
 }
 
 std::vector<std::string> read_labels(const std::string& file) {
-  const detail::Json settings = detail::read_json_object(file, kMostConfigBytes);
-  const auto found = settings.find("labels");
-  const bool sound = found != settings.end() && found->is_array() &&
-                     std::ranges::all_of(*found, [](const detail::Json& label) { return label.is_string(); });
-  HEED_CHECK(sound, CheckpointError, "'", file, "': labels must be a list of texts");
-  return found->get<std::vector<std::string>>();
+  const heed::detail::Json settings =
+      detail::parse_json_object(read_whole_file(file, kMostConfigBytes), file);
+  const heed::detail::Json* const found = settings.find("labels");
+  const auto* const list = found ? found->as<std::vector<heed::detail::Json>>() : nullptr;
+  const auto is_text = [](const heed::detail::Json& label) { return label.as<std::string>() != nullptr; };
+  HEED_CHECK(list && std::ranges::all_of(*list, is_text), CheckpointError, "'", file,
+             "': labels must be a list of texts");
+  std::vector<std::string> labels;
+  for (const heed::detail::Json& label : *list) labels.push_back(*label.as<std::string>());
+  return labels;
 }
 
 }  // namespace

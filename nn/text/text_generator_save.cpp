@@ -3,7 +3,7 @@
 
 #include <heed/core/io/atomic_file.h>
 #include <heed/data/text/pretrained_tokenizer.h>
-#include <heed/nn/pretrained/detail/families.h>
+#include <heed/nn/pretrained/detail/written_json.h>
 #include <heed/nn/pretrained/pretrained.h>
 #include <heed/nn/text/text_generator.h>
 

@@ -1,17 +1,14 @@
 // translate serve as its clients see it: answers are the model's whoever asks beside, limits are kept, and a
 // signal lets every answer out.
 #include <atomic>
-#include <chrono>
-#include <csignal>
-#include <httplib.h>
 #include <thread>
 
 #include <heed/nn/text/text_alignment.h>
 #include <heed/nn/text/text_model.h>
 
 #include "../docs/markdown.h"
-#include "program_run.h"
 #include "random_text_model.h"
+#include "server_run.h"
 
 namespace heed {
 namespace {
@@ -19,63 +16,20 @@ namespace {
 using namespace std::chrono_literals;
 using Texts = std::vector<std::string>;
 
-class Serve : public ProgramTest {
+class Serve : public ServerTest<ProgramTest> {
  protected:
-  Serve() : ProgramTest(HEED_TRANSLATE) { model_.save(dir_.string()); }
-  ~Serve() override {
-    if (server_ <= 0) return;
-    kill(server_, SIGKILL);
-    finish(server_);
-  }
+  Serve() : ServerTest(HEED_TRANSLATE) { model_.save(dir_.string()); }
 
   void serve(Texts options = {}) {
-    options.insert(options.begin(),
-                   {"serve", "--model", dir_.string(), "--port", "0", "--json", "--threads", "2"});
-    server_ = start(options);
-    for (int wait = 0; wait < 600; ++wait) {
-      const std::string line = folder_.get("out");
-      if (line.ends_with('\n')) {
-        port_ = Json::parse(line).at("port");
-        return;
-      }
-      std::this_thread::sleep_for(50ms);
-    }
-    FAIL() << "the server does not come up: " << folder_.get("err");
+    options.insert(options.begin(), {"serve", "--model", dir_.string()});
+    start_server(options);
   }
-
-  Result stop(int signal) {
-    kill(server_, signal);
-    return finish(std::exchange(server_, 0));
-  }
-
-  httplib::Client client() const {
-    httplib::Client c("127.0.0.1", port_);
-    c.set_keep_alive(true);
-    c.set_read_timeout(60s);
-    return c;
-  }
-
-  struct Answer {
-    int status = 0;
-    Json body;
-  };
-  static Answer answer(const httplib::Result& result) {
-    if (!result) return {};
-    return {result->status, Json::parse(result->body, nullptr, false)};
-  }
-  Answer post(const std::string& body) const {
-    return answer(client().Post("/api/run", body, "application/json"));
-  }
+  Answer post(const std::string& body) const { return ServerTest::post("/api/run", body); }
   void refuse(const std::string& body, int status, const std::string& message) const {
-    const Answer a = post(body);
-    EXPECT_EQ(a.status, status) << body.substr(0, 80);
-    ASSERT_TRUE(a.body.contains("error")) << body.substr(0, 80);
-    EXPECT_NE(a.body["error"].get<std::string>().find(message), std::string::npos) << a.body;
+    ServerTest::refuse("/api/run", body, status, message);
   }
 
   const nn::TextModel model_ = random_text_model();
-  pid_t server_ = 0;
-  int port_ = 0;
 };
 
 TEST_F(Serve, AnswersWhatTheModelAnswers) {

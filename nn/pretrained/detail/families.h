@@ -1,19 +1,15 @@
 // The families of models: their names for weights and their settings.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include <heed/core/io/gguf.h>
 #include <heed/nn/language_model.h>
 #include <heed/nn/pretrained/detail/name_table.h>
 #include <heed/nn/pretrained/detail/settings_file.h>
+#include <heed/nn/pretrained/detail/written_json.h>
 #include <heed/nn/text_encoder.h>
 #include <heed/nn/transformer.h>
 
 namespace heed::nn::detail {
-
-/// What is written: an object that keeps its keys in the order in which they were set.
-using Json = nlohmann::ordered_json;
 
 extern const NameTable kBertNames, kRobertaNames, kGpt2Names, kLlamaNames, kLlamaGgufNames, kMarianNames;
 
