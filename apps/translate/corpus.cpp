@@ -1,7 +1,10 @@
 #include "apps/translate/corpus.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include <heed/data/mixed_dataset.h>
 #include <heed/data/text/gettext.h>
 
 #include "apps/common/text.h"
@@ -15,17 +18,38 @@ data::TextPairs read_pairs(const std::filesystem::path& file, const DataSettings
   return data::read_text_pairs(file.string(), {.quoted = s.quoted});
 }
 
+namespace {
+
+void append(data::TextPairs& to, data::TextPairs from) {
+  std::move(from.sources.begin(), from.sources.end(), std::back_inserter(to.sources));
+  std::move(from.targets.begin(), from.targets.end(), std::back_inserter(to.targets));
+}
+
+/// Puts a file's pairs to those before it.
+void add(Corpus& corpus, data::TextPairs pairs, const DataSettings& s) {
+  const data::FilterCounts counts = data::filter(pairs, {.duplicates = !s.keep_duplicates,
+                                                         .equal = s.drop_equal,
+                                                         .max_length = s.max_length,
+                                                         .max_ratio = s.max_ratio});
+  for (const auto count :
+       {&data::FilterCounts::empty, &data::FilterCounts::equal, &data::FilterCounts::length,
+        &data::FilterCounts::ratio, &data::FilterCounts::duplicates, &data::FilterCounts::kept})
+    corpus.counts.*count += counts.*count;
+  data::TextSplits splits =
+      data::split_by_source(pairs, s.valid.empty() ? s.valid_share : 0, s.test.empty() ? s.test_share : 0);
+  corpus.parts.push_back(splits.train.size());
+  append(corpus.splits.train, std::move(splits.train));
+  append(corpus.splits.valid, std::move(splits.valid));
+  append(corpus.splits.test, std::move(splits.test));
+}
+
+}  // namespace
+
 Corpus read_corpus(const DataSettings& s) {
   Corpus corpus;
-  data::TextPairs pairs = s.data.empty()
-                              ? data::read_parallel_texts(s.source_lines.string(), s.target_lines.string())
-                              : read_pairs(s.data, s);
-  corpus.counts = data::filter(pairs, {.duplicates = !s.keep_duplicates,
-                                       .equal = s.drop_equal,
-                                       .max_length = s.max_length,
-                                       .max_ratio = s.max_ratio});
-  corpus.splits =
-      data::split_by_source(pairs, s.valid.empty() ? s.valid_share : 0, s.test.empty() ? s.test_share : 0);
+  if (s.data.empty())
+    add(corpus, data::read_parallel_texts(s.source_lines.string(), s.target_lines.string()), s);
+  for (const std::string& file : s.data) add(corpus, read_pairs(file, s), s);
   const auto take = [&](const std::filesystem::path& file, data::TextPairs& part) {
     if (file.empty()) return;
     part = read_pairs(file, s);
@@ -48,6 +72,27 @@ std::string describe(const Corpus& corpus) {
         std::pair(c.ratio, "of unlike lengths"), std::pair(c.duplicates, "duplicate")})
     if (count > 0) left_out += concat(left_out.empty() ? "" : ", ", grouped(count), " ", what);
   return left_out.empty() ? text : text + "; left out: " + left_out;
+}
+
+TrainingPairs encode_training(const Corpus& corpus, const Tokenizers& tokenizers, const Settings& s) {
+  TrainingPairs result{nullptr, 0};
+  std::vector<std::shared_ptr<const data::PairDataset>> parts;
+  auto source = corpus.splits.train.sources.begin(), target = corpus.splits.train.targets.begin();
+  for (size_t i = 0; i < corpus.parts.size(); ++i) {
+    const data::TextPairs pairs{{source, source + corpus.parts[i]}, {target, target + corpus.parts[i]}};
+    source += corpus.parts[i];
+    target += corpus.parts[i];
+    const auto part =
+        std::make_shared<data::TextDataset>(pairs, *tokenizers.source, *tokenizers.target, s.max_tokens);
+    HEED_CHECK(part->size() > 0, DataError,
+               corpus.parts.size() > 1 ? concat("of ", s.data[i], " ") : std::string(),
+               "no pair for training has at most --max-tokens ", s.max_tokens, " on each side");
+    result.too_long += part->too_long();
+    parts.push_back(part);
+  }
+  result.pairs =
+      parts.size() == 1 ? parts.front() : std::make_shared<data::MixedDataset>(parts, s.mix_temperature);
+  return result;
 }
 
 Tokenizers train_tokenizers(const VocabularySettings& s, const data::TextPairs& train) {

@@ -67,7 +67,10 @@ void declare_judging(OptionTable& table, Settings& s) {
 
 void declare_data(OptionTable& table, DataSettings& s) {
   table.group("Texts");
-  table.path("data", s.data, "Pairs from a file").not_saved();
+  table.list("data", s.data, "Pairs from a file, or from several with commas between them").not_saved();
+  table.number("mix-temperature", s.mix_temperature,
+               "Of several files: 1: all pairs of each; higher: nearer to as many of each",
+               {0, 1e6, true, false});
   table.path("source-lines", s.source_lines, "Sources from a file, one a line, with --target-lines")
       .not_saved();
   table.path("target-lines", s.target_lines, "Their targets, line by line").not_saved();

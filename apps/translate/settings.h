@@ -21,7 +21,9 @@ enum class Selection { loss, edits };
 
 /// Where pairs of texts come from, and which are taken.
 struct DataSettings {
-  std::filesystem::path data, source_lines, target_lines, valid, test;
+  std::vector<std::string> data;  // files
+  double mix_temperature = 1;     // of several
+  std::filesystem::path source_lines, target_lines, valid, test;
   PairFormat format = PairFormat::tsv;
   bool quoted = false, stress = false;
   double valid_share = 0.02, test_share = 0.02;

@@ -20,12 +20,9 @@ void train(Settings& s, OptionTable& table) {
   const Device device = apply(s);
   const Corpus corpus = read_corpus(s);
   const Tokenizers tokenizers = train_tokenizers(s, corpus.splits.train);
-  const auto encode = [&](const data::TextPairs& pairs) {
-    return std::make_shared<data::TextDataset>(pairs, *tokenizers.source, *tokenizers.target, s.max_tokens);
-  };
-  const auto pairs = encode(corpus.splits.train), valid = encode(corpus.splits.valid);
-  HEED_CHECK(pairs->size() > 0, DataError, "no pair for training has at most --max-tokens ", s.max_tokens,
-             " on each side");
+  const TrainingPairs training = encode_training(corpus, tokenizers, s);
+  const auto& pairs = training.pairs;
+  const data::TextDataset valid(corpus.splits.valid, *tokenizers.source, *tokenizers.target, s.max_tokens);
   const DirectoryLock lock = open_run_folder(s);
 
   const std::shared_ptr<nn::Transformer> model =
@@ -45,7 +42,7 @@ void train(Settings& s, OptionTable& table) {
   const nn::TextModel text_model(model, tokenizers.source, tokenizers.target,
                                  max_output(pairs->longest_target()));
   write_whole_file(s.out / "config.toml", table.dump_toml());
-  TrainOutput output(s, corpus, text_model, *pairs, *valid, trainer.state().epoch);
+  TrainOutput output(s, corpus, text_model, training, valid, trainer.state().epoch);
   output.begin(device);
   if (output.exhausted()) trainer.finish();
   const bool ended = trainer.run({.step = [&](const train::StepReport& report) { output.step(report); },

@@ -35,7 +35,7 @@ std::string describe(const TextScores& s, PairFormat format) {
 }
 
 TrainOutput::TrainOutput(const Settings& settings, const Corpus& corpus, const nn::TextModel& model,
-                         const data::TextDataset& train, const data::TextDataset& valid, int64_t epochs_done)
+                         const TrainingPairs& train, const data::TextDataset& valid, int64_t epochs_done)
     : settings_(settings),
       corpus_(corpus),
       model_(model),
@@ -59,8 +59,8 @@ void TrainOutput::begin(Device device) const {
   line("heed ", HEED_VERSION, ": ", device, ", ", thread_count(),
        thread_count() == 1 ? " thread" : " threads", ", seed ", settings_.seed);
   line(describe(corpus_));
-  if (train_.too_long() > 0)
-    line(grouped(train_.too_long()), " pairs of more than ", settings_.max_tokens, " tokens are left out");
+  if (train_.too_long > 0)
+    line(grouped(train_.too_long), " pairs of more than ", settings_.max_tokens, " tokens are left out");
   line("vocabulary: ", model_.source().vocab(), " ", data::name(model_.source().options().kind), ", ",
        model_.target().vocab(), " ", data::name(model_.target().options().kind));
   for (size_t i = 0; i < std::min<size_t>(3, corpus_.splits.train.sources.size()); ++i)
@@ -70,7 +70,8 @@ void TrainOutput::begin(Device device) const {
 }
 
 void TrainOutput::step(const train::StepReport& r) {
-  if (!progress_) progress_ = std::make_unique<Progress>(concat("epoch ", r.epoch), train_.size(), "pairs");
+  if (!progress_)
+    progress_ = std::make_unique<Progress>(concat("epoch ", r.epoch), train_.pairs->size(), "pairs");
   progress_->note(concat("loss ", fixed_text(r.loss, 4)));
   progress_->advance(r.samples);
 }

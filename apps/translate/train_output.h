@@ -22,7 +22,7 @@ class TrainOutput {
  public:
   /// All that is given must outlive it. `epochs_done` by the run that is resumed.
   TrainOutput(const Settings& settings, const Corpus& corpus, const nn::TextModel& model,
-              const data::TextDataset& train, const data::TextDataset& valid, int64_t epochs_done);
+              const TrainingPairs& train, const data::TextDataset& valid, int64_t epochs_done);
 
   void begin(Device device) const;
   void step(const train::StepReport& report);
@@ -45,7 +45,8 @@ class TrainOutput {
   const Settings& settings_;
   const Corpus& corpus_;
   const nn::TextModel& model_;
-  const data::TextDataset &train_, &valid_;
+  const TrainingPairs& train_;
+  const data::TextDataset& valid_;
   std::vector<Example> judged_;  // of validation
   JsonLines out_;
   Metrics metrics_;

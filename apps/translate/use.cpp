@@ -24,7 +24,7 @@ void print(const std::string& text) {
 
 data::TextPairs pairs_of(const EvalSettings& s) {
   Settings trained = load_settings(s.model);
-  trained.data = s.data;
+  trained.data = {s.data.string()};
   if (s.part == Part::all) trained.valid_share = trained.test_share = 0;
   data::TextPairs pairs;
   data::TextSplits splits;

@@ -88,7 +88,7 @@ class CorpusTest : public ::testing::Test {
  protected:
   DataSettings settings(const std::string& name) {
     DataSettings s;
-    s.data = folder_.file(name);
+    s.data = {folder_.file(name)};
     s.valid_share = s.test_share = 0.2;
     return s;
   }
@@ -121,6 +121,46 @@ TEST_F(CorpusTest, IsFilteredAndSplit) {
   EXPECT_EQ(with_test.splits.train.size() + with_test.splits.valid.size(), 202);
 }
 
+TEST_F(CorpusTest, SeveralFilesAreMixed) {
+  std::string small, large;
+  for (int i = 0; i < 40; ++i) small += concat("a", i, "\tb\n");
+  for (int i = 0; i < 400; ++i) large += concat("a", i, "\tc\n");
+  folder_.put("small", small);
+  folder_.put("large", large);
+  Settings s;
+  s.data = {folder_.file("small"), folder_.file("large")};
+  s.valid_share = s.test_share = 0.2;
+  s.source_tokenizer = s.target_tokenizer = data::TokenizerKind::characters;
+  const Corpus corpus = read_corpus(s);
+  EXPECT_EQ(corpus.counts.kept, 440);
+  ASSERT_EQ(corpus.parts.size(), 2u);
+  EXPECT_EQ(corpus.parts[0] + corpus.parts[1], corpus.splits.train.size());
+  for (const std::string& source : corpus.splits.test.sources)  // one source, one part
+    for (const std::string& other : corpus.splits.train.sources) EXPECT_NE(source, other);
+
+  const Tokenizers tokenizers = train_tokenizers(s, corpus.splits.train);
+  const auto from_small = [&](double temperature) {
+    s.mix_temperature = temperature;
+    const TrainingPairs training = encode_training(corpus, tokenizers, s);
+    EXPECT_EQ(training.pairs->size(), corpus.splits.train.size());
+    int64_t count = 0;
+    for (int64_t i = 0; i < training.pairs->size(); ++i) {
+      const data::Symbols target = training.pairs->get(0, i).target;
+      count += tokenizers.target->decode(std::vector<int64_t>(target.begin(), target.end())) == "b";
+    }
+    return count;
+  };
+  EXPECT_EQ(from_small(1), corpus.parts[0]);
+  const double root = std::sqrt(static_cast<double>(corpus.parts[0]) / static_cast<double>(corpus.parts[1]));
+  EXPECT_NEAR(static_cast<double>(from_small(2)),
+              root / (1 + root) * static_cast<double>(corpus.splits.train.size()), 1);
+  s.max_tokens = 2;  // "a0" to "a9"
+  EXPECT_EQ(encode_training(corpus, tokenizers, s).too_long,
+            corpus.splits.train.size() - encode_training(corpus, tokenizers, s).pairs->size());
+  s.max_tokens = 1;
+  test::expect_error<DataError>([&] { encode_training(corpus, tokenizers, s); }, {"small", "--max-tokens 1"});
+}
+
 TEST_F(CorpusTest, NothingToTrainOnIsAnError) {
   folder_.put("pairs", "\tb\na\t\n");
   expect_error<DataError>([&] { read_corpus(settings("pairs")); }, {"no pair is left", "2 empty"});
@@ -144,7 +184,7 @@ TEST_F(CorpusTest, TokenizersAreOneOrTwo) {
 TEST(TranslateSettings, ContradictionsAreErrors) {
   const auto refuse = [](const std::function<void(Settings&)>& change, const std::string& message) {
     Settings s;
-    s.data = "f";
+    s.data = {"f"};
     s.check();
     change(s);
     expect_error<ConfigError>([&] { s.check(); }, {message});
