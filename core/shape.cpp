@@ -5,6 +5,23 @@
 #include <heed/core/shape.h>
 
 namespace heed {
+namespace {
+
+// Product of any sizes. A 0 hides neither a negative size nor others that are too large.
+int64_t checked_product(const Shape& shape) {
+  int64_t product = 1;
+  bool overflow = false;
+  bool empty = false;
+  for (int64_t size : shape) {
+    HEED_CHECK(size >= 0, ShapeError, "negative size in shape ", shape);
+    empty |= size == 0;
+    overflow |= __builtin_mul_overflow(product, std::max<int64_t>(size, 1), &product);
+  }
+  HEED_CHECK(!overflow, ShapeError, "shape ", shape, " has more than 2^63 - 1 elements");
+  return empty ? 0 : product;
+}
+
+}  // namespace
 
 void Shape::fail_rank(size_t rank) {
   throw ShapeError(concat("a tensor has at most ", kMaxRank, " axes, got ", rank));
@@ -13,16 +30,13 @@ void Shape::fail_rank(size_t rank) {
 int64_t Shape::place_from_end(int64_t axis) const { return normalize_axis(axis, rank_, "shape"); }
 
 int64_t Shape::numel() const {
-  int64_t product = 1;
+  int64_t product = 1, signs = 0;
   bool overflow = false;
-  bool empty = false;
   for (int64_t size : *this) {
-    HEED_CHECK(size >= 0, ShapeError, "negative size in shape ", *this);
-    empty |= size == 0;
-    overflow |= __builtin_mul_overflow(product, std::max<int64_t>(size, 1), &product);
+    signs |= size;
+    overflow |= __builtin_mul_overflow(product, size, &product);
   }
-  HEED_CHECK(!overflow, ShapeError, "shape ", *this, " has more than 2^63 - 1 elements");
-  return empty ? 0 : product;
+  return overflow || signs < 0 || product == 0 ? checked_product(*this) : product;
 }
 
 void Shape::append(int64_t size) { insert(rank_, size); }
@@ -51,10 +65,11 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << 
 
 Shape contiguous_strides(const Shape& shape) {
   Shape strides = shape;
+  const int64_t* const sizes = shape.begin();
   int64_t stride = 1;
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
     strides[axis] = stride;
-    stride *= std::max<int64_t>(shape[axis], 1);
+    stride *= std::max<int64_t>(sizes[axis], 1);
   }
   return strides;
 }

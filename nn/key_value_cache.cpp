@@ -38,8 +38,11 @@ int64_t KeyValueCache::max_length_with(const Segments& added) const {
 void KeyValueCache::grow(int64_t capacity) {
   for (Tensor& layer : layers_) {
     // Rows beyond a length are never read: attention ends at the segment.
-    const Tensor larger = empty({sequences(), capacity, columns_}, options_);
-    if (longest_ > 0) larger.slice(1, 0, longest_).copy_(layer.slice(1, 0, longest_));
+    const Tensor larger = empty({sequences() * capacity, columns_}, options_);
+    const auto past = [&](const Tensor& rows, int64_t rows_each) {
+      return rows.view({sequences(), rows_each, columns_}).slice(1, 0, longest_);
+    };
+    if (longest_ > 0) past(larger, capacity).copy_(past(layer, capacity_));
     layer = larger;
   }
   capacity_ = capacity;
@@ -96,15 +99,17 @@ Tensor KeyValueCache::append(int64_t layer, const Tensor& key_value) {
       added_.query_rows_end(), ", ", columns_, "]");
   const Tensor& all = layers_[static_cast<size_t>(layer)];
   if (step_ && longest_ > 0) {
-    all.select(1, longest_ - 1).copy_(key_value.slice(0, 0, sequences()));
+    // The last row of each sequence.
+    const Tensor last = all.slice(0, longest_ - 1, sequences() * capacity_, capacity_);
+    last.copy_(key_value.size(0) == sequences() ? key_value : key_value.slice(0, 0, sequences()));
   } else {
     for (int64_t i = 0; i < sequences(); ++i) {
       const int64_t count = added_.query_length(i), from = added_.query_first(i),
-                    to = first_[static_cast<size_t>(i)];
-      if (count > 0) all.select(0, i).slice(0, to, to + count).copy_(key_value.slice(0, from, from + count));
+                    to = i * capacity_ + first_[static_cast<size_t>(i)];
+      if (count > 0) all.slice(0, to, to + count).copy_(key_value.slice(0, from, from + count));
     }
   }
-  return all.view({sequences() * capacity_, columns_});
+  return all;
 }
 
 void KeyValueCache::select(std::span<const int64_t> parents) {
@@ -118,7 +123,8 @@ void KeyValueCache::select(std::span<const int64_t> parents) {
   }
   if (same) return;
   const Tensor index = tensor(parents, {static_cast<int64_t>(parents.size())}, options_.device);
-  for (Tensor& layer : layers_) layer = index_select(layer, index);
+  const Shape by_sequence{sequences(), capacity_, columns_}, by_row{-1, columns_};
+  for (Tensor& layer : layers_) layer = index_select(layer.view(by_sequence), index).view(by_row);
   lengths_ = std::move(lengths);
   longest_ = lengths_.empty() ? 0 : *std::max_element(lengths_.begin(), lengths_.end());
 }

@@ -49,7 +49,7 @@ class KeyValueCache {
   void grow(int64_t capacity);
   Segments all_rows(const Segments& added, std::span<const int32_t> lengths) const;
 
-  PooledVector<Tensor> layers_;  // [sequences, capacity, columns]
+  PooledVector<Tensor> layers_;  // [sequences * capacity, columns]
   PooledVector<int64_t> lengths_;
   int64_t columns_, capacity_ = 0, longest_ = 0;
   TensorOptions options_;

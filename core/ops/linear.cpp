@@ -60,7 +60,8 @@ void backward(LinearCall& call, const GradIn& gy, GradOut& gx) {
 }  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearOptions& options) {
-  const int64_t rows = rows_and_cols(x, "linear").first, in = x.size(-1);
+  const std::pair<int64_t, int64_t> matrix_size = rows_and_cols(x, "linear");
+  const int64_t rows = matrix_size.first, in = matrix_size.second;
   HEED_CHECK(weight.rank() == 2 && weight.shape()[1] == in, ShapeError, "linear: weight is ", weight.shape(),
              ", expected [out, ", in, "] for an input of ", x.shape());
   const int64_t out = weight.shape()[0];
@@ -74,7 +75,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
   const Contiguous input(x), matrix(weight), shift(bias);
   Shape shape = x.shape();
   shape[x.rank() - 1] = out;
-  const Tensor y = empty(shape, x.options());
+  Tensor y = empty(shape, x.options());
   const bool recorded = needs_grad({x, weight, bias}), relu = options.activation == Activation::relu;
   const bool keep = recorded && options.activation != Activation::none && !relu;
   // In training the next step writes to the weight.
