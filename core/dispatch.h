@@ -11,6 +11,7 @@
 #include <heed/core/profile.h>
 #include <heed/kernels/elementwise.h>
 #include <heed/kernels/indexing.h>
+#include <heed/kernels/int8.h>
 #include <heed/kernels/reduce.h>
 #include <heed/kernels/runtime.h>
 
@@ -32,6 +33,13 @@ inline constexpr bool kHasKernel = true;
 template <template <class...> class Struct, class... Types>
 inline constexpr bool kHasKernel<DeviceType::cuda, Struct<Types...>> =
     !(std::is_same_v<Types, double> || ...);
+
+template <>
+inline constexpr bool kHasKernel<DeviceType::cuda, kernels::Int8Pack> = false;
+template <>
+inline constexpr bool kHasKernel<DeviceType::cuda, kernels::Int8Rows> = false;
+template <>
+inline constexpr bool kHasKernel<DeviceType::cuda, kernels::Int8Linear> = false;
 
 /// Whether an operation with a plain composition calls the kernel that takes Args<T>, T for `dtype`: not
 /// where the device lacks it, nor under NoFusedKernels.

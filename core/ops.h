@@ -248,11 +248,13 @@ struct LinearOptions {
   Activation activation = Activation::none;
   double dropout = 0;              // of the activation's result
   Generator* generator = nullptr;  // null: default_generator()
+  bool wide = false;               // the product alone, unrounded: of bf16 it is f32
 };
 /// dropout(activation(x weightᵀ + bias)), fused. x [.., in], weight [out, in], bias [out] or undefined → [..,
 /// out]. Of a weight that stacks those of several layers take slices along axis 0: their gradients are
 /// written into that of the whole. Under NoGrad the CPU may keep a packed copy of a parameter with its
-/// memory, as large as itself, until the next write to it: for products of few rows, as in decoding.
+/// memory, as large as itself, until the next write to it: for products of few rows, as in decoding
+/// (NoPackedCopies forbids it).
 [[nodiscard]] Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                             const LinearOptions& options = {});
 

@@ -45,14 +45,16 @@ void point_at_slot(const Tensor& tensor, const Tensor& arena, int64_t offset) {
 void pack(const std::vector<Tensor>& tensors, const TensorOptions& kind) {
   int64_t elements = 0;
   for (const Tensor& tensor : tensors) elements += aligned(tensor.numel());
-  const Tensor arena = zeros({elements}, kind);
+  const Tensor arena = empty({elements}, kind);
   std::vector<Device> devices;  // where they were
   int64_t offset = 0;
   for (const Tensor& tensor : tensors) {
     if (std::find(devices.begin(), devices.end(), tensor.device()) == devices.end())
       devices.push_back(tensor.device());
     point_at_slot(tensor, arena, offset);
+    const int64_t end = offset + tensor.numel();
     offset += aligned(tensor.numel());
+    arena.slice(0, end, offset).zero_();
   }
   for (const Device device : devices) allocator(device).release_cached();
 }

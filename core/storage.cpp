@@ -40,6 +40,13 @@ Storage::Storage(Device device, int64_t bytes) : bytes_(bytes), device_(device) 
 Storage::Storage(RefPtr<Storage> whole, int64_t offset, int64_t bytes)
     : data_(whole->data() + offset), bytes_(bytes), device_(whole->device()), whole_(std::move(whole)) {}
 
+Storage::Storage(RefPtr<Storage> memory, kernels::Int8Matrix matrix)
+    : data_(nullptr),
+      int8_(matrix),
+      bytes_(memory->bytes()),
+      device_(memory->device()),
+      whole_(std::move(memory)) {}
+
 Storage::~Storage() {
   drop_copies();
   if (whole_) return;

@@ -6,13 +6,31 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <heed/core/base/allocator.h>
 #include <heed/core/base/device.h>
 #include <heed/core/base/ref_ptr.h>
+#include <heed/kernels/int8.h>
 #include <heed/kernels/packed_copies.h>
 
 namespace heed {
+
+/// While one lives on a thread, products there keep no packed copies of parameters: for a text that is made
+/// alone, a row at a time, to which copies bring nothing but a second set of the weights in memory.
+class [[nodiscard]] NoPackedCopies {
+ public:
+  NoPackedCopies() : outer_(std::exchange(active_, true)) {}
+  ~NoPackedCopies() { active_ = outer_; }
+  NoPackedCopies(const NoPackedCopies&) = delete;
+  NoPackedCopies& operator=(const NoPackedCopies&) = delete;
+
+  static bool active() { return active_; }
+
+ private:
+  static inline thread_local bool active_ = false;
+  bool outer_;
+};
 
 /// A block of memory on one device with a version that counts the writes into it. Views of a tensor share its
 /// storage, hence its version; the slots of a parameter arena are parts with a version of their own.
@@ -22,9 +40,14 @@ class Storage : public RefCounted, public Pooled, private kernels::PackedCopies 
   Storage(Device device, int64_t bytes);
   /// The part [offset, offset + bytes) of `whole`, which it keeps alive.
   Storage(RefPtr<Storage> whole, int64_t offset, int64_t bytes);
+  /// Of a matrix [rows, cols] that is kept as 8-bit integers in `memory` (core/int8_weight.h): it has no
+  /// data().
+  Storage(RefPtr<Storage> memory, kernels::Int8Matrix matrix);
   ~Storage() override;
 
   std::byte* data() const { return data_; }
+  /// What is there in place of data(); null in other memory.
+  const kernels::Int8Matrix* int8() const { return data_ ? nullptr : &int8_; }
   int64_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   bool is_part() const { return static_cast<bool>(whole_); }
@@ -40,8 +63,11 @@ class Storage : public RefCounted, public Pooled, private kernels::PackedCopies 
 
   /// Whether it holds a parameter, which is read again and again, and whose writes are noted.
   void mark_parameter() { is_parameter_ = true; }
-  /// What kernels keep of a parameter's matrices, each copy until the next write; null for other memory.
-  kernels::PackedCopies* packed_copies() { return is_parameter_ ? this : nullptr; }
+  /// What kernels keep of a parameter's matrices, each copy until the next write; null for other memory
+  /// and under NoPackedCopies.
+  kernels::PackedCopies* packed_copies() {
+    return is_parameter_ && !NoPackedCopies::active() ? this : nullptr;
+  }
 
  private:
   struct Copy;
@@ -52,7 +78,8 @@ class Storage : public RefCounted, public Pooled, private kernels::PackedCopies 
   }
   void delete_copies();
 
-  std::byte* data_;
+  std::byte* data_;  // null of int8_
+  kernels::Int8Matrix int8_{};
   int64_t bytes_;
   Device device_;
   bool is_parameter_ = false;

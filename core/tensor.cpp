@@ -24,6 +24,12 @@ void Tensor::fail_dtype(DType wanted) const {
   throw DTypeError(concat("asked for ", wanted, " elements of a ", dtype(), " tensor of shape ", shape()));
 }
 
+void Tensor::fail_int8() const {
+  throw StateError(
+      concat("the elements of a matrix ", shape(),
+             " were asked for that is kept as 8-bit integers: only linear and embedding use it"));
+}
+
 double Tensor::item_as_double() const {
   HEED_CHECK(numel() == 1, ShapeError, "item: needs a tensor of one element, got shape ", shape());
   const Tensor host = detach().to(kCpu);

@@ -88,7 +88,9 @@ class Tensor {
   }
   void* raw_data() const {
     const TensorLayout& at = layout();
-    return at.storage->data() + at.offset * size_of(at.dtype);
+    std::byte* const first = at.storage->data();
+    if (first == nullptr) fail_int8();
+    return first + at.offset * size_of(at.dtype);
   }
 
   /// Notes a write into the tensor's memory: a backward that saved it will report it, packed copies of it go.
@@ -183,6 +185,7 @@ class Tensor {
   }
   [[noreturn]] static void fail_undefined();  // StateError
   [[noreturn]] void fail_dtype(DType wanted) const;
+  [[noreturn]] void fail_int8() const;
   double item_as_double() const;
   int64_t item_as_integer(int64_t least, int64_t most) const;  // not rounded to a double on the way
 

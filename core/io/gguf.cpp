@@ -223,18 +223,27 @@ const GgufTensor* GgufReader::find(std::string_view name) const {
   return found == by_name_.end() ? nullptr : &tensors_[found->second];
 }
 
-void GgufReader::read(const GgufTensor& tensor, float* out) const {
+void GgufReader::read(const GgufTensor& tensor, float* out) const { read(tensor, 0, tensor.elements(), out); }
+
+void GgufReader::read(const GgufTensor& tensor, int64_t first, int64_t count, float* out) const {
   HEED_CHECK(find(tensor.name) == &tensor, StateError, "cannot read tensor ", detail::quoted(tensor.name),
              ": it is not one of '", path(), "'");
   const detail::GgufType& type = *tensor.type;
   HEED_CHECK(type.read, CheckpointError, "GGUF file '", path(), "': tensor ", detail::quoted(tensor.name),
              " is ", type.name,
              ", which heed does not read; it reads F32, F16, BF16, F64, Q4_0, Q4_1, Q8_0, ", "Q4_K and Q6_K");
-  const uint64_t blocks = tensor.bytes / type.bytes, at_once = std::min(blocks, kChunk / type.bytes);
+  HEED_CHECK(first >= 0 && count >= 0 && first <= tensor.elements() && count <= tensor.elements() - first &&
+                 first % type.elements == 0 && count % type.elements == 0,
+             IndexError, "cannot read ", count, " elements from number ", first, " on of tensor ",
+             detail::quoted(tensor.name), " of '", path(), "', which has ", tensor.elements(),
+             " in blocks of ", type.elements);
+  const auto blocks = static_cast<uint64_t>(count / type.elements);
+  const uint64_t at_once = std::min(blocks, kChunk / type.bytes);
+  const uint64_t start = tensor.offset + static_cast<uint64_t>(first / type.elements) * type.bytes;
   const auto buffer = std::make_unique_for_overwrite<std::byte[]>(at_once * type.bytes);
   for (uint64_t done = 0; done < blocks;) {
     const uint64_t now = std::min(at_once, blocks - done);
-    file_.read_at(tensor.offset + done * type.bytes, {buffer.get(), now * type.bytes});
+    file_.read_at(start + done * type.bytes, {buffer.get(), now * type.bytes});
     for (uint64_t i = 0; i < now; ++i, out += type.elements) type.read(buffer.get() + i * type.bytes, out);
     done += now;
   }

@@ -68,6 +68,8 @@ class GgufReader {
   /// The elements of one of tensors(), dequantised: `out` has room for elements() floats. F32, F16, BF16,
   /// F64, Q4_0, Q4_1, Q8_0, Q4_K and Q6_K; CheckpointError for other types.
   void read(const GgufTensor& tensor, float* out) const;
+  /// `count` elements from number `first` on, both multiples of what a block of the type holds (IndexError).
+  void read(const GgufTensor& tensor, int64_t first, int64_t count, float* out) const;
 
  private:
   InputFile file_;

@@ -96,14 +96,18 @@ const TensorEntry& SafetensorsReader::at(std::string_view name) const {
                                header_.tensors.size() > 20 ? ", …" : ""));
 }
 
-void SafetensorsReader::read(const TensorEntry& wanted, void* out, uint64_t out_bytes) const {
+const TensorEntry& SafetensorsReader::own_entry(const TensorEntry& wanted) const {
   const TensorEntry* own = header_.find(wanted.name);
   HEED_CHECK(own && own->begin == wanted.begin && own->end == wanted.end, StateError, "cannot read tensor ",
              detail::quoted(wanted.name), ": it is not an entry of '", path(), "'");
-  const TensorEntry& entry = *own;
-  HEED_CHECK(entry.readable(), CheckpointError, "safetensors file '", path(), "': tensor ",
-             detail::quoted(entry.name), " has dtype ", entry.stored_name(),
+  HEED_CHECK(own->readable(), CheckpointError, "safetensors file '", path(), "': tensor ",
+             detail::quoted(own->name), " has dtype ", own->stored_name(),
              ", which heed does not read; convert it to F32, BF16 or F16");
+  return *own;
+}
+
+void SafetensorsReader::read(const TensorEntry& wanted, void* out, uint64_t out_bytes) const {
+  const TensorEntry& entry = own_entry(wanted);
   HEED_CHECK(out_bytes == entry.bytes(), ShapeError, "cannot read tensor ", detail::quoted(entry.name),
              " of '", path(), "': it has ", entry.bytes(), " bytes, and there is room for ", out_bytes);
   const bool verify = checksums_ == Checksums::verify && !header_.digests.empty();
@@ -121,6 +125,37 @@ void SafetensorsReader::read(const TensorEntry& wanted, void* out, uint64_t out_
   if (!verify && entry.dtype != DType::boolean) return file_.read_at(from, {to, entry.bytes()});
   read_checked(file_, header_, entry, verify, [&](uint64_t done, uint64_t now) {
     const std::span<std::byte> chunk(to + done, now);
+    file_.read_at(from + done, chunk);
+    return chunk;
+  });
+}
+
+void SafetensorsReader::read_elements(const TensorEntry& wanted, uint64_t first, uint64_t count,
+                                      void* out) const {
+  const TensorEntry& entry = own_entry(wanted);
+  const bool widened = entry.stored && entry.stored->widened;
+  const uint64_t element =
+      (widened ? static_cast<uint64_t>(entry.stored->bits) / 8 : static_cast<uint64_t>(size_of(entry.dtype)));
+  HEED_CHECK(is_floating(entry.dtype) && first <= (entry.end - entry.begin) / element &&
+                 count <= (entry.end - entry.begin) / element - first,
+             IndexError, "cannot read elements ", first, " to ", first + count, " of tensor ",
+             detail::quoted(entry.name), " of '", path(), "'");
+  auto* const to = static_cast<std::byte*>(out);
+  const uint64_t from = header_.data_start + entry.begin + first * element, bytes = count * element;
+  if (!widened) return file_.read_at(from, {to, bytes});
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(std::min(kChunk, bytes));
+  for (uint64_t done = 0; done < bytes; done += kChunk)
+    read_widened(file_, entry, from + done, {buffer.get(), std::min(kChunk, bytes - done)}, done / element,
+                 to);
+}
+
+void SafetensorsReader::check_digest(const TensorEntry& wanted) const {
+  const TensorEntry& entry = own_entry(wanted);
+  if (checksums_ == Checksums::ignore || header_.digests.empty()) return;
+  const uint64_t from = header_.data_start + entry.begin;
+  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(kChunk);
+  read_checked(file_, header_, entry, true, [&](uint64_t done, uint64_t now) {
+    const std::span<std::byte> chunk(buffer.get(), now);
     file_.read_at(from + done, chunk);
     return chunk;
   });

@@ -107,7 +107,14 @@ class SafetensorsReader {
   /// unspecified.
   void read(const TensorEntry& entry, void* out, uint64_t out_bytes) const;
 
+  /// The same of `count` elements from number `first` on, of a floating type, without a look at the digest.
+  void read_elements(const TensorEntry& entry, uint64_t first, uint64_t count, void* out) const;
+  /// CheckpointError if the data do not have their digest.
+  void check_digest(const TensorEntry& entry) const;
+
  private:
+  const TensorEntry& own_entry(const TensorEntry& wanted) const;
+
   InputFile file_;
   Checksums checksums_;
   SafetensorsHeader header_;

@@ -1,5 +1,6 @@
 #include <heed/core/backend.h>
 #include <heed/core/dispatch.h>
+#include <heed/core/int8_weight.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/composed.h>
@@ -81,6 +82,12 @@ void backward(const EmbeddingCall& call, const GradIn& gy, GradOut& gx) {
 Tensor embedding(const Tensor& ids, const Tensor& weight, const EmbeddingOptions& options) {
   check(ids, weight, options);
   check_range(ids, weight, options);
+  if (is_int8(weight)) {
+    const Tensor rows = int8_rows(weight, ids.flatten());
+    EmbeddingOptions all = options;
+    all.padding_id = kNoToken;
+    return embedding(arange(0, ids.numel(), 1, {DType::i64, kCpu}).reshape(ids.shape()), rows, all);
+  }
   if (!detail::has_kernel<kernels::EmbeddingForward>(weight.device(), weight.dtype()))
     return composed::embedding(ids, weight, options);
   const Dropout dropout = draw_dropout(options.dropout, options.generator, "embedding");

@@ -5,6 +5,7 @@
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/composed.h>
 #include <heed/core/ops/dropout_option.h>
+#include <heed/core/ops/int8.h>
 #include <heed/kernels/linear.h>
 
 namespace heed {
@@ -12,16 +13,16 @@ namespace {
 
 struct LinearCall {
   Saved x, weight;  // each only if the gradient of the other is wanted
-  Saved kept;       // y after relu, what went into another activation; undefined without one
-  Activation activation;
-  Dropout dropout;
+  Saved kept = {};  // y after relu, what went into another activation; undefined without one
+  Activation activation = Activation::none;
+  Dropout dropout = {};
   int64_t rows, in, out;
 };
 
 template <class T>
 void backward(LinearCall& call, const GradIn& gy, GradOut& gx) {
   using A = accumulator_t<T>;
-  Tensor g = gy[0].contiguous();
+  Tensor g = gy[0].to(dtype_of<T>()).contiguous();
   const GradSlot to_bias = accumulator_if_wanted(gx, 2);
   A* gbias = data_or_null<A>(to_bias.tensor);
   if (call.activation != Activation::none || call.dropout.active()) {
@@ -57,6 +58,34 @@ void backward(LinearCall& call, const GradIn& gy, GradOut& gx) {
                                            .out = call.out});
 }
 
+// x weightᵀ of bf16 as it was summed, in f32.
+Tensor wide_product(const Tensor& x, const Tensor& weight, int64_t rows, int64_t in, int64_t out) {
+  const Contiguous input(x), matrix(weight);
+  Shape shape = x.shape();
+  shape[x.rank() - 1] = out;
+  const Tensor y = empty(shape, accumulator_options(x));
+  HEED_DISPATCH(x.device(), gemm,
+                kernels::Gemm<bfloat16, float>{.a = input->data<bfloat16>(),
+                                               .b = matrix->data<bfloat16>(),
+                                               .c = y.data<float>(),
+                                               .m = rows,
+                                               .n = out,
+                                               .k = in,
+                                               .lda = in,
+                                               .ldb = in,
+                                               .ldc = out,
+                                               .transpose_b = true});
+  if (!needs_grad({x, weight})) return y;
+  return record("linear", {x, weight, /*bias=*/Tensor()}, y,
+                [call = LinearCall{.x = weight.requires_grad() ? save(*input) : Saved(),
+                                   .weight = x.requires_grad() ? save(*matrix) : Saved(),
+                                   .rows = rows,
+                                   .in = in,
+                                   .out = out}](const GradIn& gy, GradOut& gx) mutable {
+                  backward<bfloat16>(call, gy, gx);
+                });
+}
+
 }  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearOptions& options) {
@@ -64,10 +93,16 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
   const int64_t rows = matrix_size.first, in = matrix_size.second;
   HEED_CHECK(weight.rank() == 2 && weight.shape()[1] == in, ShapeError, "linear: weight is ", weight.shape(),
              ", expected [out, ", in, "] for an input of ", x.shape());
+  if (weight.storage()->int8()) return detail::int8_linear(x, weight, bias, options);
   const int64_t out = weight.shape()[0];
   check_same_kind(x, weight, "linear");
   check_parameter(bias, "bias", {out}, x, "linear");
   check_floating(x, "linear");
+  if (options.wide) {
+    HEED_CHECK(!bias.defined() && options.activation == Activation::none && options.dropout == 0, ConfigError,
+               "linear: a wide product has no bias, activation or dropout");
+    if (x.dtype() == DType::bf16) return wide_product(x, weight, rows, in, out);
+  }
   if (!detail::has_kernel<kernels::LinearForward>(x.device(), x.dtype()))
     return composed::linear(x, weight, bias, options);
   const Dropout dropout = draw_dropout(options.dropout, options.generator, "linear");

@@ -118,7 +118,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   check_same_kind(x, weight, kWhat);
   check_floating(x, kWhat);
   const bool fused = options.reduction == Reduction::mean || options.reduction == Reduction::sum;
-  if (!fused || options.weight.defined() || x.numel() == 0 ||
+  if (!fused || options.weight.defined() || weight.storage()->int8() || x.numel() == 0 ||
       !detail::has_kernel<kernels::CrossEntropyForward>(x.device(), x.dtype()))
     return cross_entropy(linear(x, weight), targets, options);
   HEED_CHECK(weight.shape()[0] > 0, ShapeError, kWhat, ": weight is ", weight.shape(),

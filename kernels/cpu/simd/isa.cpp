@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <string_view>
 
 #include <hwy/highway.h>
 
 #include <heed/core/base/check.h>
+#include <heed/kernels/cpu/simd/byte_dot.h>
 #include <heed/kernels/cpu/simd/isa.h>
 
 #if HWY_ARCH_X86
@@ -17,6 +19,8 @@
 
 namespace heed::cpu {
 namespace {
+
+std::atomic<bool> byte_dot_allowed{true};
 
 Isa allowed() {
   const char* text = std::getenv("HEED_ISA");
@@ -94,5 +98,13 @@ bool has_bf16_dot() {
   static const bool has = isa() >= Isa::avx512 && has_feature(1, 0, 5);
   return has;
 }
+
+bool has_byte_dot() {
+  static const bool has =
+      (isa() >= Isa::avx512 && has_feature(0, 2, 11)) || (isa() == Isa::avx2 && has_feature(1, 0, 4));
+  return has && byte_dot_allowed.load(std::memory_order_relaxed);
+}
+
+void allow_byte_dot(bool allowed) { byte_dot_allowed = allowed; }
 
 }  // namespace heed::cpu

@@ -45,6 +45,17 @@ TEST(Gguf, BlocksHaveTheValuesOfTheReference) {
     file.read(tensor, got.data());
     expected.read(entry, want.data(), want.size() * sizeof(float));
     for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], want[i]) << "element " << i;
+    // By parts of whole rows.
+    const int64_t row = tensor.shape.back();
+    std::fill(got.begin(), got.end(), 0.0f);
+    for (int64_t first = 0; first < tensor.elements(); first += row)
+      file.read(tensor, first, row, got.data() + first);
+    EXPECT_EQ(got, want);
+    EXPECT_THROW(file.read(tensor, row, tensor.elements(), got.data()), IndexError);
+    EXPECT_THROW(file.read(tensor, -row, row, got.data()), IndexError);
+    if (tensor.name == "Q4_K") {
+      EXPECT_THROW(file.read(tensor, 1, 32, got.data()), IndexError);
+    }
   }
 }
 

@@ -236,6 +236,30 @@ TEST(Linear, Errors) {
   EXPECT_EQ(linear(x, weight.slice(0, 3, 3)).shape(), (Shape{2, 0}));
 }
 
+double difference(const Tensor& a, const Tensor& b);
+
+// Of bf16 it is that of the same numbers in f32, but for the order of sums, and its gradients those of a
+// rounded product.
+TEST(Linear, AWideProductIsNotRounded) {
+  const Tensor x = normal({5, 70}, 1).to(DType::bf16).detach().set_requires_grad(),
+               weight = normal({33, 70}, 2).to(DType::bf16).detach().set_requires_grad();
+  const Tensor y = linear(x, weight, {}, {.wide = true});
+  EXPECT_EQ(y.dtype(), DType::f32);
+  EXPECT_LE(difference(y.detach(), linear(x.detach().to(DType::f32), weight.detach().to(DType::f32))), 1e-4);
+  const Tensor g = normal({5, 33}, 3).to(DType::bf16);
+  y.backward(g.to(DType::f32));
+  const Tensor gx = x.grad(), gweight = weight.grad();
+  x.zero_grad();
+  weight.zero_grad();
+  linear(x, weight).backward(g);
+  EXPECT_TRUE(equal_all(gx, x.grad()));
+  EXPECT_TRUE(equal_all(gweight, weight.grad()));
+  const Tensor f32 = x.detach().to(DType::f32), matrix = weight.detach().to(DType::f32);
+  EXPECT_TRUE(equal_all(linear(f32, matrix, {}, {.wide = true}), linear(f32, matrix)));
+  EXPECT_THROW(linear(x, weight, zeros({33}, {.dtype = DType::bf16}), {.wide = true}), ConfigError);
+  EXPECT_THROW(linear(x, weight, {}, {.activation = Activation::relu, .wide = true}), ConfigError);
+}
+
 double difference(const Tensor& a, const Tensor& b) { return max(abs(a - b)).item<double>(); }
 
 // Under NoGrad the CPU keeps a packed copy of a weight with its memory, for products of few rows.
