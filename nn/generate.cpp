@@ -108,6 +108,8 @@ std::vector<std::vector<int64_t>> generate(LanguageModel& model,
              "generate: a cache of one's own is for one prompt and one sequence");
   if (prompts.empty()) return {};
   const Evaluation evaluation(model);
+  std::optional<NoPackedCopies> alone;
+  if (prompts.size() == 1) alone.emplace();
   return Generation(model, prompts.size(), options).run(prompts);
 }
 

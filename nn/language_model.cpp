@@ -97,7 +97,7 @@ Tensor LanguageModel::states(const Tokens& tokens, KeyValueCache* cache) const {
 }
 
 Tensor LanguageModel::logits(const Tensor& states) const {
-  return generator ? (*generator)(states) : linear(states, embedding.weight);
+  return linear(states, generator ? generator->weight : embedding.weight, {}, {.wide = true});
 }
 
 Tensor LanguageModel::forward(const Tokens& tokens) const { return logits(states(tokens)); }

@@ -39,7 +39,8 @@ class LanguageModel : public Module {
  public:
   explicit LanguageModel(const LanguageModelConfig& config, Generator& generator = default_generator());
 
-  /// Logits [rows, vocabulary] for the token after each.
+  /// Logits [rows, vocabulary] for the token after each: f32 of a bf16 model, unrounded, for rounded ones of
+  /// likely tokens would often be equal.
   Tensor forward(const Tokens& tokens) const;
   /// The same for tokens that follow what the cache holds, which it then holds too.
   Tensor forward(const Tokens& tokens, KeyValueCache& cache) const;

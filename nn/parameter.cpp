@@ -4,9 +4,10 @@
 namespace heed::nn {
 
 Tensor make_parameter(const Shape& shape, const std::function<void(const Tensor&)>& fill) {
-  if (ShapesOnly::active()) return scalar(0).expand(shape).set_requires_grad();
+  if (!parameters_have_values())
+    return scalar(0, {Unfilled::active().value_or(DType::f32), kCpu}).expand(shape).set_requires_grad();
   const Tensor parameter = empty(shape);
-  if (!Unfilled::active()) fill(parameter);
+  fill(parameter);
   return parameter.set_requires_grad();
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include <heed/core/tensor.h>
@@ -25,20 +26,20 @@ class [[nodiscard]] ShapesOnly {
   bool outer_;
 };
 
-/// While one lives, the modules that this thread makes have parameters with memory, but whatever values are
-/// there: for models whose parameters are all read from a file next.
+/// While one lives, the modules that this thread makes have parameters of a dtype that are all 0 and have no
+/// memory until the module's parameters() are asked for: for models that are read from a file next.
 class [[nodiscard]] Unfilled {
  public:
-  Unfilled() : outer_(std::exchange(active_, true)) {}
-  ~Unfilled() { active_ = outer_; }
+  explicit Unfilled(DType dtype = DType::f32) : outer_(std::exchange(dtype_, dtype)) {}
+  ~Unfilled() { dtype_ = outer_; }
   Unfilled(const Unfilled&) = delete;
   Unfilled& operator=(const Unfilled&) = delete;
 
-  static bool active() { return active_; }
+  static std::optional<DType> active() { return dtype_; }
 
  private:
-  static inline thread_local bool active_ = false;
-  bool outer_;
+  static inline thread_local std::optional<DType> dtype_;
+  std::optional<DType> outer_;
 };
 
 /// Whether parameters that this thread makes have values.

@@ -13,10 +13,13 @@
 
 namespace heed::apps {
 
+/// What --dtype says of the weights.
+enum class WeightKind : uint8_t { f32, bf16, int8 };
+
 /// What all commands share.
 struct ModelSettings : CommonSettings {
   std::filesystem::path model;
-  DType dtype = DType::f32;
+  WeightKind weights = WeightKind::f32;
 };
 
 /// How texts are drawn.

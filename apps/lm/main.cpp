@@ -14,7 +14,8 @@ void declare_model(OptionTable& table, ModelSettings& s) {
       .path("model", s.model,
             "A GGUF file, or a folder with config.json, model.safetensors and tokenizer.json")
       .not_saved();
-  declare_dtype(table, s.dtype);
+  table.choice("dtype", s.weights, "Of the weights; int8: of 8-bit integers, with activations in f32",
+               {{"f32", WeightKind::f32}, {"bf16", WeightKind::bf16}, {"int8", WeightKind::int8}});
 }
 
 void declare_sampling(OptionTable& table, SamplingSettings& s) {

@@ -34,13 +34,16 @@ nn::TextGenerator open_generator(const ModelSettings& s) {
              "give a model with --model: a GGUF file, or a folder with config.json");
   HEED_CHECK(std::filesystem::exists(s.model), ConfigError, "there is no model in ", s.model.string());
   const Device device = apply(s);
+  const DType dtype = s.weights == WeightKind::bf16 ? DType::bf16 : DType::f32;
   if (nn::is_lora_folder(s.model.string())) {
+    HEED_CHECK(s.weights != WeightKind::int8, ConfigError,
+               "adapters are added to weights in f32 or bf16; for int8 merge them first (lm merge)");
     nn::TextGenerator generator = load_merged(s.model, {});
-    generator.model().to(s.dtype);
+    generator.model().to(dtype);
     generator.model().to(device);
     return generator;
   }
-  return nn::load_text_generator(s.model.string(), device, s.dtype);
+  return nn::load_text_generator(s.model.string(), device, dtype, s.weights == WeightKind::int8);
 }
 
 nn::TextGenerateOptions streaming(const SamplingSettings& s, bool quiet) {

@@ -2,6 +2,9 @@
 #include <set>
 
 #include <heed/core/autograd.h>
+#include <heed/core/base/pattern.h>
+#include <heed/core/creation.h>
+#include <heed/core/int8_weight.h>
 #include <heed/core/io/detail/json_scanner.h>
 #include <heed/core/io/safetensors.h>
 #include <heed/core/ops.h>
@@ -45,7 +48,9 @@ struct Slot {
   bool whole = true;
   std::vector<FileName> files;
 
-  Tensor rows() const { return whole ? parameter.detach() : parameter.detach().slice(0, begin, end); }
+  /// Its rows of a tensor of the parameter's shape.
+  Tensor of(const Tensor& all) const { return whole ? all : all.slice(0, begin, end); }
+  Tensor rows() const { return of(parameter.detach()); }
   std::vector<int64_t> shape() const {
     std::vector<int64_t> shape(parameter.shape().begin(), parameter.shape().end());
     if (!whole) shape[0] = end - begin;
@@ -181,25 +186,49 @@ Matched match(Module& module, const WeightFiles& files, const NameQuery& query) 
   return matched;
 }
 
-/// The rows of each head as [2, width / 2], from and to [width / 2, 2].
-Tensor halves(const Tensor& x, int64_t width, bool interleaved) {
-  const int64_t heads = x.size(0) / width, rest = x.numel() / std::max<int64_t>(x.size(0), 1);
-  const Shape split = interleaved ? Shape{heads, width / 2, 2, rest} : Shape{heads, 2, width / 2, rest};
-  return x.reshape(split).transpose(1, 2).reshape(x.shape());
+/// A parameter's rows seen as a file has them. Where halves are interleaved the first axis counts heads, and
+/// the elements come in the file's order all the same.
+Tensor in_file_order(const Tensor& rows, Stored stored, int64_t head_width) {
+  if (stored == Stored::transposed) return rows.transpose(0, 1);
+  if (stored == Stored::row) return rows.unsqueeze(0);
+  if (stored == Stored::interleaved_halves) {
+    const int64_t all = rows.size(0), rest = rows.numel() / std::max<int64_t>(all, 1);
+    return rows.reshape({all / head_width, 2, head_width / 2, rest}).transpose(1, 2);
+  }
+  return rows;
 }
 
-Tensor from_file(const Tensor& x, Stored stored, int64_t head_width) {
-  if (stored == Stored::transposed) return x.transpose(0, 1);
-  if (stored == Stored::row) return x.select(0, 0);
-  if (stored == Stored::interleaved_halves) return halves(x, head_width, true);
-  return x;
+constexpr int64_t kPieceElements = 1 << 18;  // a multiple of what a block of any file holds
+
+/// Hands the elements of a file to each(rows of `target`, theirs in the file), a piece at a time.
+template <class Each>
+void for_each_piece(const StoredTensor& file, const Tensor& target, Each&& each) {
+  if (target.numel() == 0) return;
+  const int64_t count = target.size(0), row = target.numel() / count;
+  const int64_t step = std::max<int64_t>(kPieceElements / row, 1);
+  const Tensor buffer = empty({std::min(step, count) * row}, {file.dtype, kCpu});
+  for (int64_t first = 0; first < count; first += step) {
+    const int64_t last = std::min(first + step, count);
+    const Tensor rows = target.slice(0, first, last), piece = buffer.slice(0, 0, (last - first) * row);
+    file.read(first * row, piece);
+    each(rows, piece.reshape(rows.shape()));
+  }
 }
 
-Tensor to_file(const Tensor& x, Stored stored, int64_t head_width) {
-  if (stored == Stored::transposed) return x.transpose(0, 1).contiguous();
-  if (stored == Stored::row) return x.unsqueeze(0).contiguous();
-  if (stored == Stored::interleaved_halves) return halves(x, head_width, false);
-  return x.contiguous();
+/// Reads a slot's rows. If the file has them under several names, they must be the same.
+void read_slot(const Slot& slot, const WeightFiles& files, int64_t head_width, const Tensor& target) {
+  for (const FileName& name : slot.files) {
+    const StoredTensor& file = files.tensors.find(name.name)->second;
+    const bool first = &name == &slot.files.front();
+    file.verify();
+    for_each_piece(file, in_file_order(target, name.stored, head_width),
+                   [&](const Tensor& rows, const Tensor& piece) {
+                     if (first) rows.copy_(piece);
+                     HEED_CHECK(first || equal_all(rows, piece.to(rows.dtype())), CheckpointError, "'",
+                                files.path, "': '", name.name, "' and '", slot.files.front().name,
+                                "' are one parameter of the model, but differ in the file");
+                   });
+  }
 }
 
 }  // namespace
@@ -213,23 +242,35 @@ LoadReport load_named(Module& module, const WeightFiles& files, const NameQuery&
   const Matched matched = match(module, files, query);
   std::vector<std::pair<Tensor, Tensor>> values;  // rows of a parameter, and theirs
   for (const Slot& slot : matched.slots) {
-    Tensor value;
-    for (const FileName& file : slot.files) {
-      const Tensor read = files.tensors.find(file.name)->second.read();
-      const Tensor copy = from_file(read, file.stored, query.layout.width);
-      HEED_CHECK(!value.defined() || equal_all(value, copy), CheckpointError, "'", files.path, "': '",
-                 file.name, "' and '", slot.files.front().name,
-                 "' are one parameter of the model, but differ in the file");
-      value = copy;
+    if (slot.files.empty() || is_int8(slot.parameter)) continue;
+    Tensor target = slot.rows();
+    if (staged) {
+      target = empty(target.shape(), {target.dtype(), kCpu});
+      values.emplace_back(slot.rows(), target);
     }
-    if (!value.defined()) continue;
-    if (staged)
-      values.emplace_back(slot.rows(), value.to(slot.parameter.dtype()));
-    else
-      slot.rows().copy_(value);
+    read_slot(slot, files, query.layout.width, target);
   }
   for (const auto& entry : values) entry.first.copy_(entry.second);
   return matched.report;
+}
+
+void load_as_int8(Module& module, const WeightFiles& files, const NameQuery& query,
+                  std::span<const char* const> patterns) {
+  const NoGrad no_grad;
+  const Matched matched = match(module, files, query);
+  const std::vector<Slot>& slots = matched.slots;
+  for (size_t first = 0, last = 0; first < slots.size(); first = last) {
+    const Tensor& parameter = slots[first].parameter;
+    bool complete = true;
+    while (last < slots.size() && slots[last].name == slots[first].name)
+      complete &= !slots[last++].files.empty();
+    const bool chosen = std::any_of(patterns.begin(), patterns.end(),
+                                    [&](const char* pattern) { return matches(pattern, slots[first].name); });
+    if (!complete || !chosen) continue;
+    const Tensor values = empty(parameter.shape());
+    for (size_t i = first; i < last; ++i) read_slot(slots[i], files, query.layout.width, slots[i].of(values));
+    keep_as_int8(parameter, values);
+  }
 }
 
 NamedTensors named_tensors(Module& module, const NameTable& table, const HeadLayout& layout, bool with_base) {
@@ -237,7 +278,10 @@ NamedTensors named_tensors(Module& module, const NameTable& table, const HeadLay
   for (const Slot& slot : Names(table, layout, "", with_base ? table.base : "").slots(module, "")) {
     const FileName& file = slot.files.front();
     const Tensor value = slot.rows().to(kCpu).to(DType::f32);
-    result.emplace_back(file.name, to_file(value, file.stored, layout.width));
+    const std::vector<int64_t> shape = shape_in_file(slot.shape(), file.stored);
+    result.emplace_back(file.name, in_file_order(value, file.stored, layout.width)
+                                       .reshape(Shape(std::span<const int64_t>(shape)))
+                                       .contiguous());
   }
   return result;
 }

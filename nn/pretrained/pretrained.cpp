@@ -2,6 +2,7 @@
 #include <optional>
 #include <utility>
 
+#include <heed/core/base/allocator.h>
 #include <heed/core/io/atomic_file.h>
 #include <heed/nn/parameter.h>
 #include <heed/nn/pretrained/detail/families.h>
@@ -124,9 +125,16 @@ std::vector<std::string> missing_in_file(const Source& source, const Config& con
   return detail::check_named(shapes, source.files, query).missing;
 }
 
+/// Those of a LanguageModel that linear layers and embeddings alone read.
+constexpr const char* kInt8Parameters[] = {"embedding.weight",    "generator.weight", "*.in_proj_weight",
+                                           "*.out_proj.weight",   "*.linear1.weight", "*.linear2.weight",
+                                           "*.linear_gate.weight"};
+
 template <class Model, class Config>
 std::unique_ptr<Model> load(const Source& source, const Described<Config>& described,
                             const PretrainedOptions& options) {
+  HEED_CHECK(!options.int8 || (std::is_same_v<Model, LanguageModel> && options.dtype == DType::f32),
+             ConfigError, "load_pretrained: weights of 8-bit integers are those of a LanguageModel in f32");
   const Config& config = described.config;
   const NameQuery query{.table = described.names,
                         .layout = config.head_layout().of(config.d_model),
@@ -134,10 +142,14 @@ std::unique_ptr<Model> load(const Source& source, const Described<Config>& descr
                         .strict = options.strict};
   const bool complete = missing_in_file<Model>(source, config, query).empty();
   std::optional<Unfilled> unfilled;
-  if (complete) unfilled.emplace();
+  if (complete) unfilled.emplace(options.dtype);
   auto model = std::make_unique<Model>(config);
   unfilled.reset();
-  if (options.dtype != DType::f32) model->to(options.dtype);
+  if (options.int8) {
+    detail::load_as_int8(*model, source.files, query, kInt8Parameters);
+    cpu_allocator().release_cached();
+  }
+  model->to(options.dtype);  // gives what is unfilled its memory
   LoadReport report = detail::load_named(*model, source.files, query, false);
   if (options.report) *options.report = std::move(report);
   model->eval();

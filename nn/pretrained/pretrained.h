@@ -24,6 +24,9 @@ struct PretrainedOptions {
   std::string prefix = "";
   /// Of the parameters.
   DType dtype = DType::f32;
+  /// Keeps the embedding and the matrices of a LanguageModel's layers as 8-bit integers, for inference on the
+  /// CPU (heed/core/int8_weight.h); dtype must be f32.
+  bool int8 = false;
   /// Told, where it is set, what was missing and unexpected.
   LoadReport* report = nullptr;
 };

@@ -1,4 +1,3 @@
-#include <heed/core/creation.h>
 #include <heed/core/io/detail/json_scanner.h>
 #include <heed/core/io/file.h>
 #include <heed/core/io/safetensors.h>
@@ -12,11 +11,16 @@ constexpr size_t kMostShards = 512;
 constexpr uint64_t kMostIndexBytes = 64 << 20;
 
 StoredTensor stored_tensor(const std::shared_ptr<const SafetensorsReader>& reader, const TensorEntry& entry) {
-  return {entry.shape, entry.stored_name(), entry.readable() && is_floating(entry.dtype), [reader, &entry] {
-            const Tensor tensor = empty(Shape(std::span<const int64_t>(entry.shape)), {entry.dtype, kCpu});
-            reader->read(entry, tensor.raw_data(), entry.bytes());
-            return tensor;
-          }};
+  return {.shape = entry.shape,
+          .type = entry.stored_name(),
+          .readable = entry.readable() && is_floating(entry.dtype),
+          .dtype = entry.dtype,
+          .verify = [reader, &entry] { reader->check_digest(entry); },
+          .read =
+              [reader, &entry](int64_t first, const Tensor& out) {
+                reader->read_elements(entry, static_cast<uint64_t>(first), static_cast<uint64_t>(out.numel()),
+                                      out.raw_data());
+              }};
 }
 
 }  // namespace
@@ -70,13 +74,16 @@ WeightFiles open_shards(const std::string& index) {
 WeightFiles open_gguf(std::shared_ptr<const GgufReader> reader) {
   WeightFiles files{reader->path(), {}};
   for (const GgufTensor& tensor : reader->tensors())
-    files.tensors.emplace(
-        tensor.name, StoredTensor{tensor.shape, tensor.type_name(), tensor.readable(), [reader, &tensor] {
-                                    const Tensor values =
-                                        empty(Shape(std::span<const int64_t>(tensor.shape)));
-                                    reader->read(tensor, values.data<float>());
-                                    return values;
-                                  }});
+    files.tensors.emplace(tensor.name, StoredTensor{.shape = tensor.shape,
+                                                    .type = tensor.type_name(),
+                                                    .readable = tensor.readable(),
+                                                    .dtype = DType::f32,
+                                                    .verify = [] {},
+                                                    .read =
+                                                        [reader, &tensor](int64_t first, const Tensor& out) {
+                                                          reader->read(tensor, first, out.numel(),
+                                                                       out.data<float>());
+                                                        }});
   return files;
 }
 

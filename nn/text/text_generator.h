@@ -89,9 +89,10 @@ class Chat {
 };
 
 /// A folder that load_pretrained<LanguageModel>() reads, with tokenizer.json (or vocab.json and merges.txt)
-/// or the tokenizer that save_text_generator() wrote, or a GGUF file, which has its vocabulary. IoError,
-/// CheckpointError, ConfigError.
-TextGenerator load_text_generator(const std::string& path, Device device = kCpu, DType dtype = DType::f32);
+/// or the tokenizer that save_text_generator() wrote, or a GGUF file, which has its vocabulary. `int8`: as
+/// PretrainedOptions has it. IoError, CheckpointError, ConfigError.
+TextGenerator load_text_generator(const std::string& path, Device device = kCpu, DType dtype = DType::f32,
+                                  bool int8 = false);
 
 /// The file of a tokenizer that heed trained, in a model's folder.
 inline constexpr const char* kTokenizerFile = "model.tokenizer";

@@ -63,7 +63,15 @@ std::string token_text(const detail::Settings& settings, const char* key) {
   }
 }
 
-TextGenerator from_gguf(const std::string& path, Device device, DType dtype) {
+std::shared_ptr<LanguageModel> load_model(const std::string& path, Device device, DType dtype, bool int8) {
+  HEED_CHECK(!int8 || device == kCpu, ConfigError, "weights of 8-bit integers are for the CPU, not for ",
+             device);
+  std::shared_ptr<LanguageModel> model = load_pretrained<LanguageModel>(path, {.dtype = dtype, .int8 = int8});
+  model->to(device);
+  return model;
+}
+
+TextGenerator from_gguf(const std::string& path, Device device, DType dtype, bool int8) {
   data::GgufVocabulary vocabulary;
   std::string jinja;
   {
@@ -72,30 +80,26 @@ TextGenerator from_gguf(const std::string& path, Device device, DType dtype) {
     jinja = value_or<std::string>(file, "tokenizer.chat_template", "");
   }
   const std::shared_ptr<const data::PretrainedTokenizer> tokenizer = data::make_tokenizer(vocabulary, path);
-  std::shared_ptr<LanguageModel> model = load_pretrained<LanguageModel>(path, {.dtype = dtype});
-  model->to(device);
+  std::shared_ptr<LanguageModel> model = load_model(path, device, dtype, int8);
   return {std::move(model), tokenizer, vocabulary.add_bos ? vocabulary.bos.value_or(-1) : -1,
           ending_tokens(*tokenizer, vocabulary.eos), parse_chat_template(jinja)};
 }
 
 // A tokenizer that heed trained: each of its texts has both marks.
-TextGenerator with_own_tokenizer(const std::string& path, Device device, DType dtype) {
+TextGenerator with_own_tokenizer(const std::string& path, Device device, DType dtype, bool int8) {
   const std::shared_ptr<const data::Tokenizer> tokenizer = data::load_tokenizer(path + "/" + kTokenizerFile);
-  std::shared_ptr<LanguageModel> model = load_pretrained<LanguageModel>(path, {.dtype = dtype});
-  model->to(device);
-  return {std::move(model), tokenizer, data::kStart, {data::kEnd}};
+  return {load_model(path, device, dtype, int8), tokenizer, data::kStart, {data::kEnd}};
 }
 
 }  // namespace
 
-TextGenerator load_text_generator(const std::string& path, Device device, DType dtype) {
-  if (!fs::is_directory(path)) return from_gguf(path, device, dtype);
-  if (fs::exists(path + "/" + kTokenizerFile)) return with_own_tokenizer(path, device, dtype);
+TextGenerator load_text_generator(const std::string& path, Device device, DType dtype, bool int8) {
+  if (!fs::is_directory(path)) return from_gguf(path, device, dtype, int8);
+  if (fs::exists(path + "/" + kTokenizerFile)) return with_own_tokenizer(path, device, dtype, int8);
   const std::shared_ptr<const data::PretrainedTokenizer> tokenizer = data::load_pretrained_tokenizer(path);
   const detail::Settings settings =
       detail::read_optional_settings(path + "/tokenizer_config.json", kMostConfigBytes);
-  std::shared_ptr<LanguageModel> model = load_pretrained<LanguageModel>(path, {.dtype = dtype});
-  model->to(device);
+  std::shared_ptr<LanguageModel> model = load_model(path, device, dtype, int8);
   const bool begins =
       settings.flag("add_bos_token", false) || !tokenizer->encode("", data::EncodeOptions{}).empty();
   const std::string first = token_text(settings, "bos_token"), last = token_text(settings, "eos_token");

@@ -1,6 +1,9 @@
 // lm as its users run it, with the small Llama of the fixtures.
 #include <cmath>
 
+#include <heed/core/generator.h>
+#include <heed/nn/pretrained/pretrained.h>
+
 #include "program_run.h"
 
 namespace heed {
@@ -49,6 +52,32 @@ TEST_F(Lm, TellsHowWellATextIsPredicted) {
   EXPECT_NEAR(r.last()["perplexity"].get<double>(), std::exp(r.last()["loss"].get<double>()), 1e-6);
   EXPECT_NEAR(r.last()["bits_per_character"].get<double>(),
               r.last()["loss"].get<double>() * 2 / std::log(2.0) / 5, 1e-9);
+}
+
+// What a model of some 60 MB adds to the program's memory at its peak, loading included.
+TEST_F(Lm, TakesLittleMoreMemoryThanTheWeights) {
+  const auto peak = [&](const char* dtype) {
+    const Result r = run(command(
+        "generate", {"--dtype", dtype, "--temperature", "0", "--max-tokens", "6", "a b c d e f g h i j k"}));
+    EXPECT_EQ(r.code, 0) << r.err;
+    return static_cast<double>(r.peak_kilobytes) * 1024;
+  };
+  const double f32_alone = peak("f32"), bf16_alone = peak("bf16");
+  nn::LanguageModelConfig config = nn::LanguageModelConfig::llama();
+  config.vocabulary = 2048;
+  config.d_model = 512;
+  config.heads = 8;
+  config.key_heads = 8;
+  config.d_ff = 1536;
+  config.layers = 4;
+  nn::LanguageModel model(config);
+  double parameters = 0;
+  for (const Parameter& parameter : model.named_parameters())
+    parameters += static_cast<double>(parameter.tensor.numel());
+  ASSERT_GT(parameters * 4, 50e6);
+  nn::save_pretrained(model, model_.string());
+  EXPECT_LT(peak("f32") - f32_alone, 1.5 * 4 * parameters);
+  EXPECT_LT(peak("bf16") - bf16_alone, 1.5 * 2 * parameters);
 }
 
 TEST_F(Lm, RefusesWithTheRightCode) {

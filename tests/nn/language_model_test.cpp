@@ -272,6 +272,22 @@ TEST(LanguageModel, Gradients) {
   test::check_gradients("language model", leaves, [&] { return test::Tensors{model.forward(tokens)}; });
 }
 
+TEST(LanguageModel, LogitsOfBf16AreNotRounded) {
+  for (const bool tied : {true, false}) {
+    LanguageModelConfig config = small();
+    config.tie_embeddings = tied;
+    LanguageModel model(config);
+    model.to(DType::bf16);
+    const NoGrad no_grad;
+    const Tensor states = model.states(Tokens::packed({{1, 2, 3, 4}, {5, 6}})), logits = model.logits(states);
+    EXPECT_EQ(states.dtype(), DType::bf16);
+    EXPECT_EQ(logits.dtype(), DType::f32);
+    const Tensor weight = (tied ? model.embedding.weight : model.generator->weight).detach();
+    const Tensor exact = matmul(states.to(DType::f64), weight.to(DType::f64).transpose(0, 1));
+    EXPECT_LE(max(abs(logits.to(DType::f64) - exact)).item<double>(), 1e-6 * max(abs(exact)).item<double>());
+  }
+}
+
 // Of the logits that the forward would make, whichever weight they are by.
 TEST(LanguageModel, LossWithoutLogits) {
   for (const bool tied : {false, true}) {

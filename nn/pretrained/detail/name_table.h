@@ -48,7 +48,10 @@ struct StoredTensor {
   std::vector<int64_t> shape;
   std::string type;  // as the file names it
   bool readable = false;
-  std::function<Tensor()> read;  // floating, on the CPU
+  DType dtype = DType::f32;      // that read() gives
+  std::function<void()> verify;  // CheckpointError if the file is damaged there
+  /// Fills a tensor of the CPU, without gaps, with the elements from number `first` on.
+  std::function<void(int64_t first, const Tensor& out)> read;
 };
 
 /// The tensors of one file, or of all the files that a model is spread over.
@@ -78,8 +81,14 @@ struct NameQuery {
 /// and a module made under ShapesOnly will do.
 LoadReport check_named(Module& module, const WeightFiles& files, const NameQuery& query);
 
-/// Reads the parameters, one tensor of the file at a time. If staged, nothing changes before all is read.
+/// Reads the parameters, a piece of a tensor at a time: no more of the file is in memory. If staged, nothing
+/// changes before all is read.
 LoadReport load_named(Module& module, const WeightFiles& files, const NameQuery& query, bool staged);
+
+/// Reads those parameters whose names fit a pattern, one after the other, and keeps them as 8-bit integers
+/// (core/int8_weight.h), which load_named then passes over. One that the file lacks a part of stays as it is.
+void load_as_int8(Module& module, const WeightFiles& files, const NameQuery& query,
+                  std::span<const char* const> patterns);
 
 /// The parameters under their names in a file, with or without the family's base, f32.
 NamedTensors named_tensors(Module& module, const NameTable& table, const HeadLayout& layout, bool with_base);

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <heed/core/autograd.h>
+#include <heed/core/int8_weight.h>
 #include <heed/core/io/gguf.h>
 #include <heed/nn/linear.h>
 #include <heed/nn/pretrained/pretrained.h>
@@ -194,6 +196,37 @@ TEST(PretrainedFiles, TypesConvert) {
   copy.put_weights(weights);
   expect_error<CheckpointError>([&] { nn::load_pretrained<LanguageModel>(copy.path()); },
                                 {"mismatched (1)", "is I64"});
+}
+
+// The matrices are those of f32, each rounded by itself; all else is as it was.
+TEST(PretrainedFiles, MatricesOf8Bits) {
+  for (const std::string family : {"gpt2", "llama"}) {
+    SCOPED_TRACE(family);
+    const PretrainedFixture fixture(family);
+    const auto model = nn::load_pretrained<LanguageModel>(fixture.path(), {.int8 = true});
+    const auto twin = nn::load_pretrained<LanguageModel>(fixture.path());
+    const std::vector<Parameter> kept = model->named_parameters(), plain = twin->named_parameters();
+    ASSERT_EQ(kept.size(), plain.size());
+    for (size_t i = 0; i < kept.size(); ++i) {
+      const Tensor& x = kept[i].tensor;
+      const Tensor values = plain[i].tensor.detach();
+      EXPECT_EQ(is_int8(x), values.rank() == 2 && kept[i].name != "position.weight") << kept[i].name;
+      if (!is_int8(x)) {
+        EXPECT_TRUE(equal_all(x.detach(), values)) << kept[i].name;
+        continue;
+      }
+      const Tensor most = max(abs(values), {.axes = {1}, .keep = true});
+      const Tensor got = int8_rows(x, arange(0, x.size(0), 1, {DType::i64, kCpu}));
+      EXPECT_TRUE(all(less_equal(abs(got - values), most * (0.5001 / 127))).item<bool>()) << kept[i].name;
+    }
+    const NoGrad no_grad;
+    const Tokens tokens = Tokens::packed(rows_by_rule(7, 3, 1));
+    const Tensor logits = model->forward(tokens), expected = twin->forward(tokens);
+    EXPECT_LE(max(abs(logits - expected)).item<double>(), 0.1 * max(abs(expected)).item<double>());
+  }
+  const std::string bert = PretrainedFixture("bert").path(), gpt2 = PretrainedFixture("gpt2").path();
+  EXPECT_THROW(nn::load_pretrained<TextEncoder>(bert, {.int8 = true}), ConfigError);
+  EXPECT_THROW(nn::load_pretrained<LanguageModel>(gpt2, {.dtype = DType::bf16, .int8 = true}), ConfigError);
 }
 
 // A tied output layer that stands in the file as well must be the embedding.
