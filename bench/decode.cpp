@@ -7,6 +7,7 @@
 
 #include <heed/core/base/parallel_for.h>
 #include <heed/nn/decode.h>
+#include <heed/nn/transformer.h>
 #include <heed/nn/weights.h>
 #include <heed/version.h>
 

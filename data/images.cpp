@@ -96,8 +96,7 @@ ImageFile parse_image_csv(std::string_view text, std::string_view file) {
     images.labels_.push_back(images.pixels_.back());
     images.pixels_.pop_back();
     const int64_t pixels = std::ssize(images.pixels_) - before;
-    if (number == 1)
-      images.image_size_.height = images.image_size_.width = side_of(pixels, file, number);
+    if (number == 1) images.image_size_.height = images.image_size_.width = side_of(pixels, file, number);
     HEED_CHECK(pixels == images.image_size_.pixels(), DataError, file, ":", number, ": ", pixels,
                " pixels, the first line has ", images.image_size_.pixels());
   }
@@ -108,7 +107,8 @@ ImageFile parse_image_csv(std::string_view text, std::string_view file) {
 
 ImageFile parse_idx(std::string_view images, std::string_view images_file, std::string_view labels,
                     std::string_view labels_file) {
-  const std::vector<int64_t> sizes = idx_sizes(images, 3, images_file), count = idx_sizes(labels, 1, labels_file);
+  const std::vector<int64_t> sizes = idx_sizes(images, 3, images_file),
+                             count = idx_sizes(labels, 1, labels_file);
   HEED_CHECK(sizes[0] == count[0], DataError, images_file, " has ", sizes[0], " pictures, ", labels_file, " ",
              count[0], " labels");
   ImageFile result;
@@ -157,8 +157,8 @@ LabeledImage TransformedImages::get(int64_t epoch, int64_t index) const {
   if (transform_.shift == 0) return image;
   const auto range = static_cast<uint32_t>(2 * transform_.shift + 1);
   const Philox4 random =
-      philox(static_cast<uint32_t>(index), static_cast<uint32_t>(epoch), static_cast<uint32_t>(epoch >> 32), 0,
-             static_cast<uint32_t>(transform_.seed), static_cast<uint32_t>(transform_.seed >> 32));
+      philox(static_cast<uint32_t>(index), static_cast<uint32_t>(epoch), static_cast<uint32_t>(epoch >> 32),
+             0, static_cast<uint32_t>(transform_.seed), static_cast<uint32_t>(transform_.seed >> 32));
   const int64_t down = int64_t{random.word[0] % range} - transform_.shift,
                 right = int64_t{random.word[1] % range} - transform_.shift;
   const ImageSize size = images_->image_size();

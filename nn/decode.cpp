@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
 #include <heed/nn/decode.h>
-#include <heed/nn/decoder_cache.h>
 #include <heed/nn/detail/evaluation.h>
 
 namespace heed::nn {
@@ -41,8 +41,8 @@ bool all_finished(const Beam& beam) {
 
 class Search {
  public:
-  Search(const Transformer& model, const Tokens& source, const DecodeOptions& options)
-      : options_(options), cache_(model, model.encode(source), source.segments, options.beam) {
+  Search(const Seq2SeqModel& model, const Tokens& source, const DecodeOptions& options)
+      : options_(options), decoder_(model.start(source, options.beam)) {
     for (int64_t i = 0; i < source.segments.count(); ++i) {
       beams_.push_back({i, std::vector<Hypothesis>(static_cast<size_t>(options.beam))});
       if (options.sample) continue;
@@ -51,7 +51,7 @@ class Search {
         beams_.back().hypotheses[h].score = kImpossible;
     }
     results_.resize(beams_.size());
-    last_.assign(static_cast<size_t>(cache_.rows()), options.start);
+    last_.assign(static_cast<size_t>(decoder_->rows()), options.start);
     device_ = source.ids.device();
   }
 
@@ -59,7 +59,7 @@ class Search {
     for (int64_t step = 0; step < options_.max_length && !beams_.empty(); ++step) {
       if (options_.on_step) options_.on_step();
       const Tensor logits =
-          cache_.step(tensor(last_, {static_cast<int64_t>(last_.size())}, device_)).to(DType::f32);
+          decoder_->step(tensor(last_, {static_cast<int64_t>(last_.size())}, device_)).to(DType::f32);
       const Tensor scores = log_softmax(logits);
       if (options_.sample) draw(logits, step);
       advance(scores.to_vector<float>(), scores.size(1), step);
@@ -96,7 +96,7 @@ class Search {
       }
     }
     beams_.erase(beams_.begin() + static_cast<int64_t>(going_on), beams_.end());
-    if (!beams_.empty()) cache_.select(parents_);
+    if (!beams_.empty()) decoder_->select(parents_);
   }
 
   // A token for each hypothesis.
@@ -170,7 +170,7 @@ class Search {
   }
 
   DecodeOptions options_;
-  DecoderCache cache_;
+  std::unique_ptr<StepDecoder> decoder_;
   Device device_;
   std::vector<Beam> beams_;       // of the sources that are not done
   std::vector<int64_t> last_;     // the newest token of each hypothesis,
@@ -205,14 +205,14 @@ void DecodeOptions::check(int64_t vocabulary, int64_t sources) const {
   }
 }
 
-std::vector<std::vector<Hypothesis>> beam_search(Transformer& model, const Tokens& source,
+std::vector<std::vector<Hypothesis>> beam_search(Seq2SeqModel& model, const Tokens& source,
                                                  const DecodeOptions& options) {
-  options.check(model.config().target_vocabulary, source.segments.count());
+  options.check(model.target_vocabulary(), source.segments.count());
   const Evaluation evaluation(model);
   return Search(model, source, options).run();
 }
 
-std::vector<Hypothesis> greedy_search(Transformer& model, const Tokens& source,
+std::vector<Hypothesis> greedy_search(Seq2SeqModel& model, const Tokens& source,
                                       const DecodeOptions& options) {
   DecodeOptions one = options;
   one.beam = 1;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <heed/core/sampling.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/seq2seq.h>
 
 namespace heed::nn {
 
@@ -50,14 +50,14 @@ struct Hypothesis {
 
 /// The most likely token at each step, for all sources at once; one hypothesis each. Dropout is off and
 /// nothing is recorded. NumericError where the model answers with NaN.
-std::vector<Hypothesis> greedy_search(Transformer& model, const Tokens& source,
+std::vector<Hypothesis> greedy_search(Seq2SeqModel& model, const Tokens& source,
                                       const DecodeOptions& options = {});
 
 /// The `beam` best hypotheses of each source, best first. At each step the best continuations are kept, and a
 /// finished hypothesis competes as it is: it stays finished. With a beam of 1 this is greedy_search. With
 /// `sample` tokens are drawn; the scores are those of the model all the same.
 /// NumericError where the model answers with NaN.
-std::vector<std::vector<Hypothesis>> beam_search(Transformer& model, const Tokens& source,
+std::vector<std::vector<Hypothesis>> beam_search(Seq2SeqModel& model, const Tokens& source,
                                                  const DecodeOptions& options = {});
 
 }  // namespace heed::nn

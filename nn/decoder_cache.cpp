@@ -5,10 +5,8 @@
 #include <heed/nn/decoder_cache.h>
 
 namespace heed::nn {
-namespace {
 
-// One query for each hypothesis; its keys are its source's rows, which several hypotheses share.
-Segments source_segments(const Segments& source, const PooledVector<int64_t>& source_of) {
+Segments source_segments(const Segments& source, std::span<const int64_t> source_of) {
   PooledVector<int64_t> query_first, key_first;
   PooledVector<int32_t> key_length;
   query_first.reserve(source_of.size());
@@ -21,6 +19,8 @@ Segments source_segments(const Segments& source, const PooledVector<int64_t>& so
   }
   return Segments(query_first, PooledVector<int32_t>(source_of.size(), 1), key_first, key_length);
 }
+
+namespace {
 
 int64_t checked(int64_t hypotheses) {
   HEED_CHECK(hypotheses > 0, ConfigError, "DecoderCache: hypotheses must be positive, got ", hypotheses);

@@ -14,7 +14,7 @@ namespace heed::nn {
 /// The keys and values of a decoder's past, for several hypotheses that grow together: all have the same
 /// length. Each step equals the last row of a full forward over the hypothesis so far. Hold a NoGrad while
 /// using it.
-class DecoderCache {
+class DecoderCache final : public StepDecoder {
  public:
   /// `hypotheses` rows for each source sequence, those of one source next to each other. The model and its
   /// parameters must not change while the cache is used.
@@ -22,16 +22,16 @@ class DecoderCache {
                int64_t hypotheses = 1);
 
   /// Hypotheses that are still followed.
-  int64_t rows() const { return static_cast<int64_t>(source_of_.size()); }
+  int64_t rows() const override { return static_cast<int64_t>(source_of_.size()); }
   /// Tokens seen.
   int64_t length() const { return past_.max_length(); }
 
   /// Appends one token to each hypothesis (i64 [rows]); returns the logits of the next, [rows, vocabulary].
-  Tensor step(const Tensor& ids);
+  Tensor step(const Tensor& ids) override;
 
   /// Hypothesis i becomes a copy of hypothesis parents[i]; fewer parents than rows drop the others.
   /// IndexError for a parent outside [0, rows).
-  void select(std::span<const int64_t> parents);
+  void select(std::span<const int64_t> parents) override;
 
  private:
   const Transformer& model_;

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include <heed/nn/decoder_cache.h>
 #include <heed/nn/transformer.h>
 
 namespace heed::nn {
@@ -193,6 +194,14 @@ Tensor Transformer::logits(const Tensor& states) const { return generator(states
 
 Tensor Transformer::forward(const Tokens& source, const Tokens& target, const TransformerCalls& calls) const {
   return logits(decode(target, encode(source, calls.source), source.segments, calls));
+}
+
+std::unique_ptr<StepDecoder> Transformer::start(const Tokens& source, int64_t hypotheses) const {
+  return std::make_unique<DecoderCache>(*this, encode(source), source.segments, hypotheses);
+}
+
+int64_t Transformer::max_target() const {
+  return config_.position == PositionKind::learned ? config_.max_length : Seq2SeqModel::max_target();
 }
 
 void Transformer::visit(Visitor& v) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <heed/nn/embedding.h>
+#include <heed/nn/seq2seq.h>
 #include <heed/nn/tokens.h>
 #include <heed/nn/transformer_layer.h>
 
@@ -52,7 +53,7 @@ struct TransformerCalls {
 /// Embeddings with positions, encoder, decoder, and a linear layer to the target vocabulary. Parameters carry
 /// the names of torch.nn.TransformerEncoder and TransformerDecoder, with src_embedding, tgt_embedding and
 /// generator around.
-class Transformer : public Module {
+class Transformer : public Seq2SeqModel {
  public:
   explicit Transformer(const TransformerConfig& config, Generator& generator = default_generator());
 
@@ -64,7 +65,13 @@ class Transformer : public Module {
   /// States → logits [rows, target vocabulary].
   Tensor logits(const Tensor& states) const;
   /// All three: logits [target rows, target vocabulary] for the token after each target token.
-  Tensor forward(const Tokens& source, const Tokens& target, const TransformerCalls& calls = {}) const;
+  Tensor forward(const Tokens& source, const Tokens& target) const override {
+    return forward(source, target, TransformerCalls{});
+  }
+  Tensor forward(const Tokens& source, const Tokens& target, const TransformerCalls& calls) const;
+  std::unique_ptr<StepDecoder> start(const Tokens& source, int64_t hypotheses) const override;
+  int64_t target_vocabulary() const override { return config_.target_vocabulary; }
+  int64_t max_target() const override;
 
   /// Target tokens at given positions, all less than `positions` → [rows, d_model].
   Tensor embed_target(const Tensor& ids, const Tensor& position_ids, int64_t positions) const;

@@ -49,7 +49,11 @@ VisionTransformer::VisionTransformer(const VisionTransformerConfig& config, Gene
       config_(config) {
   for (size_t i = 0; i < layers.layers.size(); ++i)
     layers.layers[i]->self_attn.name = concat("layers.", i, ".self_attn");
-  if (parameters_have_values()) initialize(*this, matrix_rules(Initializer::normal), random);
+  if (!parameters_have_values()) return;
+  std::vector<InitRule> rules = matrix_rules(Initializer::xavier_uniform);
+  for (const char* name : {"patch_embedding.weight", "position.weight"})
+    rules.insert(rules.begin(), {.pattern = name, .initializer = Initializer::pytorch, .optional = true});
+  initialize(*this, rules, random);
 }
 
 Segments VisionTransformer::segments(int64_t batch) const {
@@ -71,8 +75,7 @@ Tensor VisionTransformer::states(const Tensor& images) const {
   const Tensor table = position.table(tokens, x.dtype(), x.device());
   if (table.defined()) x = x + table;
   x = dropout(x, {.p = training() ? c.embedding_dropout : 0});
-  return layers(x.reshape({batch * tokens, c.d_model}), segments(batch))
-      .view({batch, tokens, c.d_model});
+  return layers(x.reshape({batch * tokens, c.d_model}), segments(batch)).view({batch, tokens, c.d_model});
 }
 
 Tensor VisionTransformer::operator()(const Tensor& images) const {

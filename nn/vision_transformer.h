@@ -42,12 +42,14 @@ struct VisionTransformerConfig : LayerConfig {
 };
 
 /// Patches by a convolution whose stride is its kernel, a class token before them, positions, layers, and a
-/// linear layer on the class token's state. Matrices begin N(0, 0.02), biases 0. Parameters:
-/// patch_embedding.weight, class_token, position.weight, layers.0.self_attn.in_proj_weight, …, norm.weight,
-/// head.weight, and the biases.
+/// linear layer on the class token's state. As in the paper's program matrices begin by Xavier, patches as a
+/// convolution does, class token and positions N(0, 0.02), biases 0. Parameters: patch_embedding.weight,
+/// class_token, position.weight, layers.0.self_attn.in_proj_weight, …, norm.weight, head.weight, and the
+/// biases.
 class VisionTransformer : public Module {
  public:
-  explicit VisionTransformer(const VisionTransformerConfig& config, Generator& generator = default_generator());
+  explicit VisionTransformer(const VisionTransformerConfig& config,
+                             Generator& generator = default_generator());
 
   /// Images [batch, channels, height, width] → logits [batch, classes]. ShapeError.
   Tensor operator()(const Tensor& images) const;

@@ -29,8 +29,8 @@ struct TrainingState {
 };
 
 /// Writes DIR/checkpoint-STEP.safetensors, whole or not at all (DIR is made where it is missing): the model
-/// with its buffers, the optimizer and `more` tensors, such as averages. Of those of earlier steps the newest sound one stays,
-/// the others are deleted.
+/// with its buffers, the optimizer and `more` tensors, such as averages. Of those of earlier steps the newest
+/// sound one stays, the others are deleted.
 void save_checkpoint(const std::filesystem::path& directory, nn::Module& model,
                      const optim::Optimizer& optimizer, const TrainingState& state,
                      const NamedTensors& more = {});

@@ -64,7 +64,7 @@ BatchSource seq2seq_batches(data::PairLoader& loader, Device device, const Rando
                      });
 }
 
-LossFunction seq2seq_loss(const nn::Transformer& model, double label_smoothing) {
+LossFunction seq2seq_loss(const nn::Seq2SeqModel& model, double label_smoothing) {
   return [&model, label_smoothing](const StepInputs& inputs) {
     const Seq2SeqBatch batch = batch_of(inputs);
     return cross_entropy(model.forward(batch.source, batch.target), batch.labels,

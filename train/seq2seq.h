@@ -3,7 +3,7 @@
 
 #include <heed/core/captured_step.h>
 #include <heed/data/pair_loader.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/seq2seq.h>
 #include <heed/train/batch.h>
 #include <heed/train/trainer.h>
 
@@ -33,6 +33,6 @@ struct RandomPositions {
 /// the batch's place in the training. ShapeError for a batch with sequences longer than their range.
 BatchSource seq2seq_batches(data::PairLoader& loader, Device device, const RandomPositions& positions = {});
 /// The cross-entropy of the model's logits, a mean over target tokens. The model must outlive it.
-LossFunction seq2seq_loss(const nn::Transformer& model, double label_smoothing = 0);
+LossFunction seq2seq_loss(const nn::Seq2SeqModel& model, double label_smoothing = 0);
 
 }  // namespace heed::train

@@ -34,11 +34,7 @@ int64_t count_equal(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-int64_t output_limit(const nn::TransformerConfig& config, int64_t wanted) {
-  return config.position == nn::PositionKind::learned ? std::min(wanted, config.max_length) : wanted;
-}
-
-Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
+Evaluation evaluate(nn::Seq2SeqModel& model, const data::PairDataset& dataset,
                     const EvaluationOptions& options) {
   const EvaluationMode mode(model);
   const Device device = model.parameters().device();
@@ -46,7 +42,7 @@ Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
   int64_t tokens = 0, right_tokens = 0, right_sequences = 0;
   const int64_t longest =
       options.max_decode_length > 0 ? options.max_decode_length : dataset.longest_target() + 2;
-  const nn::DecodeOptions decode{.max_length = output_limit(model.config(), longest),
+  const nn::DecodeOptions decode{.max_length = std::min(longest, model.max_target()),
                                  .on_step = throw_if_stopped};
   std::vector<data::Pair> pairs;
   std::vector<int64_t> numbers;
@@ -99,7 +95,7 @@ std::vector<Prediction> judge(const std::vector<nn::Hypothesis>& outputs, std::s
   return result;
 }
 
-std::vector<Prediction> predict(nn::Transformer& model, const std::vector<data::Pair>& pairs,
+std::vector<Prediction> predict(nn::Seq2SeqModel& model, const std::vector<data::Pair>& pairs,
                                 data::Marks marks, const nn::DecodeOptions& options) {
   std::vector<int64_t> numbers(pairs.size());
   const data::PairBatch batch = data::pack(pairs, numbers, marks);

@@ -8,7 +8,7 @@
 
 #include <heed/data/pair_loader.h>
 #include <heed/nn/decode.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/seq2seq.h>
 #include <heed/train/seq2seq.h>
 
 namespace heed::apps {
@@ -37,12 +37,9 @@ struct EvaluationOptions {
   std::function<void(int64_t pairs)> on_batch = {};  // after each
 };
 
-/// Tokens of an output, as many as are wanted, but no more than a learned table has positions.
-int64_t output_limit(const nn::TransformerConfig& config, int64_t wanted);
-
 /// Runs the model over all pairs, in evaluation mode. NumericError where it answers with NaN; Stopped after a
 /// signal.
-Evaluation evaluate(nn::Transformer& model, const data::PairDataset& dataset,
+Evaluation evaluate(nn::Seq2SeqModel& model, const data::PairDataset& dataset,
                     const EvaluationOptions& options = {});
 
 /// Outputs beside what they should be. Without end marks nothing in an output says where it ends, and each is
@@ -51,7 +48,7 @@ std::vector<Prediction> judge(const std::vector<nn::Hypothesis>& outputs, std::s
                               data::Marks marks);
 
 /// Greedy outputs for the given pairs' sources.
-std::vector<Prediction> predict(nn::Transformer& model, const std::vector<data::Pair>& pairs,
+std::vector<Prediction> predict(nn::Seq2SeqModel& model, const std::vector<data::Pair>& pairs,
                                 data::Marks marks, const nn::DecodeOptions& options);
 
 }  // namespace heed::apps

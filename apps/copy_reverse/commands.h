@@ -71,7 +71,7 @@ void info(const InfoSettings& settings, const Settings& fresh);
 std::vector<int64_t> parse_lengths(const std::string& text);
 
 /// evaluate(), with a line of progress on standard error.
-Evaluation evaluate_with_progress(nn::Transformer& model, const data::PairDataset& dataset,
+Evaluation evaluate_with_progress(nn::Seq2SeqModel& model, const data::PairDataset& dataset,
                                   EvaluationOptions options);
 
 }  // namespace heed::apps

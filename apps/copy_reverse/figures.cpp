@@ -34,18 +34,21 @@ std::vector<std::string> token_names(const data::Task& task, const data::Symbols
   return names;
 }
 
-bool is_cross(const std::string& name) { return name.find("multihead_attn") != std::string::npos; }
-bool is_encoder(const std::string& name) { return name.compare(0, 7, "encoder") == 0; }
+// By the names that the models give: a Transformer's, and a recurrent decoder's "decoder.attention".
+AttentionKind kind_of(const std::string& name) {
+  if (name.starts_with("encoder")) return AttentionKind::source;
+  return name.ends_with("self_attn") ? AttentionKind::target : AttentionKind::cross;
+}
 
 void check_finite(const Tensor& weights, const std::string& name) {
   nn::check_finite(weights, concat("the attention of '", name, "'"));
 }
 
-int64_t query_block(const AttentionMaps& maps, const std::string& name) {
-  return is_encoder(name) ? maps.source_block : maps.target_block;
+int64_t query_block(const AttentionMaps& maps, AttentionKind kind) {
+  return kind == AttentionKind::source ? maps.source_block : maps.target_block;
 }
-int64_t key_block(const AttentionMaps& maps, const std::string& name) {
-  return is_encoder(name) || is_cross(name) ? maps.source_block : maps.target_block;
+int64_t key_block(const AttentionMaps& maps, AttentionKind kind) {
+  return kind == AttentionKind::target ? maps.target_block : maps.source_block;
 }
 
 // One head, reduced some queries at a time: whole, maps of long sequences would fill the memory.
@@ -78,32 +81,26 @@ Tensor all_heads(const AttentionRecord& record, const std::string& name, int64_t
   return stack(heads, 0);
 }
 
-std::string layer_name(const char* stack, int64_t layer, const char* part) {
-  return concat(stack, ".layers.", layer, ".", part);
-}
-
 // Labels, axes and colours of one kind of attention.
-Heatmap blank_heatmap(const AttentionMaps& maps, const std::string& name) {
+Heatmap blank_heatmap(const AttentionMaps& maps, AttentionKind kind) {
+  const bool asks = kind == AttentionKind::source, answers = kind != AttentionKind::target;
   Heatmap heatmap;
-  heatmap.row_labels = is_encoder(name) ? maps.source_tokens : maps.target_tokens;
-  heatmap.column_labels = is_encoder(name) || is_cross(name) ? maps.source_tokens : maps.target_tokens;
-  const char *queries = is_encoder(name) ? "Query: source" : "Query: target",
-             *keys = is_encoder(name) || is_cross(name) ? "Key: source" : "Key: target";
-  heatmap.row_axis = reduced_axis(queries, query_block(maps, name));
-  heatmap.column_axis = reduced_axis(keys, key_block(maps, name));
-  heatmap.colors = is_encoder(name) ? ColorMap::blues : is_cross(name) ? ColorMap::reds : ColorMap::greens;
+  heatmap.row_labels = asks ? maps.source_tokens : maps.target_tokens;
+  heatmap.column_labels = answers ? maps.source_tokens : maps.target_tokens;
+  heatmap.row_axis = reduced_axis(asks ? "Query: source" : "Query: target", query_block(maps, kind));
+  heatmap.column_axis = reduced_axis(answers ? "Key: source" : "Key: target", key_block(maps, kind));
+  heatmap.colors = asks ? ColorMap::blues : kind == AttentionKind::cross ? ColorMap::reds : ColorMap::greens;
   heatmap.range = std::pair(0.0, 1.0);
   return heatmap;
 }
 
-Figure save_layer_means(const AttentionMaps& maps, const char* stack, const char* part, int64_t layers,
-                        const std::string& title, const std::filesystem::path& stem) {
+Figure save_layer_means(const AttentionMaps& maps, AttentionKind kind, const std::string& title,
+                        const std::filesystem::path& stem) {
   HeatmapGrid grid{title, 3, {}, true};
-  for (int64_t i = 0; i < layers; ++i) {
-    const std::string name = layer_name(stack, i, part);
-    Heatmap heatmap = blank_heatmap(maps, name);
-    heatmap.values = to_matrix(mean(maps.at(name), {.axes = {0}}));
-    heatmap.title = concat("Layer ", i);
+  for (const AttentionMaps::Map* map : maps.of(kind)) {
+    Heatmap heatmap = blank_heatmap(maps, kind);
+    heatmap.values = to_matrix(mean(map->weights, {.axes = {0}}));
+    heatmap.title = concat("Layer ", grid.panels.size());
     heatmap.colors = ColorMap::viridis;
     grid.panels.push_back(std::move(heatmap));
   }
@@ -112,7 +109,8 @@ Figure save_layer_means(const AttentionMaps& maps, const char* stack, const char
 
 // One kind of attention in the figures.
 struct Shown {
-  std::string title, heads_stem, heads_title, name = "";
+  std::string title, heads_stem, heads_title;
+  const AttentionMaps::Map* map = nullptr;
   int64_t layer = 0;
 };
 
@@ -124,26 +122,28 @@ int64_t sharpest_head(const Tensor& weights) {
 
 }  // namespace
 
-const Tensor& AttentionMaps::at(const std::string& name) const {
+std::vector<const AttentionMaps::Map*> AttentionMaps::of(AttentionKind kind) const {
+  std::vector<const Map*> found;
   for (const Map& map : maps)
-    if (map.name == name) return map.weights;
-  throw IndexError(concat("there is no attention called '", name, "'"));
+    if (map.kind == kind) found.push_back(&map);
+  return found;
 }
 
-int64_t count_weights(const nn::TransformerConfig& c, int64_t source, int64_t target) {
+int64_t count_weights(const Settings& settings, int64_t source, int64_t target) {
   source += 2, target += 1;  // marks
+  if (settings.model != SequenceModel::transformer) return target * source;
+  const nn::TransformerConfig c = settings.model_config();
   return c.heads * (c.encoder_layers * source * source + c.decoder_layers * target * (target + source));
 }
 
-AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> source,
+AttentionMaps attention_maps(nn::Seq2SeqModel& model, std::span<const int64_t> source,
                              std::span<const int64_t> target, data::Marks marks, const data::Task& task,
                              MapSize size) {
   const NoGrad no_grad;
   const AttentionRecord record;
   const bool was_training = model.training();
   model.eval();
-  const int64_t most =
-      output_limit(model.config(), INT64_MAX) - marks.end;  // of an output that was cut there
+  const int64_t most = model.max_target() - marks.end;  // of an output that was cut there
   target = target.first(static_cast<size_t>(std::min(std::ssize(target), most)));
   const std::vector<data::Pair> pairs{{{source.begin(), source.end()}, {target.begin(), target.end()}}};
   const std::vector<int64_t> numbers{0};
@@ -156,73 +156,74 @@ AttentionMaps attention_maps(nn::Transformer& model, std::span<const int64_t> so
     result.source_block = block_of(packed.source.rows);
     result.target_block = block_of(packed.target.rows);
   }
-  for (const std::string& name : record.names())
+  for (const std::string& name : record.names()) {
+    const AttentionKind kind = kind_of(name);
     result.maps.push_back(
-        {name, all_heads(record, name, is_encoder(name) ? packed.source.rows : packed.target.rows,
-                         query_block(result, name), key_block(result, name))});
+        {name, kind,
+         all_heads(record, name, kind == AttentionKind::source ? packed.source.rows : packed.target.rows,
+                   query_block(result, kind), key_block(result, kind))});
+  }
   result.source_tokens = reduced(result.source_tokens, result.source_block);
   result.target_tokens = reduced(result.target_tokens, result.target_block);
   return result;
 }
 
-Heatmap attention_heatmap(const AttentionMaps& maps, const std::string& name, int64_t head) {
-  const Tensor& weights = maps.at(name);
-  HEED_CHECK(head >= 0 && head < weights.size(0), ConfigError, "--head ", head, ": the model has heads 0 to ",
-             weights.size(0) - 1);
-  Heatmap heatmap = blank_heatmap(maps, name);
-  heatmap.values = to_matrix(weights.select(0, head));
+Heatmap attention_heatmap(const AttentionMaps& maps, const AttentionMaps::Map& map, int64_t head) {
+  HEED_CHECK(head >= 0 && head < map.weights.size(0), ConfigError, "--head ", head,
+             ": the model has heads 0 to ", map.weights.size(0) - 1);
+  Heatmap heatmap = blank_heatmap(maps, map.kind);
+  heatmap.values = to_matrix(map.weights.select(0, head));
   return heatmap;
 }
 
-std::vector<Figure> save_attention_figures(const AttentionMaps& maps, const nn::TransformerConfig& config,
-                                           const std::filesystem::path& directory,
+std::vector<Figure> save_attention_figures(const AttentionMaps& maps, const std::filesystem::path& directory,
                                            std::optional<int64_t> layer, std::optional<int64_t> head) {
   // What there is: a model may have no encoder layers, or no decoder layers.
+  int64_t most = 0;
   std::vector<Shown> shown;
-  const auto show = [&](const char* stack, const char* part, int64_t layers, Shown kind) {
-    if (layers == 0) return;
-    const int64_t last = layers - 1;
+  const auto show = [&](AttentionKind which, Shown kind) {
+    const std::vector<const AttentionMaps::Map*> layers = maps.of(which);
+    if (layers.empty()) return;
+    most = std::max<int64_t>(most, std::ssize(layers));
+    const int64_t last = std::ssize(layers) - 1;
     // Stacks of different depths: a layer that only one has is the last of the other.
-    const int64_t chosen = std::min(layer.value_or(last), last);
-    kind.name = layer_name(stack, chosen, part);
-    kind.layer = chosen;
+    kind.layer = std::clamp<int64_t>(layer.value_or(last), 0, last);
+    kind.map = layers[static_cast<size_t>(kind.layer)];
     shown.push_back(std::move(kind));
   };
-  const int64_t most = std::max(config.encoder_layers, config.decoder_layers);
+  show(AttentionKind::source, {"Encoder self-attention", "attention-heads", "encoder layer"});
+  show(AttentionKind::target, {"Decoder self-attention", "", ""});
+  show(AttentionKind::cross,
+       {"Cross-attention", "attention-cross-heads", "cross-attention of decoder layer"});
   HEED_CHECK(!layer || (*layer >= 0 && *layer < most), ConfigError, "--layer ", layer.value_or(0),
              ": the model has layers 0 to ", most - 1);
-  show("encoder", "self_attn", config.encoder_layers,
-       {"Encoder self-attention", "attention-heads", "encoder layer"});
-  show("decoder", "self_attn", config.decoder_layers, {"Decoder self-attention", "", ""});
-  show("decoder", "multihead_attn", config.decoder_layers,
-       {"Cross-attention", "attention-cross-heads", "cross-attention of decoder layer"});
 
   std::vector<Figure> figures;
   HeatmapGrid kinds{"Attention", 3, {}, false};
   for (const Shown& kind : shown) {
-    const int64_t chosen = head.value_or(sharpest_head(maps.at(kind.name)));
-    kinds.panels.push_back(attention_heatmap(maps, kind.name, chosen));
+    const int64_t chosen = head.value_or(sharpest_head(kind.map->weights));
+    kinds.panels.push_back(attention_heatmap(maps, *kind.map, chosen));
     kinds.panels.back().title = concat(kind.title, ", layer ", kind.layer, ", head ", chosen);
   }
   if (!shown.empty()) figures.push_back(save_figure(kinds, directory / "attention"));
 
   for (const Shown& kind : shown) {
-    if (kind.heads_stem.empty()) continue;
+    if (kind.heads_stem.empty() || maps.maps.size() == 1) continue;
     HeatmapGrid heads{concat("All heads, ", kind.heads_title, " ", kind.layer), 4, {}, true};
-    for (int64_t h = 0; h < config.heads; ++h) {
-      heads.panels.push_back(attention_heatmap(maps, kind.name, h));
+    for (int64_t h = 0; h < kind.map->weights.size(0); ++h) {
+      heads.panels.push_back(attention_heatmap(maps, *kind.map, h));
       heads.panels.back().title = concat("Head ", h);
       heads.panels.back().colors = ColorMap::viridis;
     }
     figures.push_back(save_figure(heads, directory / kind.heads_stem));
   }
 
-  if (config.encoder_layers > 0)
-    figures.push_back(save_layer_means(maps, "encoder", "self_attn", config.encoder_layers,
+  if (!maps.of(AttentionKind::source).empty())
+    figures.push_back(save_layer_means(maps, AttentionKind::source,
                                        "Self-attention of each encoder layer, heads averaged",
                                        directory / "attention-encoder-layers"));
-  if (config.decoder_layers > 0)
-    figures.push_back(save_layer_means(maps, "decoder", "multihead_attn", config.decoder_layers,
+  if (!maps.of(AttentionKind::cross).empty() && maps.maps.size() > 1)
+    figures.push_back(save_layer_means(maps, AttentionKind::cross,
                                        "Cross-attention of each decoder layer, heads averaged",
                                        directory / "attention-layers"));
   return figures;
@@ -231,7 +232,7 @@ std::vector<Figure> save_attention_figures(const AttentionMaps& maps, const nn::
 std::vector<Figure> save_position_figure(const nn::Transformer& model,
                                          const std::filesystem::path& directory) {
   const NoGrad no_grad;
-  const Tensor table = model.position.table(output_limit(model.config(), 64), DType::f32, kCpu);
+  const Tensor table = model.position.table(std::min<int64_t>(64, model.max_target()), DType::f32, kCpu);
   if (!table.defined()) return {};
   Heatmap heatmap;
   heatmap.title = "Positional encoding";

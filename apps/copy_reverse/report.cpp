@@ -52,27 +52,26 @@ Json to_json(const Tensor& weights) {
 }
 
 Json attention_of(const AttentionMaps& maps, const std::string& title) {
-  const auto kind = [&](const char* name, const std::string& begin, const std::string& end,
-                        const std::vector<std::string>& queries, const std::vector<std::string>& keys) {
+  const auto kind = [&](const char* name, AttentionKind which, const std::vector<std::string>& queries,
+                        const std::vector<std::string>& keys) {
     Json layers = Json::array();
-    for (const AttentionMaps::Map& map : maps.maps)
-      if (map.name.starts_with(begin) && map.name.ends_with(end)) layers.push_back(to_json(map.weights));
+    for (const AttentionMaps::Map* map : maps.of(which)) layers.push_back(to_json(map->weights));
     return Json{{"name", name}, {"queries", queries}, {"keys", keys}, {"layers", std::move(layers)}};
   };
   Json kinds = Json::array();
   for (Json& k : std::vector<Json>{
-           kind("decoder on source", "decoder", "multihead_attn", maps.target_tokens, maps.source_tokens),
-           kind("decoder", "decoder", "self_attn", maps.target_tokens, maps.target_tokens),
-           kind("encoder", "encoder", "self_attn", maps.source_tokens, maps.source_tokens)})
+           kind("decoder on source", AttentionKind::cross, maps.target_tokens, maps.source_tokens),
+           kind("decoder", AttentionKind::target, maps.target_tokens, maps.target_tokens),
+           kind("encoder", AttentionKind::source, maps.source_tokens, maps.source_tokens)})
     if (!k.at("layers").empty()) kinds.push_back(std::move(k));
   return {{"title", title}, {"kinds", std::move(kinds)}};
 }
 
-Json attention_examples(nn::Transformer& model, const TrainedRun& run) {
+Json attention_examples(nn::Seq2SeqModel& model, const TrainedRun& run) {
   Json list = Json::array();
   int64_t left = kMostWeights;
   const auto show = [&](const Prediction& p) {
-    left -= count_weights(model.config(), std::ssize(p.pair.source), std::ssize(p.output.tokens));
+    left -= count_weights(run.settings, std::ssize(p.pair.source), std::ssize(p.output.tokens));
     if (left < 0) return;
     const data::Marks marks = run.settings.marks();
     const data::Task task = run.settings.task_rule();
@@ -97,7 +96,7 @@ Json to_json(const Evaluation& e) {
           {"pairs", e.pairs}};
 }
 
-void write_run_report(nn::Transformer& model, const TrainedRun& run) {
+void write_run_report(nn::Seq2SeqModel& model, const TrainedRun& run) {
   const Settings& s = run.settings;
   Json settings = Json::array(), components = Json::array(), parameters = Json::array();
   const Json all = Json::parse(run.settings_json);

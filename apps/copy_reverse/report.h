@@ -24,6 +24,6 @@ struct TrainedRun {
 
 /// Writes DIR/report.html (apps/common/report.h), with the attention of the first example and of the first
 /// failure; of sequences too long for a page there is none.
-void write_run_report(nn::Transformer& model, const TrainedRun& run);
+void write_run_report(nn::Seq2SeqModel& model, const TrainedRun& run);
 
 }  // namespace heed::apps

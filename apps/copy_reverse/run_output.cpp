@@ -15,7 +15,7 @@
 #include "apps/copy_reverse/report.h"
 
 namespace heed::apps {
-RunOutput::RunOutput(const Settings& settings, const OptionTable& table, nn::Transformer& model,
+RunOutput::RunOutput(const Settings& settings, const OptionTable& table, nn::Seq2SeqModel& model,
                      const data::PairDataset& pairs, const data::PairDataset& test, int64_t epochs_done)
     : settings_(settings),
       table_(table),
@@ -103,7 +103,7 @@ std::vector<Prediction> RunOutput::write_report(const Evaluation* result) {
   for (int64_t i = 0; i < std::min<int64_t>(5, test_.size()); ++i) pairs.push_back(test_.get(0, i));
   std::vector<Prediction> examples =
       predict(model_, pairs, settings_.marks(),
-              {.max_length = output_limit(model_.config(), test_.longest_target() + 2)});
+              {.max_length = std::min(test_.longest_target() + 2, model_.max_target())});
   write_run_report(model_, {settings_, table_.dump_json(), metrics_.epochs(), result, examples});
   reported_ = std::ssize(metrics_.epochs());
   reported_at_ = std::chrono::steady_clock::now();
@@ -123,9 +123,9 @@ void RunOutput::draw(const Prediction& example) const {
   if (!metrics_.epochs().empty()) figures.push_back(save_loss_figure(metrics_.epochs(), folder));
   const AttentionMaps maps = attention_maps(model_, example.pair.source, example.output.tokens,
                                             settings_.marks(), settings_.task_rule(), MapSize::drawable);
-  for (Figure& figure : save_attention_figures(maps, model_.config(), folder))
-    figures.push_back(std::move(figure));
-  for (Figure& figure : save_position_figure(model_, folder)) figures.push_back(std::move(figure));
+  for (Figure& figure : save_attention_figures(maps, folder)) figures.push_back(std::move(figure));
+  if (const auto* transformer = dynamic_cast<const nn::Transformer*>(&model_))
+    for (Figure& figure : save_position_figure(*transformer, folder)) figures.push_back(std::move(figure));
   for (const Figure& figure : figures) {
     if (!figure.drawn) line(figure.message);
     for (const auto& file : figure.files)

@@ -20,7 +20,7 @@ namespace heed::apps {
 class RunOutput {
  public:
   /// All that is given must outlive it. `epochs_done` by the run that is resumed.
-  RunOutput(const Settings& settings, const OptionTable& table, nn::Transformer& model,
+  RunOutput(const Settings& settings, const OptionTable& table, nn::Seq2SeqModel& model,
             const data::PairDataset& pairs, const data::PairDataset& test, int64_t epochs_done);
 
   void begin(Device device) const;
@@ -41,7 +41,7 @@ class RunOutput {
 
   const Settings& settings_;
   const OptionTable& table_;
-  nn::Transformer& model_;
+  nn::Seq2SeqModel& model_;
   const data::PairDataset &pairs_, &test_;
   JsonLines out_;
   Metrics metrics_;

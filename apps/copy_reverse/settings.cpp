@@ -85,6 +85,12 @@ void declare_recipe(OptionTable& table, Settings& settings) {
   declare_data(table, settings);
   declare_optimization(table, settings);
   declare_architecture(table, settings);
+  table.choice("model", settings.model,
+               "Transformer, or a recurrent network with additive attention, whose width, layers and dropout "
+               "these are too",
+               {{"transformer", SequenceModel::transformer},
+                {"gru", SequenceModel::gru},
+                {"lstm", SequenceModel::lstm}});
   table.integer("vocab", settings.vocab, "Symbols, with pad 0, start 1 and end 2", {4, int64_t{1} << 24});
 }
 
@@ -129,7 +135,20 @@ void Settings::check() const {
              "weights already");
   HEED_CHECK(min_length <= max_length, ConfigError, "--min-length ", min_length, " exceeds --max-length ",
              max_length);
-  model_config().check();
+  if (model == SequenceModel::transformer)
+    model_config().check();
+  else
+    rnn_config().check();
+}
+
+nn::Seq2SeqRnnConfig Settings::rnn_config() const {
+  return {.cell = model == SequenceModel::lstm ? CellKind::lstm : CellKind::gru,
+          .source_vocabulary = vocab,
+          .target_vocabulary = vocab,
+          .d_model = d_model,
+          .encoder_layers = encoder_layers.value_or(layers),
+          .decoder_layers = decoder_layers.value_or(layers),
+          .dropout = dropout};
 }
 
 void Settings::check_lengths(const data::PairDataset& pairs) const {
@@ -143,7 +162,7 @@ void Settings::check_training_lengths(const data::PairDataset& pairs) const {
 }
 
 void Settings::check_lengths(int64_t longest_source, int64_t longest_target) const {
-  if (position != nn::PositionKind::learned) return;
+  if (model != SequenceModel::transformer || position != nn::PositionKind::learned) return;
   const auto check = [&](const char* what, int64_t symbols, int64_t added) {
     HEED_CHECK(symbols + added <= max_positions, DataError, "a ", what, " of ", symbols, " symbols",
                added > 0 ? " with its marks" : "", " is longer than the ", max_positions,
@@ -164,15 +183,25 @@ Settings load_settings(const std::filesystem::path& directory) {
   return settings;
 }
 
-std::unique_ptr<nn::Transformer> load_model(const Settings& settings, const std::filesystem::path& directory,
-                                            Device device) {
+std::unique_ptr<nn::Seq2SeqModel> make_model(const Settings& s) {
+  if (s.model == SequenceModel::transformer) return make_model(s, s.model_config(), s.seed);
+  Generator generator(static_cast<uint64_t>(s.seed), uint64_t{1} << 40);  // apart from dropout's stream
+  return std::make_unique<nn::Seq2SeqRnn>(s.rnn_config(), generator);
+}
+
+std::unique_ptr<nn::Seq2SeqModel> blank_model(const Settings& s) {
+  if (s.model == SequenceModel::transformer) return std::make_unique<nn::Transformer>(s.model_config());
+  return std::make_unique<nn::Seq2SeqRnn>(s.rnn_config());
+}
+
+std::unique_ptr<nn::Seq2SeqModel> load_model(const Settings& settings, const std::filesystem::path& directory,
+                                             Device device) {
   const std::filesystem::path file = directory / "model.safetensors";
   {  // the file of settings may claim any sizes
     const nn::ShapesOnly shapes_only;
-    nn::Transformer shapes(settings.model_config());
-    nn::check_weights(shapes, file);
+    nn::check_weights(*blank_model(settings), file);
   }
-  auto model = std::make_unique<nn::Transformer>(settings.model_config());
+  auto model = blank_model(settings);
   nn::load_weights(*model, file);
   nn::check_finite(*model, file);
   model->to(device);

@@ -8,6 +8,7 @@
 
 #include <heed/data/pair_loader.h>
 #include <heed/data/tasks.h>
+#include <heed/nn/seq2seq_rnn.h>
 #include <heed/nn/transformer.h>
 #include <heed/train/seq2seq.h>
 
@@ -18,6 +19,7 @@
 namespace heed::apps {
 
 enum class Preset { standard, tutorial, paper_copy };
+enum class SequenceModel { transformer, gru, lstm };
 
 struct Settings : CommonSettings, OptimizationSettings, ArchitectureSettings, RunSettings {
   Settings() { out = "runs/copy_reverse"; }
@@ -29,12 +31,15 @@ struct Settings : CommonSettings, OptimizationSettings, ArchitectureSettings, Ru
   bool last_digit_first = false, fresh = true, no_source_marks = false, no_end_mark = false;
   std::filesystem::path data, valid;
 
+  SequenceModel model = SequenceModel::transformer;
   int64_t vocab = 20;
 
   std::filesystem::path init;
   bool no_figures = false;
 
   nn::TransformerConfig model_config() const { return config(vocab, vocab); }
+  /// Of a recurrent model: what the Transformer's settings say of width, layers and dropout.
+  nn::Seq2SeqRnnConfig rnn_config() const;
   /// The rule of generated pairs, and how its symbols are written; those of files are numbers.
   data::Task task_rule() const { return data.empty() ? data::Task(task) : data::Task(); }
   data::Marks marks() const { return {.source = !no_source_marks, .end = !no_end_mark}; }
@@ -66,8 +71,12 @@ void declare_training(OptionTable& table, Settings& settings);
 /// The settings of a trained model: DIR/config.toml. CheckpointError where there is none, ConfigError.
 Settings load_settings(const std::filesystem::path& directory);
 
+/// The model, drawn from the seed; and one whose parameters have no values that matter.
+std::unique_ptr<nn::Seq2SeqModel> make_model(const Settings& settings);
+std::unique_ptr<nn::Seq2SeqModel> blank_model(const Settings& settings);
+
 /// The trained model of DIR, in evaluation mode.
-std::unique_ptr<nn::Transformer> load_model(const Settings& settings, const std::filesystem::path& directory,
-                                            Device device);
+std::unique_ptr<nn::Seq2SeqModel> load_model(const Settings& settings, const std::filesystem::path& directory,
+                                             Device device);
 
 }  // namespace heed::apps

@@ -13,9 +13,9 @@ namespace {
 
 int64_t parameters_of(const Settings& settings) {
   const nn::ShapesOnly shapes_only;
-  nn::Transformer model(settings.model_config());
+  const std::unique_ptr<nn::Seq2SeqModel> model = blank_model(settings);
   int64_t count = 0;
-  for (const nn::ComponentCount& component : nn::count_parameters(model)) count += component.parameters;
+  for (const nn::ComponentCount& component : nn::count_parameters(*model)) count += component.parameters;
   return count;
 }
 

@@ -10,7 +10,7 @@
 namespace heed::apps {
 namespace {
 
-void save_model(const Settings& s, const OptionTable& table, nn::Transformer& model) {
+void save_model(const Settings& s, const OptionTable& table, nn::Seq2SeqModel& model) {
   nn::save_weights(model, s.out / "model.safetensors");
   write_whole_file(s.out / "config.toml", table.dump_toml());
 }
@@ -21,13 +21,15 @@ void train(Settings& s, OptionTable& table) {
   take_saved_settings(s, table);
   s.check();
   const Device device = apply(s);
+  HEED_CHECK(s.model == SequenceModel::transformer || device.is_cpu(), ConfigError, "--device ", s.device,
+             ": recurrent models are trained on the CPU, which knows the lengths");
   const auto pairs = s.training_data();
   const auto valid = s.validation_data();
   s.check_training_lengths(*pairs);
   if (valid) s.check_lengths(*valid);
   const DirectoryLock lock = open_run_folder(s);
 
-  const std::unique_ptr<nn::Transformer> model = make_model(s, s.model_config(), s.seed);
+  const std::unique_ptr<nn::Seq2SeqModel> model = make_model(s);
   if (!s.init.empty()) {
     nn::load_weights(*model, s.init);
     nn::check_finite(*model, s.init);

@@ -33,7 +33,7 @@ data::Pair pair_of(data::Symbols source, const Settings& settings) {
 struct Trained {
   Settings settings;
   Device device;
-  std::unique_ptr<nn::Transformer> model;
+  std::unique_ptr<nn::Seq2SeqModel> model;
   data::Marks marks() const { return settings.marks(); }
 };
 
@@ -66,7 +66,7 @@ std::string percent(double share) { return fixed_text(100 * share, 2) + " %"; }
 
 }  // namespace
 
-Evaluation evaluate_with_progress(nn::Transformer& model, const data::PairDataset& dataset,
+Evaluation evaluate_with_progress(nn::Seq2SeqModel& model, const data::PairDataset& dataset,
                                   EvaluationOptions options) {
   Progress progress("evaluating", dataset.size(), "pairs");
   options.on_batch = [&](int64_t pairs) { progress.advance(pairs); };
@@ -116,7 +116,7 @@ void decode(const DecodeSettings& s) {
     int64_t longest = 0;
     for (const data::Pair& pair : part) longest = std::max(longest, static_cast<int64_t>(pair.source.size()));
     const int64_t most = s.max_decode_length > 0 ? s.max_decode_length : 2 * longest + 10;
-    const nn::DecodeOptions options{.max_length = output_limit(trained.model->config(), most),
+    const nn::DecodeOptions options{.max_length = std::min(most, trained.model->max_target()),
                                     .beam = s.beam,
                                     .length_penalty = s.length_penalty,
                                     .on_step = throw_if_stopped};
@@ -168,7 +168,7 @@ void attention(const AttentionSettings& s) {
   data::Symbols target;
   if (s.target.empty()) {
     const nn::DecodeOptions decode{
-        .max_length = output_limit(trained.model->config(), 2 * std::ssize(source) + 10),
+        .max_length = std::min<int64_t>(2 * std::ssize(source) + 10, trained.model->max_target()),
         .on_step = throw_if_stopped};
     const nn::Hypothesis output =
         predict(*trained.model, {pair_of(source, trained.settings)}, trained.marks(), decode).front().output;
@@ -179,14 +179,13 @@ void attention(const AttentionSettings& s) {
   }
   const std::filesystem::path out = s.out.empty() ? s.model : s.out;
   constexpr int64_t kMostWeights = int64_t{1} << 26;  // 256 MiB
-  const int64_t weights = count_weights(trained.model->config(), std::ssize(source), std::ssize(target));
+  const int64_t weights = count_weights(trained.settings, std::ssize(source), std::ssize(target));
   const AttentionMaps maps = attention_maps(*trained.model, source, target, trained.marks(), task,
                                             weights <= kMostWeights ? MapSize::whole : MapSize::drawable);
   NamedTensors tensors;
   for (const AttentionMaps::Map& map : maps.maps) tensors.emplace_back(map.name, map.weights);
   throw_if_stopped();
-  const std::vector<Figure> figures =
-      save_attention_figures(maps, trained.model->config(), out, s.layer, s.head);
+  const std::vector<Figure> figures = save_attention_figures(maps, out, s.layer, s.head);
   save_tensors(out / "attention.safetensors", tensors);
   Json files = Json::array({(out / "attention.safetensors").string()});
   std::string text = concat("source ", task.text(source), "\noutput ", task.text(target), "\n  ",
@@ -215,7 +214,8 @@ void info(const InfoSettings& s, const Settings& fresh) {
   const Settings settings = trained ? load_settings(s.model) : fresh;
   apply(s);
   const nn::ShapesOnly shapes_only;
-  nn::Transformer model(settings.model_config());
+  const std::unique_ptr<nn::Seq2SeqModel> made = blank_model(settings);
+  nn::Seq2SeqModel& model = *made;
   Json components = Json::object();
   int64_t parameters = 0;
   for (const nn::ComponentCount& count : nn::count_parameters(model)) {
@@ -224,12 +224,14 @@ void info(const InfoSettings& s, const Settings& fresh) {
   }
   const int64_t length = settings.max_length + 2,
                 attention_flops = nn::attention_flops_per_token(settings.model_config(), length);
+  const bool counted = settings.model == SequenceModel::transformer;
   if (s.json) {
-    JsonLines().write({{"parameters", parameters},
-                       {"components", components},
-                       {"bytes", parameters * 4},
-                       {"flops_per_token", nn::flops_per_token(settings.model_config())},
-                       {"attention_flops_per_token", attention_flops}});
+    Json object{{"parameters", parameters}, {"components", components}, {"bytes", parameters * 4}};
+    if (counted) {
+      object["flops_per_token"] = nn::flops_per_token(settings.model_config());
+      object["attention_flops_per_token"] = attention_flops;
+    }
+    JsonLines().write(object);
     return;
   }
   if (s.tree) std::printf("%s\n", nn::module_tree(model).c_str());
@@ -237,6 +239,7 @@ void info(const InfoSettings& s, const Settings& fresh) {
   std::printf("%s\n", nn::component_table(model).c_str());
   std::printf("weights %s MB in f32; training keeps four times that\n",
               fixed_text(4e-6 * static_cast<double>(parameters), 2).c_str());
+  if (!counted) return;
   const auto millions = [](int64_t flops) { return fixed_text(1e-6 * static_cast<double>(flops), 2); };
   std::printf(
       "about %s million floating-point operations a token, forward, and %s in attention itself at %s "

@@ -19,8 +19,7 @@ Matrix over_pixels(const Tensor& weights, const nn::VisionTransformerConfig& con
   Matrix result{config.image.height, config.image.width, {}};
   for (int64_t y = 0; y < result.rows; ++y)
     for (int64_t x = 0; x < result.cols; ++x)
-      result.values.push_back(
-          values[static_cast<size_t>(y / patch.height * grid.width + x / patch.width)]);
+      result.values.push_back(values[static_cast<size_t>(y / patch.height * grid.width + x / patch.width)]);
   return result;
 }
 
@@ -66,7 +65,8 @@ Maps maps_of(const Trained& trained, nn::VisionTransformer& model, const data::L
   return maps;
 }
 
-// The picture, its rollout and the heads of one layer over it; and the weights alone, all heads of all layers.
+// The picture, its rollout and the heads of one layer over it; and the weights alone, all heads of all
+// layers.
 void draw(Presentation& presentation, const Maps& maps, const nn::VisionTransformerConfig& config,
           int64_t layer, const std::string& title) {
   HeatmapGrid over{concat(title, ": what the class token attends to"), 3, {}, false};
@@ -85,7 +85,9 @@ void draw(Presentation& presentation, const Maps& maps, const nn::VisionTransfor
   presentation.figure(over, "attention");
 
   HeatmapGrid heads{concat(title, ": weights of the class token on the patches"),
-                    static_cast<int>(std::min<int64_t>(config.heads, 8)), {}, false};
+                    static_cast<int>(std::min<int64_t>(config.heads, 8)),
+                    {},
+                    false};
   for (size_t i = 0; i < maps.layers.size(); ++i)
     for (int64_t h = 0; h < config.heads; ++h)
       heads.panels.push_back(panel(concat("Layer ", i, ", head ", h),
@@ -110,8 +112,7 @@ void attention(const AttentionSettings& s) {
 
   const std::filesystem::path out = s.out.empty() ? s.model : s.out;
   Presentation presentation(s.json, out);
-  const std::string title =
-      concat("Picture ", number, ", a ", image.label, " taken for a ", maps.predicted);
+  const std::string title = concat("Picture ", number, ", a ", image.label, " taken for a ", maps.predicted);
   presentation.line(title);
   draw(presentation, maps, config, layer, title);
   NamedTensors tensors{{"rollout", maps.rollout}};

@@ -33,8 +33,8 @@ nn::VisionTransformerConfig vit_config(const Settings& s, const data::ImageSize&
 
 // Three convolutions, of which two halve the picture.
 std::unique_ptr<nn::Sequential> make_cnn(const data::ImageSize& size, int64_t classes, Generator& random) {
-  HEED_CHECK(size.height >= 4 && size.width >= 4, ConfigError, "--model cnn takes pictures of 4 x 4 and more, got ",
-             size.height, " x ", size.width);
+  HEED_CHECK(size.height >= 4 && size.width >= 4, ConfigError,
+             "--model cnn takes pictures of 4 x 4 and more, got ", size.height, " x ", size.width);
   const Convolution2dOptions same{.padding = 1};
   auto model = std::make_unique<nn::Sequential>();
   model->add<nn::Conv2d>(size.channels, 16, 3, same, false, random).add<nn::BatchNorm2d>(16).add(relu);
@@ -115,11 +115,12 @@ Judgement judge(const Classifier& classifier, const data::ImageDataset& pictures
     for (int64_t i = first; i < std::min(first + kBatch, pictures.size()); ++i)
       samples.push_back(pictures.get(0, i));
     const train::Batch batch = to_batch(samples, pictures.image_size());
-    const Tensor logits = classifier(batch.inputs.tensors[0].to(dtype).to(parameters.device())).to(DType::f32);
+    const Tensor logits =
+        classifier(batch.inputs.tensors[0].to(dtype).to(parameters.device())).to(DType::f32);
     nn::check_finite(logits, "the logits");
-    result.loss += cross_entropy(logits, batch.inputs.tensors[1].to(logits.device()),
-                                 {.reduction = Reduction::sum})
-                       .item<double>();
+    result.loss +=
+        cross_entropy(logits, batch.inputs.tensors[1].to(logits.device()), {.reduction = Reduction::sum})
+            .item<double>();
     const Tensor all = softmax(logits);
     const std::vector<int64_t> predicted = argmax(all, 1).to_vector<int64_t>();
     const std::vector<float> probability = max(all, {.axes = {1}}).to_vector<float>();

@@ -24,10 +24,11 @@ using Loader = data::Loader<data::LabeledImage, train::Batch>;
 
 Loader make_loader(const Settings& s, std::shared_ptr<const data::ImageDataset> pictures) {
   const data::ImageSize size = pictures->image_size();
-  return Loader(std::move(pictures),
-                {.batch = [size](std::span<const data::LabeledImage> samples,
-                                 std::span<const int64_t>) { return to_batch(samples, size); }},
-                {.batch_size = s.batch_size, .shuffle = !s.no_shuffle, .seed = static_cast<uint64_t>(s.seed)});
+  return Loader(
+      std::move(pictures),
+      {.batch = [size](std::span<const data::LabeledImage> samples,
+                       std::span<const int64_t>) { return to_batch(samples, size); }},
+      {.batch_size = s.batch_size, .shuffle = !s.no_shuffle, .seed = static_cast<uint64_t>(s.seed)});
 }
 
 train::LossFunction make_loss(const Settings& s, const Classifier& classifier) {
@@ -62,8 +63,8 @@ class Output {
     if (s_.json)
       out_.write(metrics_.epochs().back());
     else
-      line("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed_text(r.loss, 4), "  lr ", fixed_text(r.lr, 6),
-           "  ", format_count(r.samples_per_second), " pictures/s");
+      line("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed_text(r.loss, 4), "  lr ",
+           fixed_text(r.lr, 6), "  ", format_count(r.samples_per_second), " pictures/s");
   }
 
   void stopped(int64_t step) {
@@ -82,8 +83,8 @@ class Output {
     if (s_.json)
       out_.write(last);
     else
-      line("test loss ", fixed_text(test.loss, 4), "  right ", fixed_text(100 * test.accuracy(), 2), " %: ",
-           test.right(), " of ", count);
+      line("test loss ", fixed_text(test.loss, 4), "  right ", fixed_text(100 * test.accuracy(), 2),
+           " %: ", test.right(), " of ", count);
     if (!s_.no_figures && !metrics_.epochs().empty()) draw();
   }
 
@@ -132,10 +133,9 @@ void train(Settings& s, OptionTable& table) {
               " pictures of ", images->image_size().height, " x ", images->image_size().width, ", ",
               test.size(), " for testing, ", *s.classes, " classes");
   output.line(module.describe(), "\n", nn::component_table(module));
-  const bool ended =
-      trainer.run({.step = [&](const train::StepReport& report) { output.step(report); },
-                   .epoch = [&](const train::EpochReport& report) { output.epoch(report); },
-                   .stop = stop_requested});
+  const bool ended = trainer.run({.step = [&](const train::StepReport& report) { output.step(report); },
+                                  .epoch = [&](const train::EpochReport& report) { output.epoch(report); },
+                                  .stop = stop_requested});
   const train::AveragedWeights averaged(trainer);
   if (!ended) return output.stopped(trainer.state().step);
   nn::save_weights(module, s.out / "model.safetensors");

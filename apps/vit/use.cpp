@@ -66,8 +66,9 @@ void evaluate(const EvalSettings& s) {
   const Judgement result = judge(trained.classifier, Chosen(*trained.pictures, numbers));
 
   Presentation presentation(s.json, {});
-  presentation.line(concat("loss ", fixed_text(result.loss, 4), "  right ", fixed_text(100 * result.accuracy(), 2),
-                           " %: ", result.right(), " of ", result.pictures.size()));
+  presentation.line(concat("loss ", fixed_text(result.loss, 4), "  right ",
+                           fixed_text(100 * result.accuracy(), 2), " %: ", result.right(), " of ",
+                           result.pictures.size()));
   presentation.value("loss", result.loss);
   presentation.value("accuracy", result.accuracy());
   presentation.value("right", result.right());
@@ -84,8 +85,7 @@ void evaluate(const EvalSettings& s) {
 void predict(const PredictSettings& s) {
   const Trained trained = open_model(s);
   std::vector<int64_t> numbers;
-  for (const std::string& text : s.numbers)
-    numbers.push_back(picture_number(text, trained.pictures->size()));
+  for (const std::string& text : s.numbers) numbers.push_back(picture_number(text, trained.pictures->size()));
   if (numbers.empty()) {
     numbers = test_numbers(trained);
     numbers.resize(std::min<size_t>(numbers.size(), 10));

@@ -15,6 +15,7 @@
 #include <heed/data/pair_loader.h>
 #include <heed/data/tasks.h>
 #include <heed/nn/decode.h>
+#include <heed/nn/transformer.h>
 #include <heed/optim/adam.h>
 
 /// The region that is counted, found by its name.

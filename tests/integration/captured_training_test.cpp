@@ -11,6 +11,7 @@
 #include <heed/core/generator.h>
 #include <heed/core/ops.h>
 #include <heed/data/tasks.h>
+#include <heed/nn/transformer.h>
 #include <heed/optim/adam.h>
 #include <heed/train/seq2seq.h>
 #include <heed/train/trainer.h>

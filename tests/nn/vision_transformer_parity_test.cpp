@@ -63,7 +63,8 @@ TEST(VisionTransformerParity, InF32OnEveryDevice) {
     const auto got = trial.gradients();
     for (size_t i = 0; i < want.size(); ++i) {
       const Tensor exact_value = as_f64(want[i].second);
-      EXPECT_LE(norm(as_f64(got[i].second) - exact_value).item<double>(), 2e-6 * norm(exact_value).item<double>())
+      EXPECT_LE(norm(as_f64(got[i].second) - exact_value).item<double>(),
+                2e-6 * norm(exact_value).item<double>())
           << want[i].first << " on " << device;
     }
   }
@@ -112,8 +113,11 @@ TEST(VisionTransformer, Errors) {
   refused([](auto& c) { c.heads = 3; }, "heads");
   refused([](auto& c) { c.position = nn::PositionKind::rotary; }, "positions are learned or none");
   const nn::VisionTransformer model(small());
-  expect_error<ShapeError>([&] { model(zeros({2, 1, 6, 4})); },
-                           {"images are [2, 1, 6, 4], expected [batch, 2, 6, 4]"});
+  expect_error<ShapeError>(
+      [&] {
+        model(zeros({2, 1, 6, 4}));
+      },
+      {"images are [2, 1, 6, 4], expected [batch, 2, 6, 4]"});
 }
 
 // By hand: two layers of two heads over two tokens.
