@@ -42,7 +42,7 @@ void append(std::vector<std::string>& documents, std::string_view text, Document
 
 std::string read_file(const fs::path& file) {
   std::string text = read_whole_file(file.string(), kMostBytes);
-  const std::optional<size_t> invalid = first_invalid_utf8(text);
+  const std::optional<size_t> invalid = invalid_utf8(text);
   HEED_CHECK(!invalid, DataError, file.string(), " is not UTF-8 (byte ", *invalid + 1, ")");
   return text;
 }

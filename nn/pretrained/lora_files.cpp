@@ -67,25 +67,15 @@ std::pair<int64_t, int64_t> rows_of(Part part, const HeadLayout& layout) {
   }
 }
 
-detail::Settings read_settings(const std::string& folder) {
-  const std::string path = folder + "/adapter_config.json";
-  return {detail::read_json_object(path, kMostConfigBytes), path};
+detail::Settings settings_of(const std::string& folder) {
+  return detail::read_settings(folder + "/adapter_config.json", kMostConfigBytes);
 }
 
-std::vector<std::string> read_words(const std::string& folder) {
-  const std::string path = folder + "/adapter_config.json";
-  const detail::Json json = detail::read_json_object(path, kMostConfigBytes);
-  const auto found = json.find("target_modules");
-  std::vector<std::string> words;
-  if (found != json.end() && found->is_array())
-    for (const auto& word : *found)
-      if (word.is_string()) words.push_back(word.get<std::string>());
-  for (const char* other : {"rank_pattern", "alpha_pattern"}) {
-    const auto pattern = json.find(other);
-    HEED_CHECK(pattern == json.end() || pattern->empty(), ConfigError, "'", path, "': heed has no ", other);
-  }
-  HEED_CHECK(!words.empty() && words.size() == found->size(), ConfigError, "'", path,
-             "': target_modules must be a list of names");
+std::vector<std::string> read_words(const detail::Settings& settings) {
+  for (const char* other : {"rank_pattern", "alpha_pattern"})
+    HEED_CHECK(settings.inner(other).empty(), ConfigError, "'", settings.file(), "': heed has no ", other);
+  std::vector<std::string> words = settings.texts("target_modules");
+  HEED_CHECK(!words.empty(), ConfigError, "'", settings.file(), "': target_modules is empty");
   return words;
 }
 
@@ -143,11 +133,11 @@ void save_lora(Lora& lora, const LanguageModel& model, const std::string& base, 
 bool is_lora_folder(const std::string& folder) { return fs::exists(folder + "/adapter_config.json"); }
 
 std::string lora_base(const std::string& folder) {
-  return read_settings(folder).text("base_model_name_or_path");
+  return settings_of(folder).text("base_model_name_or_path");
 }
 
 std::unique_ptr<Lora> load_lora(LanguageModel& model, const std::string& folder) {
-  const detail::Settings settings = read_settings(folder);
+  const detail::Settings settings = settings_of(folder);
   const std::string kind = settings.text("peft_type");
   HEED_CHECK(kind == "LORA", ConfigError, "'", settings.file(), "': peft_type is '", kind,
              "'; heed has 'LORA'");
@@ -155,7 +145,7 @@ std::unique_ptr<Lora> load_lora(LanguageModel& model, const std::string& folder)
   const LoraOptions options{.rank = settings.integer("r", {}, kMostRank),
                             .alpha = settings.number("lora_alpha")};
   Generator generator(0);
-  auto lora = std::make_unique<Lora>(model, lora_targets(model, read_words(folder)), options, generator);
+  auto lora = std::make_unique<Lora>(model, lora_targets(model, read_words(settings)), options, generator);
   load_weights(*lora, folder + "/adapter_model.safetensors", {.prefix = kPrefix});
   return lora;
 }

@@ -66,6 +66,20 @@ std::string Settings::text(const char* key, std::optional<std::string> standard)
   return *text;
 }
 
+std::vector<std::string> Settings::texts(const char* key) const {
+  const auto* const list = find(key, true)->as<std::vector<Json>>();
+  std::vector<std::string> texts;
+  for (const Json& json : list ? *list : std::vector<Json>())
+    if (const auto* const text = json.as<std::string>()) texts.push_back(*text);
+  if (!list || texts.size() != list->size()) fail(key, "is no list of texts");
+  return texts;
+}
+
+bool Settings::empty() const {
+  const auto* const object = object_.as<JsonObject>();
+  return !object || object->keys.empty();
+}
+
 Settings Settings::inner(const char* key) const {
   const Json* const value = find(key, false);
   if (value && !value->as<JsonObject>()) fail(key, "is no object");

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <heed/core/base/check.h>
 #include <heed/core/io/detail/json.h>
@@ -29,8 +30,11 @@ class Settings {
   double number(const char* key, std::optional<double> standard = {}) const;
   bool flag(const char* key, std::optional<bool> standard = {}) const;
   std::string text(const char* key, std::optional<std::string> standard = {}) const;
+  /// A list of texts.
+  std::vector<std::string> texts(const char* key) const;
   /// An object within; an empty one if there is none.
   Settings inner(const char* key) const;
+  bool empty() const;
   /// ConfigError unless the setting is that or not there.
   void expect_flag(const char* key, bool expected) const;
 
