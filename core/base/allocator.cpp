@@ -36,7 +36,7 @@ AllocatorKind kind_from_environment() {
 
 // Asks for large pages under blocks that hold one: with pages of 4 KiB a pass over such a block waits for
 // their addresses and for the processor's prefetching, which ends with each.
-void* acquire_from_heap(void*, size_t bytes) {
+void* acquire_from_heap(size_t bytes) {
   constexpr size_t kLargePage = size_t{1} << 21;
   void* pointer = nullptr;
   if (posix_memalign(&pointer, bytes < kLargePage ? kAlignment : kLargePage, bytes) != 0) return nullptr;
@@ -47,7 +47,7 @@ void* acquire_from_heap(void*, size_t bytes) {
   return pointer;
 }
 
-void discard_pages(void*, void* pointer, size_t bytes) {
+void discard_pages(void* pointer, size_t bytes) {
   static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = round_up(reinterpret_cast<uintptr_t>(pointer), page),
              end = (reinterpret_cast<uintptr_t>(pointer) + bytes) / page * page;
@@ -58,9 +58,8 @@ void discard_pages(void*, void* pointer, size_t bytes) {
 MemorySource heap() {
   return {.name = "cpu",
           .acquire = acquire_from_heap,
-          .release = [](void*, void* pointer, size_t) { std::free(pointer); },
-          .poison = [](void*, void* pointer, size_t bytes) { std::memset(pointer, 0xff, bytes); },
-          .context = nullptr,
+          .release = [](void* pointer, size_t) { std::free(pointer); },
+          .poison = [](void* pointer, size_t bytes) { std::memset(pointer, 0xff, bytes); },
           .segment_bytes = size_t{1} << 28,
           .discard = discard_pages};
 }
@@ -172,16 +171,16 @@ struct Allocator::State {
         return take_cached(block);
       return nullptr;
     }
-    return source.acquire(source.context, block);
+    return source.acquire(block);
   }
 
   bool add_segment(size_t bytes) {
-    void* const segment = source.acquire(source.context, bytes);
+    void* const segment = source.acquire(bytes);
     if (segment == nullptr) return false;
     try {
       large.add(segment, bytes);
     } catch (...) {  // no room to remember it
-      source.release(source.context, segment, bytes);
+      source.release(segment, bytes);
       return false;
     }
     stats.cached += static_cast<int64_t>(bytes);
@@ -214,7 +213,7 @@ struct Allocator::State {
       } catch (...) {  // no room to remember it: give it back instead
       }
     }
-    source.release(source.context, pointer, block);
+    source.release(pointer, block);
   }
 
   void empty_thread(ThreadBlocks& thread) noexcept {
@@ -228,7 +227,7 @@ struct Allocator::State {
 
   void release_all() noexcept {
     const auto release = [this](void* pointer, size_t bytes) {
-      source.release(source.context, pointer, bytes);
+      source.release(pointer, bytes);
       stats.cached -= static_cast<int64_t>(bytes);
     };
     for (size_t index = 0; index < kClasses; ++index) {
@@ -236,7 +235,7 @@ struct Allocator::State {
       free_lists[index].clear();
     }
     large.release_unused(release, [this](void* pointer, size_t bytes) {
-      if (source.discard) source.discard(source.context, pointer, bytes);
+      if (source.discard) source.discard(pointer, bytes);
     });
   }
 };
@@ -328,7 +327,7 @@ void* Allocator::allocate_shared(size_t bytes) {
   } catch (const std::bad_alloc&) {  // no room for the list of blocks
   }
   if (pointer == nullptr) throw out_of_memory();
-  if (s.poisons) s.source.poison(s.source.context, pointer, block);
+  if (s.poisons) s.source.poison(pointer, block);
   ++s.stats.requests;
   s.stats.in_use += static_cast<int64_t>(block);
   if (s.stats.in_use > s.stats.peak) s.counted();  // what threads keep may be part of it

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace heed {
@@ -29,15 +30,14 @@ AllocatorKind default_allocator_kind();
 
 /// Where an Allocator gets its memory: the system's heap, or a device's.
 struct MemorySource {
-  const char* name;                               // for messages: "cpu", "cuda:0"
-  void* (*acquire)(void* context, size_t bytes);  // aligned to 128; null when there is none
-  void (*release)(void* context, void* pointer, size_t bytes);
-  void (*poison)(void* context, void* pointer, size_t bytes);  // fills with 0xff bytes
-  void* context;
-  size_t segment_bytes = size_t{1} << 25;  // to ask for at once, to cut large blocks from
-  /// Gives the system what is under a part of such a segment, which keeps its addresses; null if that cannot
+  const char* name;                            // for messages: "cpu", "cuda:0"
+  std::function<void*(size_t bytes)> acquire;  // aligned to 128; null when there is none
+  std::function<void(void* pointer, size_t bytes)> release;
+  std::function<void(void* pointer, size_t bytes)> poison;  // fills with 0xff bytes
+  size_t segment_bytes = size_t{1} << 25;                   // to ask for at once, to cut large blocks from
+  /// Gives the system what is under a part of such a segment, which keeps its addresses; none if that cannot
   /// be.
-  void (*discard)(void* context, void* pointer, size_t bytes) = nullptr;
+  std::function<void(void* pointer, size_t bytes)> discard = {};
 };
 
 /// Hands out blocks; thread-safe. What was freed serves the next request of its size class, from 512 KiB on

@@ -101,11 +101,10 @@ class Pool {
     keep_workers(0);
   }
 
-  void run(int64_t count, int64_t grain, int64_t chunks, detail::RangeFunction function, void* context) {
+  void run(int64_t count, int64_t grain, int64_t chunks, detail::RangeFunction f) {
     const std::lock_guard<std::mutex> lock(callers);
     start_workers();
-    function_ = function;
-    context_ = context;
+    function_ = f;
     float_mode_ = detail::float_mode();
     count_ = count;
     grain_ = grain;
@@ -211,7 +210,7 @@ class Pool {
     const int64_t begin = chunk * grain_;
     if (detail::float_mode() != float_mode_) detail::set_float_mode(float_mode_);
     try {
-      function_(context_, begin, chunk_end(begin, grain_, count_));
+      function_(begin, chunk_end(begin, grain_, count_));
     } catch (...) {
       if (!failed_.exchange(true)) exception_ = std::current_exception();
     }
@@ -225,8 +224,7 @@ class Pool {
   alignas(64) std::atomic<uint32_t> epoch_{0};  // moves with each job; sleeping workers wait on it
   std::atomic<bool> failed_{false};
   std::atomic<int64_t> runs_{0};  // 0 before the first job
-  detail::RangeFunction function_ = nullptr;
-  void* context_ = nullptr;
+  detail::RangeFunction function_;
   uint32_t float_mode_ = 0;  // the caller's
   int64_t count_ = 0, grain_ = 1, chunks_ = 0;
   struct alignas(128) Unclaimed {
@@ -298,17 +296,16 @@ namespace detail {
 
 bool thread_ended() { return CallerOfThread::get() == nullptr; }
 
-void parallel_for(int64_t count, int64_t grain, RangeFunction function, void* context) {
+void parallel_for(int64_t count, int64_t grain, RangeFunction f) {
   if (count <= 0) return;
   HEED_ASSERT(grain >= 1, "parallel_for: grain is ", grain);
   const int64_t chunks = (count - 1) / grain + 1;
   // A thread that is ending, as when static objects are destroyed, wakes no others.
   if (chunks > 1 && !inside_parallel_for && !thread_ended()) {
-    if (Pool& pool = heed::pool(); pool.threads() > 1)
-      return pool.run(count, grain, chunks, function, context);
+    if (Pool& pool = heed::pool(); pool.threads() > 1) return pool.run(count, grain, chunks, f);
   }
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    function(context, chunk * grain, chunk_end(chunk * grain, grain, count));
+    f(chunk * grain, chunk_end(chunk * grain, grain, count));
   }
 }
 

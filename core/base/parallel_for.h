@@ -2,7 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
+
+#include <heed/core/base/function_ref.h>
 
 namespace heed {
 
@@ -14,8 +15,8 @@ int thread_count();
 void set_thread_count(int threads);
 
 namespace detail {
-using RangeFunction = void (*)(void* context, int64_t begin, int64_t end);
-void parallel_for(int64_t count, int64_t grain, RangeFunction function, void* context);
+using RangeFunction = FunctionRef<void(int64_t begin, int64_t end)>;
+void parallel_for(int64_t count, int64_t grain, RangeFunction f);
 }  // namespace detail
 
 /// Calls f(begin, end) for the ranges [0, grain), [grain, 2 grain), … that cut [0, count), each exactly once,
@@ -26,11 +27,7 @@ void parallel_for(int64_t count, int64_t grain, RangeFunction function, void* co
 /// the same time are served one after another. All threads compute in the caller's floating-point mode.
 template <class F>
 void parallel_for(int64_t count, int64_t grain, F&& f) {
-  using Function = std::remove_reference_t<F>;
-  detail::parallel_for(
-      count, grain,
-      [](void* context, int64_t begin, int64_t end) { (*static_cast<Function*>(context))(begin, end); },
-      const_cast<void*>(static_cast<const void*>(&f)));
+  detail::parallel_for(count, grain, detail::RangeFunction(f));
 }
 
 }  // namespace heed

@@ -20,8 +20,8 @@ class RelaxedCapture {
 
 // Ordinary memory, not the stream's: a graph's own allocations would be freed between its launches.
 MemorySource arena_source(DeviceState& device) {
-  return {device.name.c_str(),
-          [](void*, size_t bytes) -> void* {
+  return {.name = device.name.c_str(),
+          .acquire = [](size_t bytes) -> void* {
             const RelaxedCapture relaxed;
             void* pointer = nullptr;
             const cudaError_t error = cudaMalloc(&pointer, bytes);
@@ -32,15 +32,15 @@ MemorySource arena_source(DeviceState& device) {
             check(error, "cudaMalloc");
             return pointer;
           },
-          [](void*, void* pointer, size_t) {
-            const RelaxedCapture relaxed;
-            cudaFree(pointer);
-          },
-          [](void* self, void* pointer, size_t bytes) {
-            check(cudaMemsetAsync(pointer, 0xff, bytes, static_cast<DeviceState*>(self)->stream()),
-                  "cudaMemsetAsync");
-          },
-          &device};
+          .release =
+              [](void* pointer, size_t) {
+                const RelaxedCapture relaxed;
+                cudaFree(pointer);
+              },
+          .poison =
+              [&device](void* pointer, size_t bytes) {
+                check(cudaMemsetAsync(pointer, 0xff, bytes, device.stream()), "cudaMemsetAsync");
+              }};
 }
 
 // Gives what is kept for reuse back to the device, so that an arena can have it.

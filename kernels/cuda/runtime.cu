@@ -87,11 +87,10 @@ DeviceState::DeviceState(int device)
       wrong_index_(make_wrong_index(stream_)) {}
 
 MemorySource DeviceState::source() {
-  return {name.c_str(),
-          [](void* self, size_t bytes) -> void* {
+  return {.name = name.c_str(),
+          .acquire = [this](size_t bytes) -> void* {
             void* pointer = nullptr;
-            const cudaError_t error =
-                cudaMallocAsync(&pointer, bytes, static_cast<DeviceState*>(self)->stream());
+            const cudaError_t error = cudaMallocAsync(&pointer, bytes, stream());
             if (error == cudaErrorMemoryAllocation) {
               static_cast<void>(cudaGetLastError());
               return nullptr;
@@ -100,18 +99,17 @@ MemorySource DeviceState::source() {
             return pointer;
           },
           // An error here is one of earlier work, which the next checked call reports.
-          [](void* self, void* pointer, size_t) {
-            auto& device = *static_cast<DeviceState*>(self);
-            if (CaptureState* capture = device.own_capture())
-              capture->to_free.push_back(pointer);
-            else
-              cudaFreeAsync(pointer, device.stream_);
-          },
-          [](void* self, void* pointer, size_t bytes) {
-            check(cudaMemsetAsync(pointer, 0xff, bytes, static_cast<DeviceState*>(self)->stream()),
-                  "cudaMemsetAsync");
-          },
-          this};
+          .release =
+              [this](void* pointer, size_t) {
+                if (CaptureState* capture = own_capture())
+                  capture->to_free.push_back(pointer);
+                else
+                  cudaFreeAsync(pointer, stream_);
+              },
+          .poison =
+              [this](void* pointer, size_t bytes) {
+                check(cudaMemsetAsync(pointer, 0xff, bytes, stream()), "cudaMemsetAsync");
+              }};
 }
 
 cudaStream_t DeviceState::stream() const {

@@ -173,8 +173,7 @@ HEED_AMX void tile_block(const AmxBlock& x) {
     _tile_zero(3);
   }
   if (x.interleaved)
-    multiply_steps<AParts, BParts, TwoRows, TwoCols>(
-        x, [turn = x.interleaved, context = x.context] { turn(context); });
+    multiply_steps<AParts, BParts, TwoRows, TwoCols>(x, x.interleaved);
   else
     multiply_steps<AParts, BParts, TwoRows, TwoCols>(x, [] {});
   const int64_t row = x.ldc * kFloat;

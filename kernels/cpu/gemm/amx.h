@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <heed/core/base/dtype.h>
+#include <heed/core/base/function_ref.h>
 
 namespace heed::cpu {
 
@@ -47,9 +48,8 @@ struct AmxBlock {
   /// parts are that many packed ones, one after the other, which add up to it. Products below the precision
   /// of a float are left out.
   int a_parts, b_parts;
-  /// Interleaved work, called between tile multiplications turns() times at most; null for none.
-  void (*interleaved)(void* context) = nullptr;
-  void* context = nullptr;
+  /// Interleaved work, called between tile multiplications turns() times at most; empty for none.
+  FunctionRef<void()> interleaved = {};
 
   int64_t turns() const { return amx_turns(a_parts, steps); }
 };

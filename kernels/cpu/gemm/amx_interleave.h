@@ -33,21 +33,23 @@ class AmxInterleave {
   }
 
   void attach(AmxBlock& block) {
-    block.interleaved = units_ > 0 ? turn : nullptr;
-    block.context = this;
+    if (units_ > 0)
+      block.interleaved = *this;
+    else
+      block.interleaved = nullptr;
+  }
+
+  /// A turn.
+  void operator()() {
+    int64_t count = 0;
+    for (credit_ += units_; credit_ >= turns_; credit_ -= turns_) ++count;
+    run(count);
   }
 
   /// What no turn did.
   void finish() { run(remaining()); }
 
  private:
-  static void turn(void* context) {
-    AmxInterleave& self = *static_cast<AmxInterleave*>(context);
-    int64_t count = 0;
-    for (self.credit_ += self.units_; self.credit_ >= self.turns_; self.credit_ -= self.turns_) ++count;
-    self.run(count);
-  }
-
   int64_t remaining() const {
     int64_t units = 0;
     for (const InterleavedWork* stream : streams_) units += stream->remaining();

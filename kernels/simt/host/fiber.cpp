@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <heed/kernels/simt/host/builtins.h>
+#include <heed/kernels/simt/host/launch.h>
 #include <heed/kernels/simt/host/machine.h>
 
 #ifdef HEED_EMULATOR_ASAN
@@ -158,6 +159,6 @@ extern "C" void heed_emulator_fiber() {
     os_stack_bytes = previous_bytes;
   }
 #endif
-  machine.body(machine.body_argument);
+  machine.body->run();
   finish_fiber();
 }

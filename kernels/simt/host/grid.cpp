@@ -189,8 +189,7 @@ void run_grid(const Launch& launch) {
   m.dynamic_bytes = launch.shared_bytes;
   m.shared_allowed = dynamic_shared_is_set(launch.kernel) ? shared_limit() : kSharedWithoutAsking;
   m.launch = launch.at;
-  m.body = [](void* body) { static_cast<LaunchBody*>(body)->run(); };
-  m.body_argument = launch.body.get();
+  m.body = launch.body.get();
   make_stacks(m.threads);
   seed_random(config().seed);
   ++stats().launches;

@@ -24,6 +24,8 @@
 
 namespace heed::emulator {
 
+class LaunchBody;
+
 constexpr unsigned kMaxThreads = 1024;
 constexpr unsigned kMaxWarps = kMaxThreads / 32;
 constexpr unsigned kNoThread = ~0u;
@@ -97,8 +99,7 @@ struct Machine {
   Location launch;
   size_t dynamic_bytes = 0;
   size_t shared_allowed = 0;  // static and dynamic
-  void (*body)(void*) = nullptr;
-  void* body_argument = nullptr;
+  LaunchBody* body = nullptr;
   // the first failure
   bool failed = false;
   std::string message;

@@ -21,23 +21,20 @@ struct FakeSource {
   int64_t discarded = 0;
 
   MemorySource source() {
-    return {"fake",
-            [](void* self, size_t bytes) -> void* {
-              auto& s = *static_cast<FakeSource*>(self);
-              if (s.live + static_cast<int64_t>(bytes) > s.limit) return nullptr;
-              s.live += static_cast<int64_t>(bytes);
+    return {.name = "fake",
+            .acquire = [this](size_t bytes) -> void* {
+              if (live + static_cast<int64_t>(bytes) > limit) return nullptr;
+              live += static_cast<int64_t>(bytes);
               return std::aligned_alloc(128, bytes);
             },
-            [](void* self, void* pointer, size_t bytes) {
-              static_cast<FakeSource*>(self)->live -= static_cast<int64_t>(bytes);
-              std::free(pointer);
-            },
-            [](void*, void* pointer, size_t bytes) { std::memset(pointer, 0xff, bytes); },
-            this,
-            32 << 20,
-            [](void* self, void*, size_t bytes) {
-              static_cast<FakeSource*>(self)->discarded += static_cast<int64_t>(bytes);
-            }};
+            .release =
+                [this](void* pointer, size_t bytes) {
+                  live -= static_cast<int64_t>(bytes);
+                  std::free(pointer);
+                },
+            .poison = [](void* pointer, size_t bytes) { std::memset(pointer, 0xff, bytes); },
+            .segment_bytes = 32 << 20,
+            .discard = [this](void*, size_t bytes) { discarded += static_cast<int64_t>(bytes); }};
   }
 };
 
