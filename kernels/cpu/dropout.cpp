@@ -6,6 +6,7 @@
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/dropout_simd.h>
 #include <heed/kernels/cpu/simd/streaming-inl.h>
+#include <heed/kernels/cpu/simd/typed_export.h>
 #include <heed/kernels/cpu/tasks/grain.h>
 #include <heed/kernels/dropout.h>
 
@@ -66,17 +67,17 @@ void map(const Args<T>& args, int64_t begin, int64_t end) {
   hwy::FlushStream();
 }
 
-#define HEED_DEFINE(T, name)                                                                  \
-  void forward_##name(const kernels::DropoutForward<T>& args, int64_t begin, int64_t end) {   \
-    map(args, begin, end);                                                                    \
-  }                                                                                           \
-  void backward_##name(const kernels::DropoutBackward<T>& args, int64_t begin, int64_t end) { \
-    map(args, begin, end);                                                                    \
-  }
-HEED_DEFINE(float, f32)
-HEED_DEFINE(bfloat16, bf16)
-HEED_DEFINE(double, f64)
-#undef HEED_DEFINE
+template <class T>
+void forward(const kernels::DropoutForward<T>& args, int64_t begin, int64_t end) {
+  map(args, begin, end);
+}
+HEED_TYPED(forward, kernels::DropoutForward)
+
+template <class T>
+void backward(const kernels::DropoutBackward<T>& args, int64_t begin, int64_t end) {
+  map(args, begin, end);
+}
+HEED_TYPED(backward, kernels::DropoutBackward)
 
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -85,28 +86,21 @@ HWY_AFTER_NAMESPACE();
 namespace heed::cpu {
 namespace {
 
-#define HEED_EXPORT(T, name)                                                            \
-  HWY_EXPORT(forward_##name);                                                           \
-  HWY_EXPORT(backward_##name);                                                          \
-  auto map_for(const kernels::DropoutForward<T>&) { return HEED_SIMD(forward_##name); } \
-  auto map_for(const kernels::DropoutBackward<T>&) { return HEED_SIMD(backward_##name); }
-HEED_EXPORT(float, f32)
-HEED_EXPORT(bfloat16, bf16)
-HEED_EXPORT(double, f64)
-#undef HEED_EXPORT
+HEED_EXPORT_TYPED(forward)
+HEED_EXPORT_TYPED(backward)
 
 }  // namespace
 
 template <class T>
 void dropout_forward(const kernels::DropoutForward<T>& args) {
-  const auto map = map_for(args);
+  const auto map = HEED_SIMD_OF(T, forward);
   parallel_for(args.count, elements_per_task(args.count),
                [&](int64_t begin, int64_t end) { map(args, begin, end); });
 }
 
 template <class T>
 void dropout_backward(const kernels::DropoutBackward<T>& args) {
-  const auto map = map_for(args);
+  const auto map = HEED_SIMD_OF(T, backward);
   parallel_for(args.count, elements_per_task(args.count),
                [&](int64_t begin, int64_t end) { map(args, begin, end); });
 }

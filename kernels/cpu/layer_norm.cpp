@@ -3,11 +3,15 @@
 
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/layer_norm_simd.h>
+#include <heed/kernels/cpu/simd/typed_export.h>
 #include <heed/kernels/cpu/tasks/grain.h>
 #include <heed/kernels/layer_norm.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
+
+template <class T>
+using LayerNormChunk = GradientChunk<kernels::LayerNormBackward<T>>;
 
 /// Columns from which the first pivot of a row is taken, and up to which rows are taken a few at a time.
 constexpr int64_t kSampled = 32, kMiddle = 1024;
@@ -104,6 +108,7 @@ void forward(const kernels::LayerNormForward<T>& args, int64_t begin, int64_t en
   else
     forward_rows<Whole<T>>(args, begin, end);
 }
+HEED_TYPED(forward, kernels::LayerNormForward)
 
 template <class T>
 struct StoreGradient {
@@ -118,29 +123,18 @@ struct StoreGradient {
   }
 };
 
-template <class T, class A = accumulator_t<T>>
-void backward(const kernels::LayerNormBackward<T>& args, int64_t begin, int64_t end, A* gweight, A* gbias) {
+template <class T>
+void backward(const LayerNormChunk<T>& chunk, int64_t begin, int64_t end) {
+  const kernels::LayerNormBackward<T>& args = chunk.args;
   const auto emit_row = [&args](int64_t row) {
     return StoreGradient<T>{args.gx == nullptr ? nullptr : args.gx + row * args.cols, args.accumulate_x};
   };
   if (!args.accumulate_x && uses_nontemporal_stores(args.gx, args.rows, args.cols, 3))
-    backward_rows<NonTemporal<T>>(args, args.x, begin, end, gweight, gbias, emit_row);
+    backward_rows<NonTemporal<T>>(args, args.x, begin, end, chunk.gweight, chunk.gbias, emit_row);
   else
-    backward_rows<Whole<T>>(args, args.x, begin, end, gweight, gbias, emit_row);
+    backward_rows<Whole<T>>(args, args.x, begin, end, chunk.gweight, chunk.gbias, emit_row);
 }
-
-#define HEED_DEFINE(T, name)                                                                  \
-  void forward_##name(const kernels::LayerNormForward<T>& args, int64_t begin, int64_t end) { \
-    forward(args, begin, end);                                                                \
-  }                                                                                           \
-  void backward_##name(const kernels::LayerNormBackward<T>& args, int64_t begin, int64_t end, \
-                       accumulator_t<T>* gweight, accumulator_t<T>* gbias) {                  \
-    backward(args, begin, end, gweight, gbias);                                               \
-  }
-HEED_DEFINE(float, f32)
-HEED_DEFINE(bfloat16, bf16)
-HEED_DEFINE(double, f64)
-#undef HEED_DEFINE
+HEED_TYPED(backward, LayerNormChunk)
 
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -149,30 +143,21 @@ HWY_AFTER_NAMESPACE();
 namespace heed::cpu {
 namespace {
 
-#define HEED_EXPORT(T, name)                                                               \
-  HWY_EXPORT(forward_##name);                                                              \
-  HWY_EXPORT(backward_##name);                                                             \
-  auto rows_for(const kernels::LayerNormForward<T>&) { return HEED_SIMD(forward_##name); } \
-  auto rows_for(const kernels::LayerNormBackward<T>&) { return HEED_SIMD(backward_##name); }
-HEED_EXPORT(float, f32)
-HEED_EXPORT(bfloat16, bf16)
-HEED_EXPORT(double, f64)
-#undef HEED_EXPORT
+HEED_EXPORT_TYPED(forward)
+HEED_EXPORT_TYPED(backward)
 
 }  // namespace
 
 template <class T>
 void layer_norm_forward(const kernels::LayerNormForward<T>& args) {
-  const auto rows = rows_for(args);
+  const auto rows = HEED_SIMD_OF(T, forward);
   parallel_for(args.rows, rows_per_task(args.rows, args.cols),
                [&](int64_t begin, int64_t end) { rows(args, begin, end); });
 }
 
 template <class T>
 void layer_norm_backward(const kernels::LayerNormBackward<T>& args) {
-  const auto rows = rows_for(args);
-  for_row_chunks<T>(args, [&](int64_t begin, int64_t end, accumulator_t<T>* gweight,
-                              accumulator_t<T>* gbias) { rows(args, begin, end, gweight, gbias); });
+  for_row_chunks<T>(args, HEED_SIMD_OF(T, backward));
 }
 
 #define HEED_INSTANTIATE(T)                                                 \

@@ -60,8 +60,15 @@ class ColumnSums {
   Workspace<A> partial_;
 };
 
-/// Calls rows(begin, end, gweight, gbias) for each chunk of rows of a backward, with zeroed sums of its own
-/// or null, and brings the sums together.
+/// A backward, and where a chunk of its rows adds up gweight and gbias; null if neither is wanted.
+template <class Args>
+struct GradientChunk {
+  const Args& args;
+  decltype(Args::gweight) gweight, gbias;
+};
+
+/// Calls rows(chunk, begin, end) for each chunk of rows of a backward, with zeroed sums of its own, and
+/// brings the sums together.
 template <class T, class Args, class Rows>
 void for_row_chunks(const Args& args, const Rows& rows) {
   using A = accumulator_t<T>;
@@ -69,7 +76,7 @@ void for_row_chunks(const Args& args, const Rows& rows) {
   parallel_for(args.rows, sums.rows_per_chunk, [&](int64_t begin, int64_t end) {
     A* chunk = sums.chunk(begin);
     if (chunk != nullptr) std::fill_n(chunk, 2 * sums.stride, A(0));
-    rows(begin, end, chunk, chunk == nullptr ? nullptr : chunk + sums.stride);
+    rows(GradientChunk<Args>{args, chunk, chunk == nullptr ? nullptr : chunk + sums.stride}, begin, end);
   });
   sums.finish(args.gweight, args.accumulate_weight, args.gbias, args.accumulate_bias);
 }
@@ -385,17 +392,17 @@ struct BackwardSteps {
   HWY_INLINE auto last_pass(const Group& group, int64_t i) const {
     using Emit = decltype(emit_row(group.row));
     const int64_t row = group.row + i, at = row * cols;
-    const BackwardColumns<T, Emit> columns{gy + at,
-                                           x + at,
-                                           weight,
-                                           gweight,
-                                           gbias,
-                                           out.statistics.pivot[i],
-                                           out.statistics.shift[i],
-                                           out.statistics.rstd[i],
-                                           out.offset[i],
-                                           out.slope[i],
-                                           emit_row(row)};
+    const BackwardColumns<T, Emit> columns{.gy = gy + at,
+                                           .x = x + at,
+                                           .weight = weight,
+                                           .gweight = gweight,
+                                           .gbias = gbias,
+                                           .pivot = out.statistics.pivot[i],
+                                           .shift = out.statistics.shift[i],
+                                           .rstd = out.statistics.rstd[i],
+                                           .offset = out.offset[i],
+                                           .slope = out.slope[i],
+                                           .emit = emit_row(row)};
     return PipelinedPass<T, Io, BackwardColumns<T, Emit>>{columns, cols};
   }
 };

@@ -4,11 +4,15 @@
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/layer_norm_simd.h>
 #include <heed/kernels/cpu/residual_simd.h>
+#include <heed/kernels/cpu/simd/typed_export.h>
 #include <heed/kernels/cpu/tasks/grain.h>
 #include <heed/kernels/residual_layer_norm.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
+
+template <class T>
+using ResidualLayerNormChunk = GradientChunk<kernels::ResidualLayerNormBackward<T>>;
 
 /// Writes residual + dropout(x), also by non-temporal stores to `nontemporal` if it is not null, and sums it
 /// up as it was stored.
@@ -167,10 +171,11 @@ void forward(const kernels::ResidualLayerNormForward<T>& args, int64_t begin, in
     add_rows<Whole<T>>(args, begin, end);
   }
 }
+HEED_TYPED(forward, kernels::ResidualLayerNormForward)
 
-template <class T, class A = accumulator_t<T>>
-void backward(const kernels::ResidualLayerNormBackward<T>& args, int64_t begin, int64_t end, A* gweight,
-              A* gbias) {
+template <class T>
+void backward(const ResidualLayerNormChunk<T>& chunk, int64_t begin, int64_t end) {
+  const kernels::ResidualLayerNormBackward<T>& args = chunk.args;
   const bool draws = args.dropout.active() && args.gx != nullptr && args.kept == nullptr;
   Workspace<uint8_t> drawn(draws ? kept_bytes(args.cols) : 0);
   const auto emit_row = [&](int64_t row) {
@@ -187,23 +192,11 @@ void backward(const kernels::ResidualLayerNormBackward<T>& args, int64_t begin, 
   };
   if (may_stream(args.gx, args.accumulate_x, args) &&
       may_stream(args.gresidual, args.accumulate_residual, args))
-    backward_rows<NonTemporal<T>>(args, args.sum, begin, end, gweight, gbias, emit_row);
+    backward_rows<NonTemporal<T>>(args, args.sum, begin, end, chunk.gweight, chunk.gbias, emit_row);
   else
-    backward_rows<Whole<T>>(args, args.sum, begin, end, gweight, gbias, emit_row);
+    backward_rows<Whole<T>>(args, args.sum, begin, end, chunk.gweight, chunk.gbias, emit_row);
 }
-
-#define HEED_DEFINE(T, name)                                                                          \
-  void forward_##name(const kernels::ResidualLayerNormForward<T>& args, int64_t begin, int64_t end) { \
-    forward(args, begin, end);                                                                        \
-  }                                                                                                   \
-  void backward_##name(const kernels::ResidualLayerNormBackward<T>& args, int64_t begin, int64_t end, \
-                       accumulator_t<T>* gweight, accumulator_t<T>* gbias) {                          \
-    backward(args, begin, end, gweight, gbias);                                                       \
-  }
-HEED_DEFINE(float, f32)
-HEED_DEFINE(bfloat16, bf16)
-HEED_DEFINE(double, f64)
-#undef HEED_DEFINE
+HEED_TYPED(backward, ResidualLayerNormChunk)
 
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -212,15 +205,8 @@ HWY_AFTER_NAMESPACE();
 namespace heed::cpu {
 namespace {
 
-#define HEED_EXPORT(T, name)                                                                       \
-  HWY_EXPORT(forward_##name);                                                                      \
-  HWY_EXPORT(backward_##name);                                                                     \
-  auto rows_for(const kernels::ResidualLayerNormForward<T>&) { return HEED_SIMD(forward_##name); } \
-  auto rows_for(const kernels::ResidualLayerNormBackward<T>&) { return HEED_SIMD(backward_##name); }
-HEED_EXPORT(float, f32)
-HEED_EXPORT(bfloat16, bf16)
-HEED_EXPORT(double, f64)
-#undef HEED_EXPORT
+HEED_EXPORT_TYPED(forward)
+HEED_EXPORT_TYPED(backward)
 
 }  // namespace
 
@@ -230,16 +216,14 @@ int64_t residual_layer_norm_kept_size(int64_t rows, int64_t cols, const Dropout&
 
 template <class T>
 void residual_layer_norm_forward(const kernels::ResidualLayerNormForward<T>& args) {
-  const auto rows = rows_for(args);
+  const auto rows = HEED_SIMD_OF(T, forward);
   parallel_for(args.rows, rows_per_task(args.rows, args.cols),
                [&](int64_t begin, int64_t end) { rows(args, begin, end); });
 }
 
 template <class T>
 void residual_layer_norm_backward(const kernels::ResidualLayerNormBackward<T>& args) {
-  const auto rows = rows_for(args);
-  for_row_chunks<T>(args, [&](int64_t begin, int64_t end, accumulator_t<T>* gweight,
-                              accumulator_t<T>* gbias) { rows(args, begin, end, gweight, gbias); });
+  for_row_chunks<T>(args, HEED_SIMD_OF(T, backward));
 }
 
 #define HEED_INSTANTIATE(T)                                                                  \
