@@ -52,10 +52,11 @@ inline int64_t query_blocks(const SegmentsView& segments) {
   return ceil_divide(segments.max_query, kQueryBlock);
 }
 
-/// Blocks of queries in a task of AMX, which packs keys once for all: enough tasks remain for all threads.
+/// Blocks of queries in a task of AMX, which packs keys once for all: by the shape alone, so that many
+/// threads have a task each.
 inline int64_t query_blocks_per_task(int64_t batch_heads, int64_t blocks) {
-  constexpr int64_t kTasksPerThread = 4;
-  return std::clamp<int64_t>(batch_heads * blocks / (kTasksPerThread * thread_count()), 1,
+  constexpr int64_t kMinTasks = 16;
+  return std::clamp<int64_t>(batch_heads * blocks / kMinTasks, 1,
                              std::min(kMaxQueryBlocksPerTask, std::max<int64_t>(1, blocks)));
 }
 
