@@ -248,17 +248,17 @@ Tensor attend(const Operands& given, const Segments& segments, const AttentionOp
   });
 
   if (watcher) {
-    AttentionRecord::Call seen{std::string(options.name),
-                               call,
-                               save(q),
-                               save(operands.of(1)),
-                               operands.column[0],
-                               operands.column[1],
-                               lse,
-                               {},
-                               {},
-                               {},
-                               {}};
+    AttentionRecord::Call seen{.name = std::string(options.name),
+                               .call = call,
+                               .q = save(q),
+                               .k = save(operands.of(1)),
+                               .q_column = operands.column[0],
+                               .k_column = operands.column[1],
+                               .lse = lse,
+                               .q_edge = {},
+                               .k_edge = {},
+                               .bias_edge = {},
+                               .relative_edge = {}};
     if (backward_follows) {
       seen.q_edge = edge_of(given.of(0));
       seen.k_edge = edge_of(given.of(1));

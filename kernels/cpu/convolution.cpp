@@ -339,17 +339,17 @@ class WeightGradient {
         const Widened<T> gy(args_.gy + (n * s_.outputs + group * outputs) * pixels + begin, outputs, count,
                             pixels);
         if (outputs <= kDotOutputs) {
-          functions.dots({gy.data(),
-                          patch_rows.data(),
-                          target,
-                          gy.stride(),
-                          count,
-                          s_.depth(),
-                          outputs,
-                          rows,
-                          count,
-                          A(1),
-                          {added ? target : nullptr, s_.depth()}});
+          functions.dots({.a = gy.data(),
+                          .b = patch_rows.data(),
+                          .c = target,
+                          .lda = gy.stride(),
+                          .ldb = count,
+                          .ldc = s_.depth(),
+                          .rows = outputs,
+                          .columns = rows,
+                          .k = count,
+                          .alpha = A(1),
+                          .added = {added ? target : nullptr, s_.depth()}});
         } else {
           functions.pack_b({patch_rows.data(), 1, count}, count, rows, columns.data());
           multiply<A>({gy.data(), gy.stride(), 1}, columns.data(), target, s_.depth(), outputs, rows, count,

@@ -232,18 +232,18 @@ void backward_ranks(const BackwardStep<T>& step, int64_t begin, int64_t end) {
     const int64_t row = row_at(args.rows, rank, step.t);
     const bool begins = step.t == 0;
     const int64_t row_before = begins ? rank : row_at(args.rows, rank, step.t - 1);
-    const BackwardCell<T> cell{at(args.gy, row, width),
-                               (begins ? args.h0 : args.y) + row_before * width,
-                               at(args.cells, row, width),
-                               at(begins ? args.c0 : args.cells, row_before, width),
-                               args.kept + row * kernels::kKeptGates * width,
-                               args.gh + rank * width,
-                               at(args.gc, rank, width),
-                               args.ggates + row * all,
-                               at(args.gproduct, row, all),
-                               step.gproduct + rank * all,
-                               args.previous + row * width,
-                               width};
+    const BackwardCell<T> cell{.gy = at(args.gy, row, width),
+                               .before = (begins ? args.h0 : args.y) + row_before * width,
+                               .cell = at(args.cells, row, width),
+                               .cell_before = at(begins ? args.c0 : args.cells, row_before, width),
+                               .kept = args.kept + row * kernels::kKeptGates * width,
+                               .gh = args.gh + rank * width,
+                               .gc = at(args.gc, rank, width),
+                               .ggates = args.ggates + row * all,
+                               .gproduct = at(args.gproduct, row, all),
+                               .compact = step.gproduct + rank * all,
+                               .previous = args.previous + row * width,
+                               .width = width};
     if (args.kind == CellKind::lstm) {
       LstmBackwardCell<T> units{cell};
       for_columns<T>(0, width, units);

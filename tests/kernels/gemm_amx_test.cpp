@@ -260,23 +260,23 @@ TEST(AmxBlock, ThePlainLoopHasTheBitsOfTheProcessor) {
           std::fill_n(c, 32 * 32, 7.0f);
           std::fill_n(expected, 32 * 32, 7.0f);
           const int64_t a_step = a_parts * cpu::kAmxTileElements, b_step = b_parts * cpu::kAmxTileElements;
-          cpu::AmxBlock block{a,
-                              cpu::kAmxDepth,
-                              kSteps * a_step,
-                              a_step,
-                              b,
-                              cpu::kAmxDepth,
-                              kSteps * b_step,
-                              b_step,
-                              c,
-                              32,
-                              adds ? added : nullptr,
-                              32,
-                              kSteps,
-                              rows,
-                              cols,
-                              a_parts,
-                              b_parts};
+          cpu::AmxBlock block{.a = a,
+                              .a_row = cpu::kAmxDepth,
+                              .a_tile = kSteps * a_step,
+                              .a_step = a_step,
+                              .b = b,
+                              .b_row = cpu::kAmxDepth,
+                              .b_tile = kSteps * b_step,
+                              .b_step = b_step,
+                              .c = c,
+                              .ldc = 32,
+                              .added = adds ? added : nullptr,
+                              .added_stride = 32,
+                              .steps = kSteps,
+                              .row_tiles = rows,
+                              .col_tiles = cols,
+                              .a_parts = a_parts,
+                              .b_parts = b_parts};
           cpu::amx_block(block);
           block.c = expected;
           cpu::plain_amx_block(block);

@@ -63,9 +63,18 @@ HWY_INLINE void gemm_piece(const GemmBlock<T>& block, const RowPanels& panels, i
     for (int64_t i = 0; i < panels.count; ++i) {
       const A* panel = rows + (panel_stride ? i * panel_stride : panels.begin[i] * (transposed ? 1 : stride));
       A* c = block.c + panels.begin[i] * block.ldc + j;
-      choose_micro<A, Group == 2>(transposed, vectors, panels.rows(i))(
-          {panel, stride, b, b_stride, c, block.ldc, groups, cols, block.alpha, added.at(panels.begin[i], j),
-           block.nontemporal, block.b_in_cache});
+      choose_micro<A, Group == 2>(transposed, vectors, panels.rows(i))({.a = panel,
+                                                                        .a_stride = stride,
+                                                                        .b = b,
+                                                                        .b_stride = b_stride,
+                                                                        .c = c,
+                                                                        .ldc = block.ldc,
+                                                                        .k = groups,
+                                                                        .cols = cols,
+                                                                        .alpha = block.alpha,
+                                                                        .added = added.at(panels.begin[i], j),
+                                                                        .nontemporal = block.nontemporal,
+                                                                        .b_in_cache = block.b_in_cache});
     }
   }
 }

@@ -146,8 +146,17 @@ struct Product {
       const int64_t count = end - first, ldc = output.c ? output.ldc : count;
       Workspace<A> buffer(output.c ? 0 : m * count);
       A* c = output.c ? output.c + first : buffer.data();
-      functions.dots({a.data, b.at(0, first).data, c, a.row_stride, b.column_stride, ldc, m, count, k,
-                      output.alpha, output.added.at(0, first)});
+      functions.dots({.a = a.data,
+                      .b = b.at(0, first).data,
+                      .c = c,
+                      .lda = a.row_stride,
+                      .ldb = b.column_stride,
+                      .ldc = ldc,
+                      .rows = m,
+                      .columns = count,
+                      .k = k,
+                      .alpha = output.alpha,
+                      .added = output.added.at(0, first)});
       if (output.epilogue) output.epilogue({c, ldc, 0, first, m, count});
     });
   }
