@@ -95,7 +95,6 @@ TrainSettings::TrainSettings() {
   adam_eps = 1e-8;
   batch_size = 16;
   warmup = 100;
-  epochs = 4;
 }
 
 nn::LanguageModelConfig ModelShape::config(int64_t vocabulary, int64_t context) const {

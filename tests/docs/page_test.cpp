@@ -123,6 +123,7 @@ class Page : public ::testing::Test {
     page_ = page;
     text_ = read_file(page_);
     ASSERT_FALSE(text_.empty()) << page_;
+    fs::create_directory_symlink(kRoot / "docs", folder_.file("docs"));  // texts that pages train on
   }
 
   // Runs a program in the temporary folder, where its figures then are.

@@ -1,4 +1,6 @@
 // Documents as sequences for a language model.
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include <heed/core/base/check.h>
@@ -18,17 +20,45 @@ std::shared_ptr<const Tokenizer> bytes() {
 
 constexpr int64_t kByte = kFirstSymbol;
 
-TEST(DocumentDataset, CutsEachDocumentIntoSequencesThatOverlapByOne) {
-  const DocumentDataset documents(Texts{"abcd", "é"}, *bytes(), {.context = 3});
-  // start a b c | c d end; start é é | é end: each sample has the token that follows its last.
-  ASSERT_EQ(documents.size(), 3);
-  EXPECT_EQ(documents.get(0, 0), (Symbols{kStart, kByte + 'a', kByte + 'b', kByte + 'c'}));
-  EXPECT_EQ(documents.get(7, 1), (Symbols{kByte + 'c', kByte + 'd', kEnd}));
-  EXPECT_EQ(documents.get(0, 2), (Symbols{kStart, kByte + 0xc3, kByte + 0xa9, kEnd}));
-  EXPECT_EQ(documents.characters(), 5);
-  EXPECT_EQ(documents.tokens(), 5 + 3);
+TEST(DocumentDataset, SamplesHaveTheTokenAfterTheirLast) {
+  const DocumentDataset documents(Texts{"ab", "é"}, *bytes(), {.context = 3});
+  ASSERT_EQ(documents.size(), 2);
+  for (const int64_t epoch : {0, 7}) {
+    EXPECT_EQ(documents.get(epoch, 0), (Symbols{kStart, kByte + 'a', kByte + 'b', kEnd}));
+    EXPECT_EQ(documents.get(epoch, 1), (Symbols{kStart, kByte + 0xc3, kByte + 0xa9, kEnd}));
+  }
+  EXPECT_EQ(documents.characters(), 3);
+  EXPECT_EQ(documents.tokens(), 3 + 3);
   EXPECT_EQ(documents.longest(), 3);
-  EXPECT_THROW((void)documents.get(0, 3), IndexError);
+  EXPECT_THROW((void)documents.get(0, 2), IndexError);
+}
+
+// Each epoch predicts each token once, from sequences that follow one another, cut elsewhere.
+TEST(DocumentDataset, LongDocumentsAreCutElsewhereInEachEpoch) {
+  const std::string text = "the quick brown fox jumps over the lazy dog";
+  for (size_t length = 1; length <= text.size(); ++length) {
+    SCOPED_TRACE(length);
+    const Texts texts{text.substr(0, length), "x"};
+    const DocumentDataset documents(texts, *bytes(), {.context = 8});
+    std::set<Symbols> first;
+    for (int64_t epoch = 0; epoch < 40; ++epoch) {
+      Symbols all{kStart};
+      for (int64_t i = 0; i + 1 < documents.size(); ++i) {
+        const Symbols sample = documents.get(epoch, i);
+        ASSERT_GE(sample.size(), 2u);
+        ASSERT_LE(sample.size(), 9u);
+        EXPECT_EQ(sample.front(), all.back());
+        all.insert(all.end(), sample.begin() + 1, sample.end());
+      }
+      EXPECT_EQ(std::ssize(all), static_cast<int64_t>(length) + 2);
+      EXPECT_EQ(all.back(), kEnd);
+      first.insert(documents.get(epoch, 0));
+      EXPECT_EQ(documents.get(epoch, 0), documents.get(epoch, 0));
+    }
+    if (length > 16) {
+      EXPECT_GE(first.size(), 3u);
+    }
+  }
 }
 
 TEST(DocumentDataset, MarksMayBeNone) {
