@@ -52,7 +52,7 @@ Ticks make_ticks(const std::vector<std::string>& labels, int64_t count, double c
     const int64_t step = tick_step(count, cell, horizontal ? widest + 18 : 24);
     for (int64_t i = 0; i < count; i += step) ticks.texts.emplace_back(i, std::to_string(i));
   } else {
-    const int64_t step = tick_step(count, cell, 13);
+    const int64_t step = tick_step(count, cell, horizontal ? 18 : 13);  // slanted texts need more
     for (int64_t i = 0; i < count; i += step) {
       ticks.texts.emplace_back(i, shorten(labels[static_cast<size_t>(i)], kLongestLabel));
     }
@@ -80,19 +80,24 @@ constexpr double kBarGap = 14, kBarWidth = 14, kBarTexts = 44, kBarName = 24, kS
 constexpr double kAxisName = 24,
                  kSlope = 0.71;  // room for an axis's name; the height of a slanted text per length
 
-void set_cell_size(Panel& panel) {
+constexpr double kSide = 340, kShortestSide = 150;
+// A page shows a wider figure smaller, and its texts too small to read.
+constexpr double kPageWidth = 880;
+
+// `side`: how long the longer side of a map of few cells is to be.
+void set_cell_size(Panel& panel, double side) {
   const Heatmap& map = *panel.map;
   const double rows = static_cast<double>(map.values.rows), cols = static_cast<double>(map.values.cols);
   if (std::max(rows, cols) <= kMostBoxes) {
     // Whole pixels, so that edges are sharp; wide enough for the values in them.
     const double smallest = map.decimals > 2 ? 46 : map.decimals > 0 ? 38 : 6;
-    const double cell = std::clamp(std::floor(340 / std::max(rows, cols)), smallest, 48.0);
+    const double cell = std::clamp(std::floor(side / std::max(rows, cols)), smallest, 48.0);
     panel.width = cell * cols;
     panel.height = (map.square ? cell : std::min(cell, 30.0)) * rows;
     return;
   }
-  panel.width = std::max(std::round(640 / cols), 1.0) * cols;
-  if (cols > 640) panel.width = 640;
+  const double longest = 640 / kSide * side;
+  panel.width = cols > longest ? longest : std::round(longest / cols) * cols;
   panel.height = std::clamp(std::round(panel.width * rows / cols), 200.0, 420.0);
 }
 
@@ -109,12 +114,12 @@ void check_sizes(const Heatmap& map) {
              m.rows, " rows and ", m.cols, " columns");
 }
 
-Panel make_panel(const Heatmap& map) {
+Panel make_panel(const Heatmap& map, double side) {
   const Matrix& m = map.values;
   Panel panel;
   panel.map = &map;
   panel.scale = color_scale(map);
-  set_cell_size(panel);
+  set_cell_size(panel, side);
   panel.rows = make_ticks(map.row_labels, m.rows, panel.height / static_cast<double>(m.rows), false);
   panel.columns = make_ticks(map.column_labels, m.cols, panel.width / static_cast<double>(m.cols), true);
   return panel;
@@ -178,10 +183,13 @@ void add_texts(GnuplotFigure& figure, const Panel& panel, double left, double to
   figure.add_label(fit(map.column_axis, panel.width + 40, kText), middle, bottom + below, "center");
 }
 
+bool is_blank(const Heatmap& map, float value) { return map.zeros_are_hidden && value == 0; }
+
 std::string cell_texts(const Heatmap& map, std::pair<double, double> scale) {
   std::string out;
   for (int64_t r = 0; r < map.values.rows; ++r) {
     for (int64_t c = 0; c < map.values.cols; ++c) {
+      if (is_blank(map, map.values.at(r, c))) continue;
       const double value = map.values.at(r, c);
       const Color behind = color_at(map.colors, (value - scale.first) / (scale.second - scale.first));
       const Color ink = text_color_on(behind);
@@ -195,11 +203,13 @@ std::string cell_texts(const Heatmap& map, std::pair<double, double> scale) {
   return out;
 }
 
-std::string cell_values(const Matrix& m) {
+std::string cell_values(const Heatmap& map) {
+  const Matrix& m = map.values;
   std::string out;
   for (int64_t r = 0; r < m.rows; ++r) {
     for (int64_t c = 0; c < m.cols; ++c) {
-      out += std::isfinite(m.at(r, c)) ? fmt::format("{}{}", c ? " " : "", m.at(r, c)) : c ? " NaN" : "NaN";
+      const bool shown = std::isfinite(m.at(r, c)) && !is_blank(map, m.at(r, c));
+      out += shown ? fmt::format("{}{}", c ? " " : "", m.at(r, c)) : c ? " NaN" : "NaN";
     }
     out += '\n';
   }
@@ -242,7 +252,7 @@ void add_panel(GnuplotFigure& figure, const Panel& panel, double left, double to
       "noborder");
   add_texts(figure, panel, left, top);
   if (bar) add_bar(figure, bar->left, bar->top, bar->height, map.color_label);
-  const int values = figure.add_data(cell_values(m));
+  const int values = figure.add_data(cell_values(map));
   std::string plot = fmt::format("plot {} index {} matrix {}", GnuplotFigure::kData, values, cell_style(m));
   // A hair of white between cells that are large enough for it.
   constexpr double kLargeCell = 12;
@@ -313,45 +323,72 @@ Figure save_figure(const Heatmap& heatmap, const std::filesystem::path& stem) {
   return save_figure(grid, stem);
 }
 
+namespace {
+
+// Where the panels of a grid stand. Those in a row share their height, those in a column their margins.
+struct GridLayout {
+  std::vector<Panel> panels;
+  size_t columns;
+  std::vector<double> lefts, widths, tops, heights;
+  double heading, bar_room, width, height;  // of all panels, the heading above and the shared bar beside them
+
+  double total_width() const { return std::max(width + bar_room, 200.0); }
+};
+
+void share_scale(const HeatmapGrid& grid, std::vector<Panel>& panels, size_t columns) {
+  std::pair<double, double> scale = panels[0].scale;
+  for (const Panel& panel : panels)
+    scale = {std::min(scale.first, panel.scale.first), std::max(scale.second, panel.scale.second)};
+  for (size_t i = 0; i < panels.size(); ++i) {
+    panels[i].scale = grid.panels[0].range.value_or(scale);
+    panels[i].row_side = i % columns == 0 || grid.panels[i].row_labels != grid.panels[i - 1].row_labels;
+    panels[i].column_side = i + columns >= panels.size() ||
+                            grid.panels[i].column_labels != grid.panels[i + columns].column_labels;
+    panels[i].bar = false;
+  }
+}
+
+GridLayout lay_out(const HeatmapGrid& grid, size_t columns, double side) {
+  GridLayout at{};
+  at.columns = columns;
+  for (const Heatmap& map : grid.panels) at.panels.push_back(make_panel(map, side));
+  if (grid.shared_scale) share_scale(grid, at.panels, columns);
+  at.lefts.resize(columns), at.widths.resize(columns);
+  at.tops.resize(ceil_divide(at.panels.size(), columns)), at.heights.resize(at.tops.size());
+  for (size_t i = 0; i < at.panels.size(); ++i) {
+    Panel& panel = at.panels[i];
+    set_margins(panel);
+    at.lefts[i % columns] = std::max(at.lefts[i % columns], panel.left);
+    at.widths[i % columns] = std::max(at.widths[i % columns], panel.width + panel.right);
+    at.tops[i / columns] = std::max(at.tops[i / columns], panel.top);
+    at.heights[i / columns] = std::max(at.heights[i / columns], panel.height + panel.bottom);
+  }
+  at.heading = grid.title.empty() ? 0 : 42;
+  at.height = at.heading;
+  for (size_t c = 0; c < columns; ++c) at.width += at.lefts[c] + at.widths[c];
+  for (size_t r = 0; r < at.tops.size(); ++r) at.height += at.tops[r] + at.heights[r];
+  at.bar_room = grid.shared_scale ? kBarGap + kBarWidth + kBarTexts + kBarName + 4 : 0;
+  return at;
+}
+
+// The largest maps that fit a page; where the smallest are too wide, fewer of them beside each other.
+GridLayout fit_page(const HeatmapGrid& grid) {
+  for (size_t columns = std::min(static_cast<size_t>(grid.columns), grid.panels.size());; --columns)
+    for (double side = kSide; side >= kShortestSide; side -= 10) {
+      GridLayout at = lay_out(grid, columns, side);
+      if (at.total_width() <= kPageWidth || (columns == 1 && side < kShortestSide + 10)) return at;
+    }
+}
+
+}  // namespace
+
 Figure save_figure(const HeatmapGrid& whole, const std::filesystem::path& stem) {
   HEED_CHECK(!whole.panels.empty() && whole.columns > 0, ShapeError, "heatmap grid: ", whole.panels.size(),
              " panels in ", whole.columns, " columns; expected at least one of each");
   const HeatmapGrid grid = drawable(whole);
-  std::vector<Panel> panels;
-  for (const Heatmap& map : grid.panels) panels.push_back(make_panel(map));
-  const size_t columns = std::min(static_cast<size_t>(grid.columns), panels.size());
-  if (grid.shared_scale) {
-    std::pair<double, double> scale = panels[0].scale;
-    for (const Panel& panel : panels) {
-      scale = {std::min(scale.first, panel.scale.first), std::max(scale.second, panel.scale.second)};
-    }
-    for (size_t i = 0; i < panels.size(); ++i) {
-      panels[i].scale = grid.panels[0].range.value_or(scale);
-      panels[i].row_side = i % columns == 0 || grid.panels[i].row_labels != grid.panels[i - 1].row_labels;
-      panels[i].column_side = i + columns >= panels.size() ||
-                              grid.panels[i].column_labels != grid.panels[i + columns].column_labels;
-      panels[i].bar = false;
-    }
-  }
-  // Panels in a row share their height, those in a column their margins.
-  std::vector<double> lefts(columns), widths(columns), tops(ceil_divide(panels.size(), columns)),
-      heights(tops.size());
-  for (size_t i = 0; i < panels.size(); ++i) {
-    Panel& panel = panels[i];
-    set_margins(panel);
-    lefts[i % columns] = std::max(lefts[i % columns], panel.left);
-    widths[i % columns] = std::max(widths[i % columns], panel.width + panel.right);
-    tops[i / columns] = std::max(tops[i / columns], panel.top);
-    heights[i / columns] = std::max(heights[i / columns], panel.height + panel.bottom);
-  }
-  const double heading = grid.title.empty() ? 0 : 42;
-  double width = 0, height = heading;
-  for (size_t c = 0; c < columns; ++c) width += lefts[c] + widths[c];
-  for (size_t r = 0; r < tops.size(); ++r) height += tops[r] + heights[r];
-  const double bar_room = grid.shared_scale ? kBarGap + kBarWidth + kBarTexts + kBarName + 4 : 0;
-  const double all_width = std::max(width + bar_room, 200.0);
-
-  GnuplotFigure figure(static_cast<int>(std::ceil(all_width)), static_cast<int>(std::ceil(height)));
+  const GridLayout at = fit_page(grid);
+  const double all_width = at.total_width();
+  GnuplotFigure figure(static_cast<int>(std::ceil(all_width)), static_cast<int>(std::ceil(at.height)));
   figure.add("set multiplot");
   if (!grid.title.empty()) {
     // A label belongs to a plot: this one draws nothing else.
@@ -359,22 +396,22 @@ Figure save_figure(const HeatmapGrid& whole, const std::filesystem::path& stem) 
     figure.add_label(fit(grid.title, all_width - 16, kHeading), all_width / 2, 23, "center", kHeading);
     figure.add("plot NaN notitle");
   }
-  double y = heading;
-  for (size_t r = 0; r < tops.size(); ++r) {
+  double y = at.heading;
+  for (size_t r = 0; r < at.tops.size(); ++r) {
     double x = 0;
-    y += tops[r];
-    for (size_t c = 0; c < columns && r * columns + c < panels.size(); ++c) {
-      const Panel& panel = panels[r * columns + c];
-      const double left = x + lefts[c];
+    y += at.tops[r];
+    for (size_t c = 0; c < at.columns && r * at.columns + c < at.panels.size(); ++c) {
+      const Panel& panel = at.panels[r * at.columns + c];
+      const double left = x + at.lefts[c];
       const BarPlace own{left + panel.width + kBarGap, y - panel.overhang, panel.height + 2 * panel.overhang};
       // The bar of all panels is drawn with the last one.
-      const BarPlace shared{width, heading + tops[0],
-                            height - heights.back() + panel.height - heading - tops[0]};
-      const bool last = grid.shared_scale && &panel == &panels.back();
+      const BarPlace shared{at.width, at.heading + at.tops[0],
+                            at.height - at.heights.back() + panel.height - at.heading - at.tops[0]};
+      const bool last = grid.shared_scale && &panel == &at.panels.back();
       add_panel(figure, panel, left, y, panel.bar ? &own : last ? &shared : nullptr);
-      x += lefts[c] + widths[c];
+      x += at.lefts[c] + at.widths[c];
     }
-    y += heights[r];
+    y += at.heights[r];
   }
   figure.add("unset multiplot");
   return figure.save(stem);

@@ -31,7 +31,9 @@ struct Heatmap {
   std::string color_label = "Attention weight";
   ColorMap colors = ColorMap::blues;
   std::optional<std::pair<double, double>>
-      range;           ///< ends of the colour scale; by default those of the values
+      range;  ///< ends of the colour scale; by default those of the values
+  bool zeros_are_hidden =
+      false;           ///< cells of exactly 0 are what a mask hides: blank, as NaN cells, without a value
   int decimals = 0;    ///< 2 or 3 writes each value into its cell
   bool square = true;  ///< cells as high as wide, unless there are more than 64 in a row
 };
@@ -53,7 +55,8 @@ std::string reduced_axis(const std::string& name, int64_t block);
 /// The heatmap's range, else the ends of its finite values, never equal.
 std::pair<double, double> color_scale(const Heatmap& heatmap);
 
-/// Heatmaps beside and below each other.
+/// Heatmaps beside and below each other: at most `columns` in a row, fewer and smaller where a page would
+/// have no room.
 struct HeatmapGrid {
   std::string title;
   int columns = 3;

@@ -91,6 +91,7 @@ Heatmap blank_heatmap(const AttentionMaps& maps, AttentionKind kind) {
   heatmap.column_axis = reduced_axis(answers ? "Key: source" : "Key: target", key_block(maps, kind));
   heatmap.colors = asks ? ColorMap::blues : kind == AttentionKind::cross ? ColorMap::reds : ColorMap::greens;
   heatmap.range = std::pair(0.0, 1.0);
+  heatmap.zeros_are_hidden = true;
   return heatmap;
 }
 
@@ -191,15 +192,14 @@ std::vector<Figure> save_attention_figures(const AttentionMaps& maps, const std:
     kind.map = layers[static_cast<size_t>(kind.layer)];
     shown.push_back(std::move(kind));
   };
-  show(AttentionKind::source, {"Encoder self-attention", "attention-heads", "encoder layer"});
-  show(AttentionKind::target, {"Decoder self-attention", "", ""});
-  show(AttentionKind::cross,
-       {"Cross-attention", "attention-cross-heads", "cross-attention of decoder layer"});
+  show(AttentionKind::source, {"Encoder", "attention-heads", "encoder layer"});
+  show(AttentionKind::target, {"Decoder", "", ""});
+  show(AttentionKind::cross, {"Cross", "attention-cross-heads", "cross-attention of decoder layer"});
   HEED_CHECK(!layer || (*layer >= 0 && *layer < most), ConfigError, "--layer ", layer.value_or(0),
              ": the model has layers 0 to ", most - 1);
 
   std::vector<Figure> figures;
-  HeatmapGrid kinds{"Attention", 3, {}, false};
+  HeatmapGrid kinds{"Self-attention of encoder and decoder, and cross-attention", 3, {}, false};
   for (const Shown& kind : shown) {
     const int64_t chosen = head.value_or(sharpest_head(kind.map->weights));
     kinds.panels.push_back(attention_heatmap(maps, *kind.map, chosen));

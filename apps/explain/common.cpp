@@ -61,6 +61,7 @@ Heatmap attention_map(const std::string& title, const Tensor& weights, const std
   map.row_labels = map.column_labels = words;
   map.range = std::pair(0.0, 1.0);
   map.decimals = decimals;
+  map.zeros_are_hidden = true;
   return map;
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <sys/stat.h>
@@ -173,6 +174,33 @@ TEST_F(Plot, Grids) {
   EXPECT_EQ(count(shared, ">Query<"), 2) << "at the left edge only";
   EXPECT_EQ(count(shared, ">Key<"), 4) << "at the lower edge only";
   EXPECT_NE(shared.find(">All heads<"), std::string::npos);
+}
+
+TEST_F(Plot, HiddenCellsAreBlank) {
+  Heatmap map;
+  map.values = {2, 2, {1, 0, 0.25F, 0.75F}};
+  map.decimals = 2;
+  map.zeros_are_hidden = true;
+  const auto has = [&](const char* text) { return draw(map).find(text) != std::string::npos; };
+  EXPECT_FALSE(has(">0.00<"));
+  EXPECT_TRUE(has(">0.25<"));
+  EXPECT_FALSE(has(">NaN<"));
+  map.zeros_are_hidden = false;
+  EXPECT_TRUE(has(">0.00<"));
+}
+
+TEST_F(Plot, GridsFitAPage) {
+  Heatmap map;
+  map.title = "Encoder, layer 11, head 15";
+  map.values = {12, 12, std::vector<float>(144, 0.1F)};
+  map.row_labels = map.column_labels = std::vector<std::string>(12, "start");
+  for (const int columns : {1, 2, 3, 4, 6})
+    for (const bool shared : {false, true}) {
+      const std::string svg = draw(HeatmapGrid{"Heads", columns, std::vector<Heatmap>(6, map), shared});
+      std::smatch width;
+      ASSERT_TRUE(std::regex_search(svg, width, std::regex(R"re(width="(\d+)")re")));
+      EXPECT_LE(std::stoi(width[1]), 880) << columns;
+    }
 }
 
 TEST_F(Plot, GridsNameRowsAndColumnsWhereTheyDiffer) {
