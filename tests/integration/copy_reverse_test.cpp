@@ -113,6 +113,26 @@ TEST_F(CopyReverse, LengthsAreThoseOfEvalAtEachLength) {
           "exceeds --max-positions 15");
 }
 
+// Trained on up to 4 symbols. docs/experiments/lengths.md goes from 10 to 40.
+TEST_F(CopyReverse, RandomPositionsCopyWhatIsLongerThanInTraining) {
+  const auto accuracy = [&](const char* name, const char* range) {
+    EXPECT_EQ(run(small(name, {"--no-source-marks", "--dropout", "0", "--pairs", "2000", "--epochs", "1000",
+                               "--lr", "5e-3", "--steps", "2000", "--random-positions", range}))
+                  .code,
+              0);
+    const Result r = run({"lengths", "--lengths", "4,6,8", "--pairs", "100", "--json", "--out",
+                          (dir_ / "lengths").string(), (dir_ / name).string()});
+    EXPECT_EQ(r.code, 0) << r.err;
+    return r.last().at("models").at(0);
+  };
+  const Json plain = accuracy("plain", "0"), randomised = accuracy("randomised", "12");
+  EXPECT_GE(plain.at("4").get<double>(), 95);
+  EXPECT_LE(plain.at("6").get<double>(), 5);
+  EXPECT_GE(randomised.at("4").get<double>(), 95);
+  EXPECT_GE(randomised.at("6").get<double>(), 95);
+  EXPECT_GE(randomised.at("8").get<double>(), 85);
+}
+
 TEST_F(CopyReverse, LearnsInBFloat16) {
   std::vector<std::string> arguments = small("m", {"--dtype", "bf16", "--d-model", "64", "--warmup", "20",
                                                    "--lr", "3e-3", "--steps", "500", "--save-every", "250"});
