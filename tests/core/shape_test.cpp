@@ -64,6 +64,8 @@ TEST(Shape, NumberOfElements) {
       },
       {"[2147483648, 2147483648, 2]", "2^63"});
   expect_error<ShapeError>([] { (Shape{int64_t{1} << 62, 4, 0}).numel(); }, {"2^63"});
+  expect_error<ShapeError>([] { (Shape{0, int64_t{1} << 62, 4}).numel(); }, {"2^63"});
+  expect_error<ShapeError>([] { (Shape{0, -1}).numel(); }, {"negative size", "[0, -1]"});
   expect_error<ShapeError>([] { (Shape{2, -1}).numel(); }, {"negative size", "[2, -1]"});
 }
 
