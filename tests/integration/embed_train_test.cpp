@@ -159,6 +159,29 @@ TEST_F(EmbedTrain, PairsComeTogether) {
   EXPECT_GT(near.last()["cosines"][0][1].get<double>(), near.last()["cosines"][0][2].get<double>());
 }
 
+TEST_F(EmbedTrain, OtherTypesAndDevicesLearnTheSame) {
+  for (const Words& task :
+       {Words{"--data", file("labels.tsv")}, Words{"--data", file("labels.tsv"), "--freeze", "encoder"},
+        Words{"--data", file("pairs.tsv"), "--task", "pairs"}}) {
+    const auto loss = [&](const Words& kind) {
+      Words more{"--force", "--json", "--batch-size", "4", "--steps", "2", "--lr", "1e-3"};
+      more.insert(more.end(), task.begin(), task.end());
+      more.insert(more.end(), kind.begin(), kind.end());
+      const Result r = train("m", more);
+      constexpr int kNoDevice = 7;
+      if (r.code == kNoDevice) return -1.0;
+      EXPECT_EQ(r.code, 0) << r.err;
+      return r.code == 0 ? r.last()["loss"].get<double>() : 0.0;
+    };
+    const double expected = loss({});
+    EXPECT_NEAR(loss({"--dtype", "bf16"}), expected, 0.1 * expected);
+    const double on_device = loss({"--device", "cuda"});
+    if (on_device != -1) {
+      EXPECT_NEAR(on_device, expected, 1e-3 * expected);
+    }
+  }
+}
+
 TEST_F(EmbedTrain, RefusesWithTheRightCode) {
   const auto refuse = [&](Words more, int code, const std::string& text) {
     const Result r = train("m", more);
