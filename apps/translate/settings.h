@@ -14,7 +14,7 @@
 
 namespace heed::apps {
 
-enum class Preset { standard, pronounce };
+enum class Preset { standard, translate, pronounce };
 enum class PairFormat { tsv, cmudict };
 enum class Tie { none, output, all };
 enum class Selection { loss, edits };
