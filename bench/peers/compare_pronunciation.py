@@ -23,23 +23,23 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 TEST_SHARE = 0.0988  # --preset pronounce's
 
 
-def is_for_test(word):
-    """As heed::data::split_by_source() has it."""
-    return (int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big") >> 11) * 2.0**-53 < TEST_SHARE
+def position_of(word):
+    """Between 0 and 1, as heed::data::split_by_source() has it."""
+    return (int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big") >> 11) * 2.0**-53
 
 
 def without_stress(phonemes):
     return tuple(p.rstrip("012") for p in phonemes)
 
 
-def test_words(path):
+def pronunciations(path):
     """{word: its listed pronunciations}"""
     words = collections.defaultdict(set)
     for line in open(path, encoding="utf-8"):
         word, *phonemes = line.split(" #")[0].split()
         if not line.startswith(";;;"):
             words[word.split("(")[0] if word.endswith(")") else word].add(without_stress(phonemes))
-    return {word: known for word, known in words.items() if is_for_test(word)}
+    return words
 
 
 def edits(a, b):
@@ -95,7 +95,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
 
-    words = test_words(options.dictionary)
+    words = {word: known for word, known in pronunciations(options.dictionary).items() if position_of(word) < TEST_SHARE}
     network = g2p_en()
     ways = {
         "heed, beam 5": lambda asked: run_heed(options, asked, "--beam", "5"),
