@@ -240,8 +240,8 @@ TEST(StepInputs, ArePaddedToFewShapesAndStandForTheSameBatch) {
   const std::vector<data::Pair> pairs{{{3, 4, 5}, {5, 4}}, {{6}, {7, 8, 9}}};
   const data::PairBatch batch = data::pack(pairs, std::vector<int64_t>{0, 1});
   const StepInputs exact = step_inputs(batch, kCpu), padded = step_inputs(batch, cuda_device());
-  EXPECT_EQ(exact.constants, (PooledVector<int64_t>{5, 4}));
-  EXPECT_EQ(padded.constants, (PooledVector<int64_t>{8, 8}));
+  EXPECT_EQ(exact.constants, (PooledVector<int64_t>{5, 0, 4, 0}));
+  EXPECT_EQ(padded.constants, (PooledVector<int64_t>{8, 0, 8, 0}));
   const Seq2SeqBatch seen = batch_of(exact);
   EXPECT_EQ(seen.source.ids.to_vector<int64_t>(), (std::vector<int64_t>{1, 3, 4, 5, 2, 1, 6, 2}));
   EXPECT_EQ(seen.source.positions.to_vector<int64_t>(), (std::vector<int64_t>{0, 1, 2, 3, 4, 0, 1, 2}));
