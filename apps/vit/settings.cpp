@@ -9,11 +9,10 @@ constexpr IntegerRange kSize{1, int64_t{1} << 20};
 
 Settings::Settings() {
   out = "runs/vit";
-  epochs = 60;
-  batch_size = 32;
+  epochs = 120;
   optimizer = OptimizerKind::adamw;
-  beta2 = 0.999;
   adam_eps = 1e-8;
+  lr = 3e-3;
   weight_decay = 0.05;
   label_smoothing = 0.1;
 }

@@ -30,8 +30,8 @@ struct Settings : CommonSettings, OptimizationSettings, RunSettings, PictureSett
   int64_t shift = 1;
 
   ClassifierKind model = ClassifierKind::vit;
-  int64_t patch = 2, d_model = 64, heads = 4, layers = 4, d_ff = 128;
-  double dropout = 0;
+  int64_t patch = 4, d_model = 96, heads = 4, layers = 2, d_ff = 256;
+  double dropout = 0.1;
   bool no_figures = false;
 
   /// Takes what is not given from the data. ConfigError where the data contradict what is.

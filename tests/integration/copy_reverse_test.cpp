@@ -55,6 +55,41 @@ TEST_F(CopyReverse, LearnsToCopy) {
   }
 }
 
+// Recurrent networks are trained, resumed, judged, asked and drawn as the Transformer.
+TEST_F(CopyReverse, RecurrentModelsLearnToCopy) {
+  for (const std::string cell : {"gru", "lstm"}) {
+    std::vector<std::string> arguments =
+        small(cell, {"--model", cell, "--d-model", "64", "--layers", "2", "--dropout", "0.05", "--warmup",
+                     "20", "--lr", "5e-3", "--pairs", "640", "--steps", "400", "--save-every", "200"});
+    const Result r = run(arguments);
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_GE(r.last().at("sequence_accuracy").get<double>(), 0.95) << cell;
+    const std::string model = (dir_ / cell).string(), whole = read_file(dir_ / cell / "model.safetensors");
+    fs::remove(dir_ / cell / "checkpoint-400.safetensors");
+    arguments.push_back("--resume");
+    ASSERT_EQ(run(arguments).code, 0);
+    EXPECT_EQ(read_file(dir_ / cell / "model.safetensors"), whole) << cell;
+
+    const Result eval = run({"eval", "--model", model, "--json"});
+    EXPECT_EQ(eval.last().at("loss"), r.last().at("loss"));
+    const Result decoded = run({"decode", "--model", model, "--json", "3 4 5", "--beam", "3"});
+    EXPECT_EQ(decoded.last().at("output").get<std::vector<int>>(), (std::vector<int>{3, 4, 5})) << cell;
+    const Result maps = run({"attention", "--model", model, "--json", "--input", "7 8"});
+    ASSERT_EQ(maps.code, 0) << maps.err;
+    const NamedTensors tensors = load_tensors((dir_ / cell / "attention.safetensors").string());
+    ASSERT_EQ(tensors.size(), 1u);
+    EXPECT_EQ(tensors[0].first, "decoder.attention");
+    EXPECT_EQ(tensors[0].second.shape(), (Shape{1, 3, 4}));
+    const Json info = run({"info", "--model", model, "--json"}).last();
+    EXPECT_FALSE(info.contains("flops_per_token"));
+    EXPECT_GT(info.at("components").at("attention").get<int>(), 0);
+  }
+  // The settings say which model it is.
+  EXPECT_NE(read_file(dir_ / "gru" / "config.toml").find("model = \"gru\""), std::string::npos);
+  EXPECT_NE(run(small("odd", {"--model", "gru", "--d-model", "33"})).err.find("d_model = 33 is odd"),
+            std::string::npos);
+}
+
 // Without an end mark nothing but the target says how long an output is.
 TEST_F(CopyReverse, OutputsWithoutAnEndMarkAreAsLongAsTheirTargets) {
   const Result r =
