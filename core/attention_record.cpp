@@ -172,11 +172,11 @@ Tensor record_weights(const AttentionRecord::Call& recorded, const Part& part, c
 // The weights of a part: [heads, queries, keys].
 Tensor rebuild_part(const AttentionRecord::Call& recorded, const Part& part) {
   const int64_t keys = recorded.call.segments.key_length(part.sequence);
-  if (recorded.kept.defined())
-    return recorded.kept.slice(0, part.sequence, part.sequence + 1)
+  if (recorded.weights.defined())
+    return recorded.weights.slice(0, part.sequence, part.sequence + 1)
         .slice(1, part.first_query, part.first_query + part.queries)
         .slice(2, 0, keys)
-        .to(recorded.kept.dtype() == DType::f64 ? DType::f64 : DType::f32)
+        .to(recorded.weights.dtype() == DType::f64 ? DType::f64 : DType::f32)
         .contiguous();
   const Tensor q = unchanged(recorded.q, recorded.name);
   const Tensor weights = empty({part.heads, part.queries, keys}, accumulator_options(q));
@@ -219,7 +219,7 @@ int64_t AttentionRecord::sequences(const std::string& name) const {
 int64_t AttentionRecord::blind_rows(const std::string& name) const {
   const Call& recorded = find(calls_, name);
   const Segments& segments = recorded.call.segments;
-  if (recorded.kept.defined()) {  // all rows of the sequences without keys
+  if (recorded.weights.defined()) {  // all rows of the sequences without keys
     int64_t blind = 0;
     for (int64_t i = 0; i < segments.count(); ++i)
       blind += segments.key_length(i) > 0 ? 0 : segments.query_length(i);

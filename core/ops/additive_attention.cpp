@@ -141,7 +141,7 @@ void leave_record(std::string_view name, const Segments& segments, const Tensor&
   call.name = name.empty() ? kName : std::string(name);
   call.call.segments = segments;
   call.call.heads = 1;
-  call.kept = weights;
+  call.weights = weights;
   record->add(std::move(call));
 }
 

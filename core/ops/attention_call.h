@@ -82,7 +82,7 @@ struct AttentionRecord::Call {
   int64_t q_column, k_column;
   Tensor lse;
   Node::Edge q_edge, k_edge, bias_edge, relative_edge;  // where gradients go, if the call was recorded
-  Tensor kept = {};  // instead of all that: weights of one head, [sequences, queries, keys] and more
+  Tensor weights = {};  // instead of all that: weights of one head, [sequences, queries, keys] and more
 };
 
 }  // namespace heed

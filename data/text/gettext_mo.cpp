@@ -100,7 +100,8 @@ std::vector<GettextMessage> parse_mo(std::string_view bytes, std::string_view fi
     const size_t plural = id.find('\0');
     message.id = id.substr(0, plural);
     if (plural != std::string_view::npos) message.plural_id = id.substr(plural + 1);
-    message.translations = split(reader.text(texts, i), '\0');
+    const std::vector<std::string_view> translations = split(reader.text(texts, i), '\0');
+    message.translations.assign(translations.begin(), translations.end());
     if (message.is_header()) detail::check_character_set(message.translations.front(), file);
     messages.push_back(std::move(message));
   }
