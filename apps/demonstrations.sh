@@ -116,12 +116,14 @@ write_verses() {
 
 # pronounce PROGRAM FOLDER: trains words to phonemes, unless the folder holds that already, and asks for words.
 pronounce() {
-  local program=$1 folder=$2 dictionary go_on=()
+  local program=$1 folder=$2 dictionary go_on=() more=()
   if ! grep -qs '"final":true' "$folder/metrics.jsonl"; then
     dictionary=$(cmudict)
     if compgen -G "$folder/checkpoint-*.safetensors" >/dev/null; then go_on=(--resume); fi
     say "training on it, some ten minutes on two cores; ./heed run translate goes on where it is stopped"
-    "$program" train --preset pronounce --data "$dictionary" --out "$folder" "${go_on[@]}"
+    # Products in bf16 leave time for more epochs, where the processor has them.
+    if grep -qsE 'avx512_bf16|amx_bf16' /proc/cpuinfo; then more=(--dtype bf16 --epochs 36); fi
+    "$program" train --preset pronounce --data "$dictionary" --out "$folder" "${more[@]}" "${go_on[@]}"
   fi
   say "the model is in $folder; a few words, spoken by it:"
   "$program" run --model "$folder" heed attention transformer
