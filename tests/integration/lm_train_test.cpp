@@ -179,12 +179,29 @@ TEST_F(LmTrain, GoesOnFromAModel) {
   EXPECT_EQ(run(words({"--layers", "3", "--force"})).code, 2) << "the model has its layers";
 }
 
-TEST_F(LmTrain, AnyLengthOfAPromptIsGoneOnFrom) {
+TEST_F(LmTrain, ShowsWhatTokensLookBackAt) {
   const fs::path out = dir_ / "folder";
-  ASSERT_EQ(run(command(out, {"--tokenizer", "bpe", "--vocab", "320", "--steps", "1"})).code, 0);
-  const Result greedy = run({"generate", "--json", "--model", out.string(), "--max-tokens", "5",
-                             "--temperature", "0", "And the king"});
-  ASSERT_EQ(greedy.code, 0) << greedy.err;
+  ASSERT_EQ(run(command(out, {"--tokenizer", "char", "--steps", "1"})).code, 0);
+  const Words look{"attention", "--json", "--model", out.string(), "--layer", "1", "--head", "0"};
+  const auto with = [&](const Words& more) {
+    Words words = look;
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const Result r = run(with({"And"}));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.last()["tokens"], (Words{"<start>", "A", "n", "d"}));
+  const auto weights = r.last()["head0"].get<std::vector<std::vector<double>>>();
+  ASSERT_EQ(weights.size(), 4u);
+  for (size_t row = 0; row < 4; ++row) {
+    double sum = 0;
+    for (size_t column = 0; column < 4; ++column) sum += weights[row][column];
+    EXPECT_NEAR(sum, 1, 1e-6);
+    for (size_t column = row + 1; column < 4; ++column) EXPECT_EQ(weights[row][column], 0);
+  }
+  EXPECT_EQ(run(with({"--layer", "2", "And"})).code, 2);
+  EXPECT_EQ(run(with({})).code, 2);
+  EXPECT_EQ(run(with({std::string(200, 'a')})).code, 3);
 }
 
 TEST_F(LmTrain, AdaptersAreTrainedSavedAndMerged) {

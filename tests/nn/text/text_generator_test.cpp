@@ -121,6 +121,45 @@ TEST(TextGenerator, StopsBeforeAText) {
   }
 }
 
+TEST(TextGenerator, IsSavedWithItsTokenizerAndItsConversations) {
+  const TextGenerator generator = small_generator();
+  const test::TemporaryFolder folder;
+  save_text_generator(generator, folder.path());
+  const TextGenerator loaded = load_text_generator(folder.path());
+  EXPECT_EQ(loaded.generate("ab", kGreedy), generator.generate("ab", kGreedy));
+  EXPECT_EQ(loaded.start(), -1);
+  EXPECT_EQ(loaded.ends(), generator.ends());
+  ASSERT_TRUE(loaded.chat());
+  EXPECT_EQ(loaded.chat()->before, "<|im_start|>");
+  EXPECT_EQ(loaded.chat()->after, "<|im_end|>\n");
+  EXPECT_EQ(loaded.chat()->system, "Be kind.");
+}
+
+TEST(TextGenerator, IsSavedWithATokenizerOfHeed) {
+  LanguageModelConfig config = LanguageModelConfig::gpt2();
+  config.vocabulary = 259;
+  config.d_model = 24;
+  config.heads = 4;
+  config.d_ff = 40;
+  config.layers = 2;
+  config.max_length = 8;
+  Generator random(5);
+  const auto model = std::make_shared<LanguageModel>(config, random);
+  initialize(*model, {{"*.weight", Initializer::normal, 0.4}}, random);
+  model->eval();
+  const auto bytes = data::train_tokenizer({.kind = data::TokenizerKind::bytes}, {});
+  const TextGenerator generator(model, bytes, data::kStart, {data::kEnd});
+  const test::TemporaryFolder folder;
+  save_text_generator(generator, folder.path());
+  const TextGenerator loaded = load_text_generator(folder.path());
+  EXPECT_EQ(loaded.generate("ab", kGreedy), generator.generate("ab", kGreedy));
+  EXPECT_EQ(loaded.start(), data::kStart);
+  EXPECT_EQ(loaded.ends(), std::vector<int64_t>{data::kEnd});
+  // Eight positions, of which a mark and the prompt take three: the sixth token needs none.
+  EXPECT_LE(generator.generate("ab", kGreedy).size(), 3u * 6);
+  EXPECT_THROW((void)generator.generate("abcdefghi", kGreedy), ShapeError);
+}
+
 TEST(TextGenerator, LossIsThatOfTheNextTokens) {
   const TextGenerator generator = small_generator();
   const auto [loss, count] = generator.loss("abca");
