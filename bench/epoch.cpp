@@ -32,7 +32,7 @@ class Training {
   explicit Training(const Settings& s)
       : loader_(dataset(s), {.batch_size = s.batch}),
         model_(s.config()),
-        adam_(model_.parameters(), {.rate = 1e-4}) {
+        adam_(model_.parameters(), {.lr = 1e-4}) {
     if (s.weights.empty()) return;
     nn::save_weights(model_, s.weights);
     bench::write_batches(loader_, loader_.count_batches(0), s.weights + ".batches");

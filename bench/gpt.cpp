@@ -35,7 +35,7 @@ void run(const Settings& s) {
       cat({symbols.flatten().slice(0, 1, symbols.numel()), symbols.flatten().slice(0, 0, 1)}, 0);
   model.to(s.dtype);
   if (!s.weights.empty()) nn::save_weights(model, s.weights);
-  optim::AdamW optimizer(model.parameters(), {.rate = 1e-4});
+  optim::AdamW optimizer(model.parameters(), {.lr = 1e-4});
   const auto loss_of_batch = [&] { return cross_entropy(model.forward(tokens), labels); };
   bench::time_training(model, optimizer, loss_of_batch, {.warm_up = 3, .profile = s.profile}, memory);
 }

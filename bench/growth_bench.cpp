@@ -67,7 +67,7 @@ Cost training_step(const Sizes& sizes, int64_t steps) {
   nn::Transformer model(settings.config());
   const Tensor ids = bench::ids(sizes.batch, sizes.length, settings.vocab, 1), labels = ids.flatten();
   const nn::Tokens tokens = nn::Tokens::dense(ids);
-  optim::Adam adam(model.parameters(), {.rate = 1e-4});
+  optim::Adam adam(model.parameters(), {.lr = 1e-4});
   return cost_of(before, steps, [&] {
     cross_entropy(model.forward(tokens, tokens), labels).backward();
     adam.step({.clip = 1});

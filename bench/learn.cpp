@@ -85,7 +85,7 @@ class Learning {
     std::optional<data::PairBatch> batch;
     while (!(batch = pairs_.next())) {  // an epoch has ended
     }
-    optimizer_->set_rate(schedule_.at(step));
+    optimizer_->set_lr(schedule_.at(step));
     const train::Seq2SeqBatch tensors = train::to_tensors(*batch, device_);
     const Tensor logits = model_->forward(tensors.source, tensors.target);
     cross_entropy(logits, tensors.labels, {.ignore = data::kPad, .label_smoothing = s_.label_smoothing})

@@ -30,7 +30,7 @@ void run(const Settings& s) {
   const Tensor labels = bench::ids(s.batch, s.target, s.vocab, 3).flatten();
   model.to(s.dtype);
   if (!s.weights.empty()) nn::save_weights(model, s.weights);
-  optim::Adam optimizer(model.parameters(), {.rate = 1e-4});
+  optim::Adam optimizer(model.parameters(), {.lr = 1e-4});
   const auto loss_of_batch = [&] {
     return cross_entropy(model.forward(source, target), labels, {.ignore = 0});
   };

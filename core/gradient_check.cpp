@@ -98,7 +98,7 @@ GradientReport check_gradients(const Function& function, const Tensors& inputs,
 
   const NoGrad no_grad;
   const auto value = [&] { return sum(function(leaves) * weights).item<double>(); };
-  HEED_CHECK(equal_all(function(leaves), result), StateError,
+  HEED_CHECK(array_equal(function(leaves), result), StateError,
              "check_gradients: a second call gave another result; begin what is random with the same "
              "generator in each call");
   GradientReport report;
@@ -112,19 +112,19 @@ GradientReport check_gradients(const Function& function, const Tensors& inputs,
 }
 
 void append_text(std::string& out, const GradientReport& report) {
-  constexpr size_t kMostLines = 10;
+  constexpr size_t kMaxLines = 10;
   out += concat(report.compared, " elements compared, ");
   if (report.wrong.empty()) {
     out += "all right";
     return;
   }
   out += concat(report.wrong.size(), " wrong");
-  for (size_t i = 0; i < std::min(report.wrong.size(), kMostLines); ++i) {
+  for (size_t i = 0; i < std::min(report.wrong.size(), kMaxLines); ++i) {
     const GradientReport::Difference& d = report.wrong[i];
     out += concat("\ninput ", d.input, ", element ", Shape(d.place), ": gradient ", d.gradient, ", slope ",
                   d.slope);
   }
-  if (report.wrong.size() > kMostLines) out += concat("\nand ", report.wrong.size() - kMostLines, " more");
+  if (report.wrong.size() > kMaxLines) out += concat("\nand ", report.wrong.size() - kMaxLines, " more");
 }
 
 std::ostream& operator<<(std::ostream& out, const GradientReport& report) { return out << concat(report); }

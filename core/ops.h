@@ -121,7 +121,7 @@ inline Tensor& operator/=(Tensor& a, double b) { return detail::assign("/=", a, 
 /// Whether no element is NaN or infinite.
 [[nodiscard]] bool all_finite(const Tensor& x);
 /// Whether shapes, dtypes and all elements are equal (NaN equals nothing).
-[[nodiscard]] bool equal_all(const Tensor& a, const Tensor& b);
+[[nodiscard]] bool array_equal(const Tensor& a, const Tensor& b);
 
 /// condition ? a : b, element by element; condition is bool.
 [[nodiscard]] Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
@@ -168,8 +168,8 @@ struct ReduceOptions {
 [[nodiscard]] Tensor max(const Tensor& x, const ReduceOptions& options = {});
 [[nodiscard]] Tensor min(const Tensor& x, const ReduceOptions& options = {});
 [[nodiscard]] Tensor norm(const Tensor& x, const ReduceOptions& options = {});  // Euclidean; gradient 0 at 0
-[[nodiscard]] Tensor log_sum_exp(const Tensor& x, const ReduceOptions& options = {});
-[[nodiscard]] Tensor cumulative_sum(const Tensor& x, int64_t axis);
+[[nodiscard]] Tensor logsumexp(const Tensor& x, const ReduceOptions& options = {});
+[[nodiscard]] Tensor cumsum(const Tensor& x, int64_t axis);
 /// i64, the first of equals, or the first NaN.
 [[nodiscard]] Tensor argmax(const Tensor& x, int64_t axis, bool keep = false);
 [[nodiscard]] Tensor argmin(const Tensor& x, int64_t axis, bool keep = false);

@@ -11,9 +11,9 @@
 namespace heed {
 namespace {
 
-constexpr int64_t kMostElements = 1000;  // larger tensors are abridged
-constexpr int64_t kEdge = 3;             // entries at each end of an abridged axis
-constexpr int kDigits = 4;               // after the point
+constexpr int64_t kMaxElements = 1000;  // larger tensors are abridged
+constexpr int64_t kEdge = 3;            // entries at each end of an abridged axis
+constexpr int kDigits = 4;              // after the point
 constexpr size_t kLineWidth = 100;
 
 // The positions along an axis that are shown; -1 stands for "...".
@@ -74,7 +74,7 @@ template <class T>
 class Printer {
  public:
   Printer(std::string& out, const Tensor& host)
-      : out_(out), host_(host), data_(host.data<T>()), abridged_(host.numel() > kMostElements) {
+      : out_(out), host_(host), data_(host.data<T>()), abridged_(host.numel() > kMaxElements) {
     if constexpr (!std::is_integral_v<T>)
       for_each_shown(host_, 0, 0, abridged_, [&](int64_t at) { style_.see(static_cast<double>(data_[at])); });
     for_each_shown(host_, 0, 0, abridged_,

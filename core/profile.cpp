@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kMostEvents = 4'000'000;  // about 100 MB; later ones are counted, not kept
+constexpr size_t kMaxEvents = 4'000'000;  // about 100 MB; later ones are counted, not kept
 
 struct Profile {
   std::mutex mutex;
@@ -96,7 +96,7 @@ void ProfileScope::finish() noexcept {
   const Clock::time_point end = Clock::now();
   Profile& p = profile();
   const std::lock_guard lock(p.mutex);
-  if (p.events.size() >= kMostEvents) {
+  if (p.events.size() >= kMaxEvents) {
     ++p.lost;
     return;
   }

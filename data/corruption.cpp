@@ -32,10 +32,10 @@ void check(const SpanOptions& o) {
 }
 
 void check(const InfillingOptions& o) {
-  constexpr double kMostSpan = 100;
-  HEED_CHECK(is_share(o.rate) && o.mean_span > 0 && o.mean_span <= kMostSpan, ConfigError,
+  constexpr double kMaxSpan = 100;
+  HEED_CHECK(is_share(o.rate) && o.mean_span > 0 && o.mean_span <= kMaxSpan, ConfigError,
              "text infilling: a rate of ", o.rate, " and spans of ", o.mean_span,
-             "; expected 0 to 1, and above 0 to ", kMostSpan);
+             "; expected 0 to 1, and above 0 to ", kMaxSpan);
 }
 
 bool is_special(const MaskingOptions& o, int64_t id) {

@@ -6,11 +6,11 @@
 namespace heed::data {
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 32;
+constexpr uint64_t kMaxBytes = uint64_t{1} << 32;
 
 std::string content(const std::string& path) {
   try {
-    return read_whole_file(path, kMostBytes);
+    return read_whole_file(path, kMaxBytes);
   } catch (const IoError& error) {
     throw DataError(error.what());
   }

@@ -123,9 +123,9 @@ Symbols Task::word_symbols(std::string_view word) const {
 }
 
 int64_t Task::named_symbol(std::string_view name) const {
-  constexpr int64_t kMostNamed = 16;
+  constexpr int64_t kMaxNamed = 16;
   if (name == "*") name = "×";
-  for (int64_t symbol = kFirstSymbol; symbol < kFirstSymbol + kMostNamed; ++symbol)
+  for (int64_t symbol = kFirstSymbol; symbol < kFirstSymbol + kMaxNamed; ++symbol)
     if (kind_->text(symbol) == name) return symbol;
   return -1;
 }

@@ -74,8 +74,8 @@ class Line {
 }  // namespace
 
 TsvDataset parse_tsv(std::string_view text, std::string_view file, const TsvOptions& options) {
-  constexpr int64_t kMostSymbols = std::numeric_limits<int32_t>::max();
-  HEED_CHECK(options.vocab == 0 || (options.vocab > kFirstSymbol && options.vocab <= kMostSymbols),
+  constexpr int64_t kMaxSymbols = std::numeric_limits<int32_t>::max();
+  HEED_CHECK(options.vocab == 0 || (options.vocab > kFirstSymbol && options.vocab <= kMaxSymbols),
              ConfigError, "vocab is ", options.vocab,
              "; a file of pairs needs at least 4 (pad, start, end and one symbol)");
   text = detail::file_text(text, file);
@@ -87,7 +87,7 @@ TsvDataset parse_tsv(std::string_view text, std::string_view file, const TsvOpti
     std::string_view content = text.substr(0, newline);
     text.remove_prefix(std::min(newline + 1, text.size()));
     if (content.ends_with('\r')) content.remove_suffix(1);
-    Line line(content, file, number, options.vocab ? options.vocab : kMostSymbols);
+    Line line(content, file, number, options.vocab ? options.vocab : kMaxSymbols);
     if (static_cast<int64_t>(content.size()) > options.max_line_bytes)
       line.fail(static_cast<size_t>(options.max_line_bytes), "the line has ", content.size(),
                 " bytes, more than the limit of ", options.max_line_bytes);

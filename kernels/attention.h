@@ -74,8 +74,8 @@ struct AttentionForward : AttentionScores<T> {
   Dropout dropout;
   HeadsView<T> out;       // [query_rows, heads, width]
   accumulator_t<T>* lse;  // [heads, query_rows], log Σ exp(score); null if not wanted
-  // What dropout keeps, for the CPU's backward: attention_kept_size() bytes, or null.
-  uint8_t* kept = nullptr;
+  // What dropout keeps, for the CPU's backward: attention_keep_mask_size() bytes, or null.
+  uint8_t* keep_mask = nullptr;
 
   Work work() const {
     const int64_t query = this->query_rows * this->heads, key = this->key_rows * this->key_heads;
@@ -97,7 +97,7 @@ struct AttentionBackward : AttentionScores<T> {
                                 // there; null if not wanted
   accumulator_t<T>* grelative;  // [heads, 2 * relative_limit + 1], added to; null if not wanted
   // What the forward wrote there; null: drawn again.
-  const uint8_t* kept = nullptr;
+  const uint8_t* keep_mask = nullptr;
 
   Work work() const {  // the scores again, and the gradients of weights, values, queries and keys
     const int64_t query = this->query_rows * this->heads, key = this->key_rows * this->key_heads;
@@ -123,9 +123,9 @@ HEED_KERNEL(attention_weights, AttentionWeights);
 
 namespace heed::cpu {
 
-/// Bytes of AttentionForward::kept; 0 without dropout or where sequences are so long that drawing again beats
-/// memory of their square.
+/// Bytes of AttentionForward::keep_mask; 0 without dropout or where sequences are so long that drawing again
+/// beats memory of their square.
 template <class T>
-int64_t attention_kept_size(const SegmentsView& segments, int64_t heads, const Dropout& dropout);
+int64_t attention_keep_mask_size(const SegmentsView& segments, int64_t heads, const Dropout& dropout);
 
 }  // namespace heed::cpu

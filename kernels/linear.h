@@ -35,8 +35,8 @@ struct LinearForward {   // y = dropout(f(x Wᵀ + bias))
 /// Takes the gradient of y back through dropout and the activation, to that of x Wᵀ + bias.
 template <class T>
 struct LinearActivationBackward {
-  const T* gy;    // [rows, out]
-  const T* kept;  // [rows, out]: y after relu, pre_activation after others; null if activation is none
+  const T* gy;     // [rows, out]
+  const T* saved;  // [rows, out]: y after relu, pre_activation after others; null if activation is none
   Activation activation;
   Dropout dropout;          // relu takes the mask from y: what was dropped is 0
   T* gpre;                  // [rows, out]; may be gy; null if only the sums are wanted
@@ -44,7 +44,7 @@ struct LinearActivationBackward {
   bool accumulate_bias;
   int64_t rows, out;
 
-  Work work() const { return moves<T>(rows * out * (1 + (kept ? 1 : 0) + (gpre ? 1 : 0))); }
+  Work work() const { return moves<T>(rows * out * (1 + (saved ? 1 : 0) + (gpre ? 1 : 0))); }
 };
 
 /// Takes the gradient of x Wᵀ + bias to those of bias, W and x, each where it is wanted.
@@ -63,7 +63,7 @@ struct LinearBackward {
 
   LinearActivationBackward<T> bias_sums() const {
     return {.gy = g,
-            .kept = nullptr,
+            .saved = nullptr,
             .activation = Activation::none,
             .dropout = {},
             .gpre = nullptr,

@@ -49,8 +49,8 @@ struct GradientNorm {
 
 /// What changes from step to step lies in the memory of the device, so that a captured step can be repeated:
 /// the rate, which the host writes before a step,
-struct SetRate {
-  double* rate;  // [1]
+struct SetLr {
+  double* lr;  // [1]
   double value;
 };
 
@@ -72,8 +72,8 @@ struct StepSlice {
   A* master;             // arena; null: value itself is stepped
   bool written;          // values may have been written to: one that its master does not round to replaces it
   const int64_t* steps;  // of all parameters: the step under way of each, counted from 1
-  const double* rate;    // [1]
-  double rate_factor;    // of these parameters
+  const double* lr;      // [1]
+  double lr_factor;      // of these parameters
   double weight_decay;
   const double* gradient_norm;  // [1], of the whole gradient. Not finite: nothing is done. Null: unknown
   double clip;  // gradients are scaled by min(1, clip / (norm + 1e-6)); 0 or no norm: they are not
@@ -83,7 +83,7 @@ struct StepSlice {
 };
 
 /// Adam (Kingma and Ba, arXiv 1412.6980); decoupled: AdamW (Loshchilov and Hutter, arXiv 1711.05101).
-/// value -= rate * root / (1 - beta1^step) * m / (sqrt(v) + root * eps) with root = sqrt(1 - beta2^step):
+/// value -= lr * root / (1 - beta1^step) * m / (sqrt(v) + root * eps) with root = sqrt(1 - beta2^step):
 /// what PyTorch computes, with one division an element less.
 template <class T>
 struct AdamStep {
@@ -96,7 +96,7 @@ struct AdamStep {
   Work work() const { return slice.work() + moves<accumulator_t<T>>(4 * slice.count()); }
 };
 
-/// Stochastic gradient descent: b = momentum * b + (1 - dampening) * g; value -= rate * (nesterov ? g +
+/// Stochastic gradient descent: b = momentum * b + (1 - dampening) * g; value -= lr * (nesterov ? g +
 /// momentum * b : b).
 template <class T>
 struct SgdStep {
@@ -110,7 +110,7 @@ struct SgdStep {
   }
 };
 
-/// Lion (Chen et al., arXiv 2302.06675): value -= rate * sign(beta1 * m + (1 - beta1) * g), where the sign of
+/// Lion (Chen et al., arXiv 2302.06675): value -= lr * sign(beta1 * m + (1 - beta1) * g), where the sign of
 /// 0 is 0, then m = beta2 * m + (1 - beta2) * g. Weight decay is decoupled.
 template <class T>
 struct LionStep {
@@ -124,7 +124,7 @@ struct LionStep {
 }  // namespace heed::kernels
 
 HEED_KERNEL(gradient_norm, GradientNorm);
-HEED_KERNEL_0(set_rate, SetRate);
+HEED_KERNEL_0(set_lr, SetLr);
 HEED_KERNEL_0(advance_steps, AdvanceSteps);
 HEED_KERNEL(adam_step, AdamStep);
 HEED_KERNEL(sgd_step, SgdStep);

@@ -56,7 +56,7 @@ struct ArgReduce {
 /// y[i] = Σ x[j] over j <= i, or over j >= i if `reverse`, along an axis, for each line; added to y if
 /// accumulate. Summed in double (64-bit wrapping integers), in order.
 template <class T>
-struct CumulativeSum {
+struct CumSum {
   T* y;
   const T* x;
   Strided<2> lines;  // y, x
@@ -71,4 +71,4 @@ struct CumulativeSum {
 
 HEED_KERNEL(reduce, Reduce);
 HEED_KERNEL(arg_reduce, ArgReduce);
-HEED_KERNEL(cumulative_sum, CumulativeSum);
+HEED_KERNEL(cumsum, CumSum);

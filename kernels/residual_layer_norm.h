@@ -23,8 +23,8 @@ struct ResidualLayerNormForward {  // sum = residual + dropout(x); y = layer_nor
   accumulator_t<T>* rstd;          // [rows]; null with mean
   int64_t rows, cols;
   double eps;
-  uint8_t* kept = nullptr;  // for the CPU's backward, residual_layer_norm_kept_size() bytes of what dropout
-                            // keeps; or null
+  uint8_t* keep_mask = nullptr;  // for the CPU's backward, residual_layer_norm_keep_mask_size() bytes of what
+                                 // dropout keeps; or null
 
   Work work() const { return moves<T>((residual ? 4 : 2) * rows * cols); }
 };
@@ -44,7 +44,7 @@ struct ResidualLayerNormBackward {
   accumulator_t<T>* gbias;    // [cols]; null if not wanted
   bool accumulate_residual, accumulate_x, accumulate_weight, accumulate_bias;
   int64_t rows, cols;
-  const uint8_t* kept = nullptr;  // what the forward wrote there; null: drawn again
+  const uint8_t* keep_mask = nullptr;  // what the forward wrote there; null: drawn again
 
   Work work() const {
     const int matrices = 2 + (gsum ? 1 : 0) + (gresidual ? 1 : 0) +
@@ -61,7 +61,7 @@ HEED_KERNEL(residual_layer_norm_backward, ResidualLayerNormBackward);
 
 namespace heed::cpu {
 
-/// Bytes of ResidualLayerNormForward::kept; 0 without dropout.
-int64_t residual_layer_norm_kept_size(int64_t rows, int64_t cols, const Dropout& dropout);
+/// Bytes of ResidualLayerNormForward::keep_mask; 0 without dropout.
+int64_t residual_layer_norm_keep_mask_size(int64_t rows, int64_t cols, const Dropout& dropout);
 
 }  // namespace heed::cpu

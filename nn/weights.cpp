@@ -113,7 +113,7 @@ LoadReport load_weights(Module& module, const std::string& path, const LoadOptio
       if (!entry) continue;
       check_entry(*entry, part.tensor, path);
       const Tensor copy = read_tensor(reader, *entry);
-      HEED_CHECK(!value.defined() || equal_all(value, copy), CheckpointError, path, ": '", name, "' and '",
+      HEED_CHECK(!value.defined() || array_equal(value, copy), CheckpointError, path, ": '", name, "' and '",
                  part.name, "' are one parameter of the model, but differ in the file");
       value = copy;
     }

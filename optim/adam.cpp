@@ -20,7 +20,7 @@ const AdamOptions& checked(const AdamOptions& options) {
 Adam::Adam(Parameters parameters, const AdamOptions& options) : Adam(std::move(parameters), options, false) {}
 
 Adam::Adam(Parameters list, const AdamOptions& options, bool decoupled)
-    : Optimizer(std::move(list), checked(options).rate, options.weight_decay.value_or(decoupled ? 0.01 : 0),
+    : Optimizer(std::move(list), checked(options).lr, options.weight_decay.value_or(decoupled ? 0.01 : 0),
                 options.groups,
                 [](const Parameter&) {
                   return std::vector<std::string>{"m", "v"};

@@ -8,7 +8,7 @@
 namespace heed::optim {
 
 struct AdamOptions {
-  double rate = 1e-3;
+  double lr = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;

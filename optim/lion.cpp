@@ -15,7 +15,7 @@ const LionOptions& checked(const LionOptions& options) {
 }  // namespace
 
 Lion::Lion(Parameters list, const LionOptions& options)
-    : Optimizer(std::move(list), checked(options).rate, options.weight_decay, options.groups,
+    : Optimizer(std::move(list), checked(options).lr, options.weight_decay, options.groups,
                 [](const Parameter&) { return std::vector<std::string>{"m"}; }),
       options_(options) {}
 

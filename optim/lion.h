@@ -6,7 +6,7 @@
 namespace heed::optim {
 
 struct LionOptions {
-  double rate = 1e-4;  // a third to a tenth of Adam's, with a decay that much larger
+  double lr = 1e-4;  // a third to a tenth of Adam's, with a decay that much larger
   double beta1 = 0.9;
   double beta2 = 0.99;
   double weight_decay = 0;         // of the default group
@@ -14,7 +14,7 @@ struct LionOptions {
 };
 
 /// Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms", arXiv 2302.06675, algorithm 2):
-/// value -= rate * (sign(beta1 * m + (1 - beta1) * g) + decay * value), then m = beta2 * m + (1 - beta2) * g.
+/// value -= lr * (sign(beta1 * m + (1 - beta1) * g) + decay * value), then m = beta2 * m + (1 - beta2) * g.
 /// Half of Adam's memory: one moment, "m".
 class Lion : public Optimizer {
  public:

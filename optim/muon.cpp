@@ -40,7 +40,7 @@ double scale_of(MuonScale scale, const Shape& shape) {
 }  // namespace
 
 Muon::Muon(Parameters list, const MuonOptions& options)
-    : Optimizer(list, checked(options, list).rate, options.weight_decay, options.groups,
+    : Optimizer(list, checked(options, list).lr, options.weight_decay, options.groups,
                 [patterns = options.adam](const Parameter& parameter) {
                   return is_for_adam(parameter, patterns) ? std::vector<std::string>{"m", "v"}
                                                           : std::vector<std::string>{"momentum"};
@@ -72,8 +72,8 @@ void Muon::step_matrix(const Slice& slice, const Slice::Entry& entry) {
                                               .master = nullptr,
                                               .written = false,
                                               .steps = slice.steps,
-                                              .rate = reinterpret_cast<const double*>(one_.data<int64_t>()),
-                                              .rate_factor = -1,
+                                              .lr = reinterpret_cast<const double*>(one_.data<int64_t>()),
+                                              .lr_factor = -1,
                                               .weight_decay = 0,
                                               .gradient_norm = slice.norm,
                                               .clip = slice.clip},
@@ -91,8 +91,8 @@ void Muon::step_matrix(const Slice& slice, const Slice::Entry& entry) {
                                               .master = masters.defined() ? masters.data<A>() : nullptr,
                                               .written = slice.written,
                                               .steps = slice.steps,
-                                              .rate = slice.rate,
-                                              .rate_factor = slice.rate_factor * scale,
+                                              .lr = slice.lr,
+                                              .lr_factor = slice.lr_factor * scale,
                                               .weight_decay = slice.weight_decay / scale,
                                               .gradient_norm = slice.norm,
                                               .clip = 0},

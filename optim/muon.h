@@ -16,7 +16,7 @@ enum class MuonScale {
 };
 
 struct MuonOptions {
-  double rate = 1e-3;
+  double lr = 1e-3;
   double momentum = 0.95;
   bool nesterov = true;
   int64_t iterations = 5;  // of Newton and Schulz

@@ -23,14 +23,14 @@ size_t find_group(const std::vector<Group>& groups, const Parameter& parameter) 
   throw InternalError(concat("optimizer: no group takes the parameter '", parameter.name, "'"));
 }
 
-void check_rate(double rate) {
-  HEED_CHECK(rate >= 0 && std::isfinite(rate), ConfigError,
-             "optimizer: the learning rate must be finite and not negative, got ", rate);
+void check_rate(double lr) {
+  HEED_CHECK(lr >= 0 && std::isfinite(lr), ConfigError,
+             "optimizer: the learning rate must be finite and not negative, got ", lr);
 }
 
 void check_group(const Group& group, const Parameters& parameters) {
-  HEED_CHECK(group.rate_factor >= 0 && std::isfinite(group.rate_factor), ConfigError,
-             "optimizer: rate_factor must be finite and not negative, got ", group.rate_factor);
+  HEED_CHECK(group.lr_factor >= 0 && std::isfinite(group.lr_factor), ConfigError,
+             "optimizer: lr_factor must be finite and not negative, got ", group.lr_factor);
   HEED_CHECK(group.weight_decay >= 0 && std::isfinite(group.weight_decay), ConfigError,
              "optimizer: weight_decay must be finite and not negative, got ", group.weight_decay);
   HEED_CHECK(!group.patterns.empty(), ConfigError, "optimizer: a group has no patterns, so it takes nothing");
@@ -48,13 +48,13 @@ std::string first_bad_gradient(const Parameters& parameters) {
 
 }  // namespace
 
-Optimizer::Optimizer(Parameters parameters, double rate, double weight_decay, std::vector<Group> groups,
+Optimizer::Optimizer(Parameters parameters, double lr, double weight_decay, std::vector<Group> groups,
                      Roles roles)
     : parameters_(std::move(parameters)), groups_(std::move(groups)), roles_(std::move(roles)) {
-  groups_.push_back({.patterns = {"*"}, .rate_factor = 1, .weight_decay = weight_decay});
+  groups_.push_back({.patterns = {"*"}, .lr_factor = 1, .weight_decay = weight_decay});
   HEED_CHECK(parameters_.size() > 0, ConfigError, "optimizer: there are no parameters");
   const Device device = parameters_.device();
-  check_rate(rate);
+  check_rate(lr);
   for (const Group& group : groups_) check_group(group, parameters_);
   PooledVector<int64_t> trained;
   for (int64_t i = 0; i < parameters_.size(); ++i) {
@@ -65,7 +65,7 @@ Optimizer::Optimizer(Parameters parameters, double rate, double weight_decay, st
   step_tensor_ = zeros({1}, {DType::i64, device});
   steps_ = zeros({parameters_.size()}, {DType::i64, device});
   rate_tensor_ = zeros({1}, {DType::i64, device});
-  set_rate(rate);
+  set_lr(lr);
   make_state(trained);
   parameters_.hold();
 }
@@ -158,7 +158,7 @@ class Optimizer::Loading {
   int64_t take_count(const std::string& name) {
     const Tensor tensor = take(name, {1}, DType::i64);
     const int64_t count = tensor.item<int64_t>();
-    HEED_CHECK(count >= 0 && count < kMostSteps, CheckpointError, "optimizer state: '", name, "' is ", count,
+    HEED_CHECK(count >= 0 && count < kMaxSteps, CheckpointError, "optimizer state: '", name, "' is ", count,
                ", no number of steps");
     return count;
   }
@@ -189,7 +189,7 @@ class Optimizer::Loading {
     return tensor;
   }
 
-  static constexpr int64_t kMostSteps = int64_t{1} << 53;  // as doubles count them
+  static constexpr int64_t kMaxSteps = int64_t{1} << 53;  // as doubles count them
 
   const Optimizer& optimizer_;
   const Parameters& parameters_;
@@ -218,18 +218,17 @@ void Optimizer::load_state(const std::vector<std::pair<std::string, Tensor>>& sa
 
 // ---- steps
 
-void Optimizer::set_rate(double rate) {
-  check_rate(rate);
+void Optimizer::set_lr(double lr) {
+  check_rate(lr);
   const Device device = parameters_.device();
   HEED_CHECK(
       !is_capturing(device), StateError,
-      "optimizer: set_rate within a captured step would set the rate of every repetition; call it before "
+      "optimizer: set_lr within a captured step would set the rate of every repetition; call it before "
       "the step");
-  if (rate == rate_) return;
-  HEED_DISPATCH(
-      device, set_rate,
-      kernels::SetRate{.rate = reinterpret_cast<double*>(rate_tensor_.data<int64_t>()), .value = rate});
-  rate_ = rate;
+  if (lr == lr_) return;
+  HEED_DISPATCH(device, set_lr,
+                kernels::SetLr{.lr = reinterpret_cast<double*>(rate_tensor_.data<int64_t>()), .value = lr});
+  lr_ = lr;
 }
 
 int64_t Optimizer::steps() const { return step_tensor_.item<int64_t>(); }
@@ -282,8 +281,8 @@ Optimizer::Slice Optimizer::slice_of(size_t group, size_t state, const PooledVec
               .state = &states_[state],
               .written = false,
               .steps = steps_.data<int64_t>(),
-              .rate = reinterpret_cast<const double*>(rate_tensor_.data<int64_t>()),
-              .rate_factor = groups_[group].rate_factor,
+              .lr = reinterpret_cast<const double*>(rate_tensor_.data<int64_t>()),
+              .lr_factor = groups_[group].lr_factor,
               .weight_decay = groups_[group].weight_decay,
               .norm = norm,
               .clip = clip};

@@ -16,7 +16,7 @@ namespace heed::optim {
 /// characters) and that no earlier group took.
 struct Group {
   std::vector<std::string> patterns = {"*"};  // each fits some parameter
-  double rate_factor = 1;                     // times the optimizer's rate
+  double lr_factor = 1;                       // times the optimizer's rate
   double weight_decay = 0;
 };
 
@@ -65,8 +65,8 @@ class Optimizer {
     const State* state;
     bool written;          // whether values of bf16 may have been written to
     const int64_t* steps;  // of all parameters
-    const double* rate;
-    double rate_factor, weight_decay;
+    const double* lr;
+    double lr_factor, weight_decay;
     const double* norm;  // null: not measured
     double clip;
   };
@@ -80,10 +80,10 @@ class Optimizer {
   /// gradient while a step is captured.
   StepResult step(const StepOptions& options = {});
 
-  double rate() const { return rate_; }
+  double lr() const { return lr_; }
   /// ConfigError unless positive (or 0) and finite; StateError within a captured step, whose repetitions take
   /// the rate that was set before each.
-  void set_rate(double rate);
+  void set_lr(double lr);
   /// Steps taken. Waits for a device.
   int64_t steps() const;
   const Parameters& parameters() const { return parameters_; }
@@ -101,7 +101,7 @@ class Optimizer {
   using Roles = std::function<std::vector<std::string>(const Parameter&)>;
   /// Parameters that no group takes have the given weight decay. Before anything changes: ConfigError for a
   /// number out of range, a group's pattern that fits no parameter, or parameters of several kinds.
-  Optimizer(Parameters parameters, double rate, double weight_decay, std::vector<Group> groups, Roles roles);
+  Optimizer(Parameters parameters, double lr, double weight_decay, std::vector<Group> groups, Roles roles);
   virtual void step_slice(const Slice& slice) = 0;
 
  private:
@@ -130,7 +130,7 @@ class Optimizer {
   Roles roles_;
   std::vector<State> states_;
   std::vector<Place> places_;  // of each parameter
-  double rate_ = 0;
+  double lr_ = 0;
   Tensor rate_tensor_;          // its bits, i64 [1], where the step reads it
   Tensor step_tensor_, steps_;  // of the optimizer, i64 [1], and of each parameter, i64 [size]
 };

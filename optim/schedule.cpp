@@ -23,8 +23,8 @@ ScheduleKind parse_schedule(const std::string& text) {
 }
 
 void Schedule::check() const {
-  HEED_CHECK(rate >= 0 && std::isfinite(rate), ConfigError,
-             "schedule: rate must be finite and not negative, got ", rate);
+  HEED_CHECK(lr >= 0 && std::isfinite(lr), ConfigError, "schedule: lr must be finite and not negative, got ",
+             lr);
   HEED_CHECK(warmup >= 0, ConfigError, "schedule: warmup must not be negative, got ", warmup);
   HEED_CHECK(kind != ScheduleKind::step || step_size > 0, ConfigError,
              "schedule: step_size must be positive, got ", step_size);
@@ -40,19 +40,19 @@ double Schedule::at(int64_t step) const {
   check();
   HEED_CHECK(step >= 0, ConfigError, "schedule: steps are counted from 0, got ", step);
   const auto now = static_cast<double>(step), rise = static_cast<double>(warmup);
-  if (step < warmup) return rate * (now + 1) / rise;
-  if (kind == ScheduleKind::noam) return rate * std::sqrt(std::max(rise, 1.0) / (now + 1));
-  if (kind == ScheduleKind::constant) return rate;
+  if (step < warmup) return lr * (now + 1) / rise;
+  if (kind == ScheduleKind::noam) return lr * std::sqrt(std::max(rise, 1.0) / (now + 1));
+  if (kind == ScheduleKind::constant) return lr;
   if (kind == ScheduleKind::step)
-    return rate * std::pow(gamma, std::floor(now / static_cast<double>(step_size)));
+    return lr * std::pow(gamma, std::floor(now / static_cast<double>(step_size)));
   const double progress = std::min(1.0, (now - rise) / static_cast<double>(total - warmup));
   const double height =
       kind == ScheduleKind::cosine ? (1 + std::cos(3.14159265358979323846 * progress)) / 2 : 1 - progress;
-  return rate * (floor + (1 - floor) * height);
+  return lr * (floor + (1 - floor) * height);
 }
 
-double noam_rate(int64_t d_model, int64_t warmup) {
-  HEED_CHECK(d_model > 0 && warmup > 0, ConfigError, "noam_rate: d_model ", d_model, " and warmup ", warmup,
+double noam_lr(int64_t d_model, int64_t warmup) {
+  HEED_CHECK(d_model > 0 && warmup > 0, ConfigError, "noam_lr: d_model ", d_model, " and warmup ", warmup,
              " must be positive");
   return 1 / std::sqrt(static_cast<double>(d_model) * static_cast<double>(warmup));
 }

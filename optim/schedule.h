@@ -8,23 +8,23 @@ namespace heed::optim {
 
 enum class ScheduleKind {
   constant,
-  step,    // rate * gamma^(step / step_size)
-  noam,    // rate * min(step / warmup, (warmup / step)^0.5), steps from 1 (arXiv 1706.03762, 5.3)
-  cosine,  // from rate to floor * rate along half a cosine
-  linear   // from rate to floor * rate along a line
+  step,    // lr * gamma^(step / step_size)
+  noam,    // lr * min(step / warmup, (warmup / step)^0.5), steps from 1 (arXiv 1706.03762, 5.3)
+  cosine,  // from lr to floor * lr along half a cosine
+  linear   // from lr to floor * lr along a line
 };
 
 /// "constant", "step", "noam", "cosine" or "linear"; ConfigError on anything else.
 ScheduleKind parse_schedule(const std::string& name);
 
-/// A rate for each step, from the step's number alone: nothing to save. It rises linearly from rate / warmup
+/// A rate for each step, from the step's number alone: nothing to save. It rises linearly from lr / warmup
 /// over the first `warmup` steps.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::constant;
-  double rate = 1e-3;     // the highest
+  double lr = 1e-3;       // the highest
   int64_t warmup = 0;     // steps
   int64_t total = 0;      // steps at whose end cosine and linear reach the floor
-  double floor = 0;       // as a fraction of rate
+  double floor = 0;       // as a fraction of lr
   int64_t step_size = 0;  // steps between falls
   double gamma = 0.1;     // factor of a fall
 
@@ -36,6 +36,6 @@ struct Schedule {
 
 /// The highest rate of the paper's own schedule, (d_model * warmup)^-0.5: at its base model's 512 and 4,000
 /// steps 0.0007. ConfigError unless both are positive.
-double noam_rate(int64_t d_model, int64_t warmup);
+double noam_lr(int64_t d_model, int64_t warmup);
 
 }  // namespace heed::optim

@@ -21,7 +21,7 @@ const SgdOptions& checked(const SgdOptions& options) {
 }  // namespace
 
 Sgd::Sgd(Parameters list, const SgdOptions& options)
-    : Optimizer(std::move(list), checked(options).rate, options.weight_decay, options.groups,
+    : Optimizer(std::move(list), checked(options).lr, options.weight_decay, options.groups,
                 [has_momentum = options.momentum > 0](const Parameter&) {
                   return has_momentum ? std::vector<std::string>{"momentum"} : std::vector<std::string>();
                 }),

@@ -6,7 +6,7 @@
 namespace heed::optim {
 
 struct SgdOptions {
-  double rate = 1e-2;
+  double lr = 1e-2;
   double momentum = 0;
   double dampening = 0;
   double weight_decay = 0;         // of the default group
@@ -14,7 +14,7 @@ struct SgdOptions {
   std::vector<Group> groups = {};  // tried before the default group, which takes the rest
 };
 
-/// value -= rate * gradient, with momentum if asked. Agrees with PyTorch step by step.
+/// value -= lr * gradient, with momentum if asked. Agrees with PyTorch step by step.
 class Sgd : public Optimizer {
  public:
   /// ConfigError for a value out of range.

@@ -31,8 +31,8 @@ class KernelSlice {
             .master = masters.defined() ? masters.data<A>() : nullptr,
             .written = slice_.written,
             .steps = slice_.steps,
-            .rate = slice_.rate,
-            .rate_factor = slice_.rate_factor,
+            .lr = slice_.lr,
+            .lr_factor = slice_.lr_factor,
             .weight_decay = slice_.weight_decay,
             .gradient_norm = slice_.norm,
             .clip = slice_.clip};

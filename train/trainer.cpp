@@ -129,7 +129,7 @@ Trainer::Batches Trainer::next_batches() {
 }
 
 void Trainer::train_step(Batches batches) {
-  optimizer_.set_rate(options_.schedule.at(state_.step));
+  optimizer_.set_lr(options_.schedule.at(state_.step));
   int64_t samples = 0, tokens = 0;
   for (const Batch& batch : batches) {
     samples += batch.samples;

@@ -99,10 +99,10 @@ Ran run(std::vector<std::string> words) {
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
   ::close(ends[1]);
-  constexpr size_t kMostSaid = 1 << 16;
+  constexpr size_t kMaxSaid = 1 << 16;
   char buffer[4096];
   for (ssize_t got = 0; (got = ::read(ends[0], buffer, sizeof buffer)) > 0 || (got < 0 && errno == EINTR);) {
-    if (got > 0 && ran.said.size() < kMostSaid) ran.said.append(buffer, static_cast<size_t>(got));
+    if (got > 0 && ran.said.size() < kMaxSaid) ran.said.append(buffer, static_cast<size_t>(got));
   }
   ::close(ends[0]);
   if (ran.spawn_error != 0) return ran;

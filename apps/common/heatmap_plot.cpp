@@ -19,8 +19,8 @@ constexpr double kText = GnuplotFigure::kText, kTitle = GnuplotFigure::kTitle,
                  kHeading = GnuplotFigure::kHeading;
 constexpr double kBold = 1.08;  // how much wider bold text is
 constexpr int kLongestLabel = 24;
-constexpr int64_t kMostShapes = 4096;
-constexpr int64_t kMostBoxes = 64;  // cells along a side that are drawn one by one, with gaps between them
+constexpr int64_t kMaxShapes = 4096;
+constexpr int64_t kMaxBoxes = 64;  // cells along a side that are drawn one by one, with gaps between them
 
 // The text, shortened if it is wider than the pixels.
 std::string fit(const std::string& text, double width, double size) {
@@ -88,7 +88,7 @@ constexpr double kPageWidth = 880;
 void set_cell_size(Panel& panel, double side) {
   const Heatmap& map = *panel.map;
   const double rows = static_cast<double>(map.values.rows), cols = static_cast<double>(map.values.cols);
-  if (std::max(rows, cols) <= kMostBoxes) {
+  if (std::max(rows, cols) <= kMaxBoxes) {
     // Whole pixels, so that edges are sharp; wide enough for the values in them.
     const double smallest = map.decimals > 2 ? 46 : map.decimals > 0 ? 38 : 6;
     const double cell = std::clamp(std::floor(side / std::max(rows, cols)), smallest, 48.0);
@@ -222,7 +222,7 @@ std::string cell_style(const Matrix& m) {
   if (std::min(m.rows, m.cols) < 2)
     return "using ($3 == $3 ? $1 : NaN):2:(0.5):(0.5):3 with boxxyerror fillstyle solid noborder fillcolor "
            "palette";
-  return m.rows * m.cols > kMostShapes ? "with image" : "with image pixels";
+  return m.rows * m.cols > kMaxShapes ? "with image" : "with image pixels";
 }
 
 // x, y and lengths. No blank lines: to gnuplot they would begin another matrix in the same file.
@@ -275,7 +275,7 @@ namespace {
 
 Heatmap drawable(const Heatmap& map) {
   check_sizes(map);
-  if (map.values.rows * map.values.cols <= kMostCells * kMostCells) return map;
+  if (map.values.rows * map.values.cols <= kMaxCells * kMaxCells) return map;
   const int64_t row_block = block_of(map.values.rows), column_block = block_of(map.values.cols);
   Heatmap result = map;
   result.values = reduced(map.values, row_block, column_block);
@@ -295,7 +295,7 @@ Heatmap drawable(const Heatmap& map) {
 
 HeatmapGrid drawable(const HeatmapGrid& grid) {
   HeatmapGrid result{grid.title, grid.columns, {}, grid.shared_scale};
-  const size_t count = std::min(grid.panels.size(), kMostPanels);
+  const size_t count = std::min(grid.panels.size(), kMaxPanels);
   for (size_t i = 0; i < count; ++i) result.panels.push_back(drawable(grid.panels[i]));
   if (count < grid.panels.size())
     result.title += concat(result.title.empty() ? "" : ": ", "the first ", count, " of ", grid.panels.size());

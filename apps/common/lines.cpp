@@ -11,14 +11,14 @@
 namespace heed::apps {
 
 bool LineReader::next(std::string& line) {
-  constexpr size_t kMostBytes = 1 << 20;
+  constexpr size_t kMaxBytes = 1 << 20;
   line.clear();
   ++number_;
   int c = EOF;
   while ((c = std::getc(stream_)) != EOF && c != '\n') {
     line += static_cast<char>(c);
-    HEED_CHECK(line.size() <= kMostBytes, DataError, name_, ":", number_, ": a line of more than ",
-               kMostBytes, " bytes");
+    HEED_CHECK(line.size() <= kMaxBytes, DataError, name_, ":", number_, ": a line of more than ", kMaxBytes,
+               " bytes");
   }
   if (c == EOF && std::ferror(stream_)) {
     throw_if_stopped();  // a signal ends a read too

@@ -40,10 +40,10 @@ struct Heatmap {
 
 /// Figures do not grow with what they show: a heatmap of more cells than the square of this is reduced to so
 /// many rows and columns at most, and a grid shows so many panels.
-inline constexpr int64_t kMostCells = 192;
-inline constexpr size_t kMostPanels = 64;
+inline constexpr int64_t kMaxCells = 192;
+inline constexpr size_t kMaxPanels = 64;
 
-/// How many of `count` rows or columns become one, so that at most kMostCells are left.
+/// How many of `count` rows or columns become one, so that at most kMaxCells are left.
 int64_t block_of(int64_t count);
 /// Of each block of so many rows and columns the value furthest from 0; NaN where there is no other.
 Matrix reduced(const Matrix& values, int64_t row_block, int64_t column_block);
@@ -95,7 +95,7 @@ struct Figure {
 };
 
 /// Each writes stem.svg and stem.png, making the folder if need be. The axes of a heatmap
-/// that is reduced say so, as does the title of a grid of which the first kMostPanels panels are shown; a
+/// that is reduced say so, as does the title of a grid of which the first kMaxPanels panels are shown; a
 /// line keeps the highest and the lowest of points that no eye could part. Where gnuplot is missing or fails,
 /// the data (stem.dat) and the script (stem.gp) stay instead, and the message says so. ShapeError where sizes
 /// do not fit, IoError where files cannot be written.

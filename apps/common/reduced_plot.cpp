@@ -10,7 +10,7 @@
 
 namespace heed::apps {
 
-int64_t block_of(int64_t count) { return std::max<int64_t>(ceil_divide(count, kMostCells), 1); }
+int64_t block_of(int64_t count) { return std::max<int64_t>(ceil_divide(count, kMaxCells), 1); }
 
 Matrix reduced(const Matrix& m, int64_t row_block, int64_t column_block) {
   if (row_block == 1 && column_block == 1) return m;

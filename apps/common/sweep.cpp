@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
 
 template <class T>
 bool has_twice(std::vector<T> values) {
@@ -80,7 +80,7 @@ std::vector<Json> metrics(const fs::path& folder) {
   const fs::path file = folder / "metrics.jsonl";
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored)) return lines;
-  const std::string text = read_whole_file(file, kMostBytes);
+  const std::string text = read_whole_file(file, kMaxBytes);
   for (const std::string_view line : split(text, '\n'))
     if (std::optional<Json> object = parse_json_line(line)) lines.push_back(std::move(*object));
   return lines;
@@ -88,7 +88,7 @@ std::vector<Json> metrics(const fs::path& folder) {
 
 // "heed: error: …", the last line that the program wrote to its log.
 std::string last_line(const fs::path& log) {
-  std::string text = read_whole_file(log, kMostBytes);
+  std::string text = read_whole_file(log, kMaxBytes);
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
   return text.substr(text.find_last_of('\n') + 1);
 }
@@ -143,7 +143,7 @@ class Sweep {
     HEED_CHECK(!used || options.resume || options.force, ConfigError, "--out ", options.folder.string(),
                " holds a sweep already; add --resume to go on or --force to replace it");
     if (used && options.resume) {
-      const std::string before = read_whole_file(file, kMostBytes);
+      const std::string before = read_whole_file(file, kMaxBytes);
       HEED_CHECK(before == base, ConfigError, "--out ", options.folder.string(),
                  " holds a sweep of other options: ", printable(before), "this one has ", printable(base));
     } else {

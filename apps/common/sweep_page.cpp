@@ -50,9 +50,9 @@ std::string escaped(std::string_view text) {
 
 // The file as an address that holds it.
 std::string data_address(const std::filesystem::path& svg) {
-  constexpr uint64_t kMostBytes = 64 << 20;
+  constexpr uint64_t kMaxBytes = 64 << 20;
   std::string out = "data:image/svg+xml;charset=utf-8,";
-  for (const char c : read_whole_file(svg, kMostBytes)) {
+  for (const char c : read_whole_file(svg, kMaxBytes)) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte <= ' ' || byte >= 0x7f || std::string_view("%#\"<>&?'").find(c) != std::string_view::npos)
       out += fmt::format("%{:02X}", byte);

@@ -90,7 +90,7 @@ int64_t OptimizationSettings::last_step(int64_t steps_per_epoch) const {
 
 optim::Schedule OptimizationSettings::rate_schedule(int64_t steps_per_epoch) const {
   optim::Schedule result{.kind = schedule,
-                         .rate = lr,
+                         .lr = lr,
                          .warmup = warmup,
                          .total = std::max(last_step(steps_per_epoch), warmup + 1),
                          .step_size = std::max<int64_t>(1, step_epochs * steps_per_epoch),
@@ -119,7 +119,7 @@ train::TrainerOptions trainer_options(const OptimizationSettings& s, const RunSe
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizationSettings& s, nn::Module& model,
                                                  std::vector<optim::Group> groups) {
-  const optim::AdamOptions adam{.rate = s.lr,
+  const optim::AdamOptions adam{.lr = s.lr,
                                 .beta1 = s.beta1,
                                 .beta2 = s.beta2,
                                 .eps = s.adam_eps,
@@ -136,7 +136,7 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizationSettings& s, 
   return std::make_unique<optim::Sgd>(
       model.parameters(),
       optim::SgdOptions{
-          .rate = s.lr, .momentum = s.beta1, .weight_decay = s.weight_decay, .groups = std::move(groups)});
+          .lr = s.lr, .momentum = s.beta1, .weight_decay = s.weight_decay, .groups = std::move(groups)});
 }
 
 }  // namespace heed::apps

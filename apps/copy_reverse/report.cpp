@@ -11,7 +11,7 @@
 namespace heed::apps {
 namespace {
 
-constexpr int64_t kMostWeights = 300'000;  // in a report, about 2 MB
+constexpr int64_t kMaxWeights = 300'000;  // in a report, about 2 MB
 
 Json texts(const data::Task& task, std::span<const int64_t> symbols) {
   Json list = Json::array();
@@ -69,7 +69,7 @@ Json attention_of(const AttentionMaps& maps, const std::string& title) {
 
 Json attention_examples(nn::Seq2SeqModel& model, const TrainedRun& run) {
   Json list = Json::array();
-  int64_t left = kMostWeights;
+  int64_t left = kMaxWeights;
   const auto show = [&](const Prediction& p) {
     left -= count_weights(run.settings, std::ssize(p.pair.source), std::ssize(p.output.tokens));
     if (left < 0) return;

@@ -178,10 +178,10 @@ void attention(const AttentionSettings& s) {
     trained.settings.check_lengths(std::ssize(source), std::ssize(target));
   }
   const std::filesystem::path out = s.out.empty() ? s.model : s.out;
-  constexpr int64_t kMostWeights = int64_t{1} << 26;  // 256 MiB
+  constexpr int64_t kMaxWeights = int64_t{1} << 26;  // 256 MiB
   const int64_t weights = count_weights(trained.settings, std::ssize(source), std::ssize(target));
   const AttentionMaps maps = attention_maps(*trained.model, source, target, trained.marks(), task,
-                                            weights <= kMostWeights ? MapSize::whole : MapSize::drawable);
+                                            weights <= kMaxWeights ? MapSize::whole : MapSize::drawable);
   NamedTensors tensors;
   for (const AttentionMaps::Map& map : maps.maps) tensors.emplace_back(map.name, map.weights);
   throw_if_stopped();

@@ -39,7 +39,7 @@ std::vector<optim::Group> groups_of(const TrainSettings& s) {
     HEED_CHECK(rate >= 0 && rate <= 1e6 && *end == '\0' && end != text.c_str() + equals + 1, ConfigError,
                "--rates takes NAME=RATE, such as head=1e-3; got '", text, "'");
     groups.push_back({.patterns = {pattern_of(text.substr(0, equals))},
-                      .rate_factor = rate / s.lr,
+                      .lr_factor = rate / s.lr,
                       .weight_decay = s.weight_decay});
   }
   return groups;

@@ -14,7 +14,7 @@ Presentation present(const ExplainSettings& settings) {
 }
 
 std::vector<std::string> split_words(const std::string& sentence) {
-  constexpr size_t kMostWords = 32;
+  constexpr size_t kMaxWords = 32;
   std::vector<std::string> words;
   const std::string space = " \t\n";
   for (size_t at = sentence.find_first_not_of(space); at != std::string::npos;
@@ -23,8 +23,8 @@ std::vector<std::string> split_words(const std::string& sentence) {
     words.push_back(sentence.substr(at, end - at));
     at = end;
   }
-  HEED_CHECK(!words.empty() && words.size() <= kMostWords, DataError, "the sentence '", printable(sentence),
-             "' has ", words.size(), " words; expected 1 to ", kMostWords);
+  HEED_CHECK(!words.empty() && words.size() <= kMaxWords, DataError, "the sentence '", printable(sentence),
+             "' has ", words.size(), " words; expected 1 to ", kMaxWords);
   return words;
 }
 

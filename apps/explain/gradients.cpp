@@ -162,7 +162,7 @@ void show_training(Presentation& p, const GradientsSettings& s) {
   Generator generator(static_cast<uint64_t>(s.seed));
   nn::Encoder stack(config, kBlocks, true, generator);
   stack.to(DType::f64);
-  optim::Adam adam(stack.parameters(), {.rate = 1e-3});
+  optim::Adam adam(stack.parameters(), {.lr = 1e-3});
   const Tensor positions = nn::sinusoidal_table(kLength, config.d_model);
   LinePlot plot{
       "Gradients while a stack learns to reverse", "Step", "Norm of the gradients", {}, false, true};

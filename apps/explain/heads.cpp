@@ -66,7 +66,7 @@ LanguageModelConfig model_config(int64_t vocabulary) {
 
 double train(LanguageModel& model, int64_t vocabulary, int64_t length, int64_t steps, Generator& generator) {
   constexpr int64_t kBatch = 32;
-  optim::Adam adam(model.parameters(), {.rate = 3e-3});
+  optim::Adam adam(model.parameters(), {.lr = 3e-3});
   double last = 0;
   for (int64_t step = 0; step < steps; ++step) {
     throw_if_stopped();

@@ -9,7 +9,7 @@
 namespace heed::apps {
 namespace {
 
-constexpr int64_t kMostTokens = 192;  // what a figure has room for
+constexpr int64_t kMaxTokens = 192;  // what a figure has room for
 
 std::vector<std::string> pieces_of(const data::Tokenizer& tokenizer, const std::vector<int64_t>& ids) {
   std::vector<std::string> pieces;
@@ -41,8 +41,8 @@ void attention(const AttentionSettings& s) {
   if (generator.start() >= 0) ids.push_back(generator.start());
   const data::Symbols symbols = generator.tokenizer().encode(s.texts.front());
   ids.insert(ids.end(), symbols.begin(), symbols.end());
-  HEED_CHECK(!ids.empty() && std::ssize(ids) <= kMostTokens, DataError, "a text of ", ids.size(),
-             " tokens; 1 to ", kMostTokens, " are drawn");
+  HEED_CHECK(!ids.empty() && std::ssize(ids) <= kMaxTokens, DataError, "a text of ", ids.size(),
+             " tokens; 1 to ", kMaxTokens, " are drawn");
 
   const NoGrad no_grad;
   const AttentionRecord record;

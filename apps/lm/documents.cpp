@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostBytes = int64_t{1} << 32;  // of a file
+constexpr int64_t kMaxBytes = int64_t{1} << 32;  // of a file
 constexpr size_t kManyDocuments = 100;
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(" \t\r\f\v") == std::string_view::npos; }
@@ -41,7 +41,7 @@ void append(std::vector<std::string>& documents, std::string_view text, Document
 }
 
 std::string read_file(const fs::path& file) {
-  std::string text = read_whole_file(file.string(), kMostBytes);
+  std::string text = read_whole_file(file.string(), kMaxBytes);
   const std::optional<size_t> invalid = invalid_utf8(text);
   HEED_CHECK(!invalid, DataError, file.string(), " is not UTF-8 (byte ", *invalid + 1, ")");
   return text;
@@ -52,8 +52,8 @@ std::vector<std::string> read_all(const fs::path& path, DocumentUnit unit, int64
   if (!fs::is_directory(path)) {
     append(documents, read_file(path), unit);
   } else {
-    for (const FileStamp& file : list_text_files(path, {}, kMostBytes)) {
-      if (const std::optional<std::string> text = read_text(path / file.path, kMostBytes))
+    for (const FileStamp& file : list_text_files(path, {}, kMaxBytes)) {
+      if (const std::optional<std::string> text = read_text(path / file.path, kMaxBytes))
         append(documents, *text, unit);
       else
         ++passed_over;

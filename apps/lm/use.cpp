@@ -17,7 +17,7 @@
 namespace heed::apps {
 namespace {
 
-constexpr uint64_t kMostTextBytes = uint64_t{1} << 30;
+constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
 
 // Control characters but the ends of lines and tabs could steer a terminal.
 std::string safe(std::string_view text) {
@@ -78,7 +78,7 @@ void generate(const GenerateSettings& s) {
 
 void evaluate(const EvalSettings& s) {
   HEED_CHECK(!s.data.empty(), ConfigError, "eval needs a text: give a file with --data");
-  const std::string text = read_whole_file(s.data.string(), kMostTextBytes);
+  const std::string text = read_whole_file(s.data.string(), kMaxTextBytes);
   const std::optional<size_t> invalid = invalid_utf8(text);
   HEED_CHECK(!invalid, DataError, s.data.string(), " is not UTF-8 (byte ", *invalid + 1, ")");
   const nn::TextGenerator generator = open_generator(s);

@@ -24,8 +24,8 @@ void export_model(const ExportSettings& s) {
   fs::create_directories(s.out);
   const std::string settings = (s.model / "config.toml").string();
   if (fs::exists(settings, ignored)) {
-    constexpr uint64_t kMostBytes = 1 << 20;
-    write_whole_file((s.out / "config.toml").string(), read_whole_file(settings, kMostBytes));
+    constexpr uint64_t kMaxBytes = 1 << 20;
+    write_whole_file((s.out / "config.toml").string(), read_whole_file(settings, kMaxBytes));
   }
   model.save(s.out.string(), s.dtype);
   const auto bytes = static_cast<int64_t>(fs::file_size(s.out / "model.safetensors"));

@@ -163,10 +163,10 @@ void fill_catalogue(const PoSettings& s) {
   std::error_code ignored;
   HEED_CHECK(s.in_place || !fs::equivalent(s.out, file, ignored), ConfigError,
              "--out is the catalogue itself; --in-place replaces it");
-  constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+  constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
   std::string text;
   try {
-    text = read_whole_file(file.string(), kMostBytes);
+    text = read_whole_file(file.string(), kMaxBytes);
   } catch (const IoError& error) {
     throw DataError(error.what());
   }

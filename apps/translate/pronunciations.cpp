@@ -44,9 +44,9 @@ data::TextPairs parse_pronunciations(std::string_view text, std::string_view fil
 }
 
 data::TextPairs read_pronunciations(const std::string& path, bool stress) {
-  constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+  constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
   try {
-    return parse_pronunciations(read_whole_file(path, kMostBytes), path, stress);
+    return parse_pronunciations(read_whole_file(path, kMaxBytes), path, stress);
   } catch (const IoError& error) {
     throw DataError(error.what());
   }

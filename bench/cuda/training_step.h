@@ -42,7 +42,7 @@ class TrainingStep {
         step_(cuda_device(), [this](const StepInputs&) { return train(); }, {.capture = capture}) {
     model_.to(dtype);
     model_.to(cuda_device());
-    adam_ = std::make_unique<optim::Adam>(model_.parameters(), optim::AdamOptions{.rate = 1e-4});
+    adam_ = std::make_unique<optim::Adam>(model_.parameters(), optim::AdamOptions{.lr = 1e-4});
     for (int i = 0; i < 3; ++i) outputs_ = step_({});
     loss_ = outputs_.get()[0].template item<double>();
   }

@@ -110,7 +110,7 @@ class Pool {
     grain_ = grain;
     chunks_ = chunks;
     failed_.store(false, std::memory_order_relaxed);
-    const int64_t runs = std::min<int64_t>({chunks, threads(), kMostRuns});
+    const int64_t runs = std::min<int64_t>({chunks, threads(), kMaxRuns});
     runs_.store(runs, std::memory_order_relaxed);
     for (int64_t run = 0; run < runs; ++run)
       unclaimed_[run].chunks.store(run_end(run) - run_end(run - 1), std::memory_order_release);
@@ -230,8 +230,8 @@ class Pool {
   struct alignas(128) Unclaimed {
     std::atomic<int64_t> chunks{0};  // of a run; below 0 means none too
   };
-  static constexpr int64_t kMostRuns = 64;  // with more threads, several begin in the same run
-  Unclaimed unclaimed_[kMostRuns];
+  static constexpr int64_t kMaxRuns = 64;  // with more threads, several begin in the same run
+  Unclaimed unclaimed_[kMaxRuns];
   alignas(64) std::atomic<int64_t> done_{0};
   std::atomic<uint32_t> finished_{0};  // 1 once a worker, not the caller, has ended the last chunk
 };

@@ -194,10 +194,9 @@ GgufReader::GgufReader(const std::string& path) : file_(path) {
     in.fail("it is version ", version, (version & 0xffff) == 0 ? ", or big-endian" : "",
             "; heed reads versions 2 and 3, little-endian");
   const auto tensors = in.number<uint64_t>(), entries = in.number<uint64_t>();
-  constexpr uint64_t kLeastTensor = 32, kLeastEntry = 13;  // bytes
-  if (tensors > std::min(kMaxGgufTensors, in.left() / kLeastTensor))
-    in.fail("it claims ", tensors, " tensors");
-  if (entries > std::min(kMaxGgufMetadata, in.left() / kLeastEntry))
+  constexpr uint64_t kMinTensor = 32, kMinEntry = 13;  // bytes
+  if (tensors > std::min(kMaxGgufTensors, in.left() / kMinTensor)) in.fail("it claims ", tensors, " tensors");
+  if (entries > std::min(kMaxGgufMetadata, in.left() / kMinEntry))
     in.fail("it claims ", entries, " entries of metadata");
   for (uint64_t i = 0; i < entries; ++i) {
     std::string key = in.string("a key", kMaxGgufName);

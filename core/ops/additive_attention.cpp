@@ -14,7 +14,7 @@ namespace heed {
 namespace {
 
 constexpr const char* kName = "additive_attention";
-constexpr int64_t kMostElements = int64_t{1} << 20;  // of a tanh that exists at once
+constexpr int64_t kMaxElements = int64_t{1} << 20;  // of a tanh that exists at once
 
 /// The rows of packed sequences in a padded layout [count, longest], and back.
 struct Layout {
@@ -52,7 +52,7 @@ struct Layouts {
         no_key(equal(keys.padded, static_cast<double>(kNoToken)).unsqueeze(1)),
         count(segments.count()),
         chunk(std::max<int64_t>(
-            1, kMostElements / std::max<int64_t>(1, queries.longest * keys.longest * width))) {}
+            1, kMaxElements / std::max<int64_t>(1, queries.longest * keys.longest * width))) {}
 };
 
 /// What is computed of the sequences [first, last).

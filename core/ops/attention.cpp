@@ -149,14 +149,14 @@ AttentionCall make_call(const Operands& operands, const Segments& segments, cons
 
 template <class T>
 void forward(const AttentionCall& call, const Operands& operands, const Dropout& dropout, const Tensor& out,
-             const Tensor& lse, const Tensor& kept) {
+             const Tensor& lse, const Tensor& keep_mask) {
   const auto view = [&](int i) {
     return heads_view<T, const T>(operands.of(i), operands.column[i], call.width);
   };
   HEED_DISPATCH(out.device(), attention_forward,
                 kernels::AttentionForward<T>{call.scores<T>(view(0), view(1), out.device()), view(2), dropout,
                                              heads_view<T>(out, 0, call.width),
-                                             data_or_null<accumulator_t<T>>(lse), kept_bits(kept)});
+                                             data_or_null<accumulator_t<T>>(lse), keep_mask_bits(keep_mask)});
 }
 
 struct AttentionSaved {
@@ -166,7 +166,7 @@ struct AttentionSaved {
   int64_t column[3];
   Tensor lse;
   Dropout dropout;
-  Tensor kept;  // undefined: drawn again
+  Tensor keep_mask;  // undefined: drawn again
 };
 
 // A slot that the kernel adds to.
@@ -204,7 +204,7 @@ void backward(const AttentionSaved& saved, const GradIn& gy, GradOut& gx) {
           heads_view<T, const T>(out, 0, call.width), heads_view<T, const T>(g, 0, call.width),
           saved.lse.data<A>(), gradient(0), gradient(1), gradient(2), slot[saved.source[0]].accumulate,
           slot[saved.source[1]].accumulate, slot[saved.source[2]].accumulate, data_or_null<A>(to_bias.tensor),
-          data_or_null<A>(to_relative.tensor), kept_bits(saved.kept)});
+          data_or_null<A>(to_relative.tensor), keep_mask_bits(saved.keep_mask)});
 }
 
 // The columns of one operand, a row for each of the matrix.
@@ -240,11 +240,12 @@ Tensor attend(const Operands& given, const Segments& segments, const AttentionOp
   AttentionRecord* const watcher = AttentionRecord::current();
   const Tensor lse =
       backward_follows || watcher ? empty({call.heads, call.query_rows}, accumulator_options(q)) : Tensor();
-  Tensor kept;
+  Tensor keep_mask;
   visit_floating(q.dtype(), name, [&]<class T>() {
     if (backward_follows && backend(q.device()).saves_dropout_masks)
-      kept = empty_kept(cpu::attention_kept_size<T>(segments.view(q.device()), call.heads, dropout));
-    forward<T>(call, operands, dropout, out, lse, kept);
+      keep_mask =
+          empty_keep_mask(cpu::attention_keep_mask_size<T>(segments.view(q.device()), call.heads, dropout));
+    forward<T>(call, operands, dropout, out, lse, keep_mask);
   });
 
   if (watcher) {
@@ -275,7 +276,7 @@ Tensor attend(const Operands& given, const Segments& segments, const AttentionOp
                        .column = {operands.column[0], operands.column[1], operands.column[2]},
                        .lse = lse,
                        .dropout = dropout,
-                       .kept = kept};
+                       .keep_mask = keep_mask};
   return record(name, inputs, out, [saved = std::move(saved)](const GradIn& gy, GradOut& gx) {
     visit_floating(gy[0].dtype(), "attention", [&]<class T>() { backward<T>(saved, gy, gx); });
   });

@@ -116,7 +116,7 @@ Tensor is_finite(const Tensor& x) { return predicate(kernels::PredicateOp::is_fi
 
 bool all_finite(const Tensor& x) { return all(is_finite(x.detach())).item<bool>(); }
 
-bool equal_all(const Tensor& a, const Tensor& b) {
+bool array_equal(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
   return all(equal(a.detach(), b.detach())).item<bool>();
 }

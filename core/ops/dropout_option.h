@@ -17,12 +17,12 @@ inline Dropout draw_dropout(double p, Generator* generator, const char* operatio
 }
 
 /// Room for the bits of what dropout keeps, from a CPU's forward to its backward; undefined if bytes is 0.
-inline Tensor empty_kept(int64_t bytes) {
+inline Tensor empty_keep_mask(int64_t bytes) {
   return bytes == 0 ? Tensor() : empty({bytes}, {DType::boolean, Device()});
 }
 
-inline uint8_t* kept_bits(const Tensor& kept) {
-  return kept.defined() ? static_cast<uint8_t*>(kept.raw_data()) : nullptr;
+inline uint8_t* keep_mask_bits(const Tensor& keep_mask) {
+  return keep_mask.defined() ? static_cast<uint8_t*>(keep_mask.raw_data()) : nullptr;
 }
 
 }  // namespace heed

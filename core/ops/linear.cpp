@@ -12,8 +12,8 @@ namespace heed {
 namespace {
 
 struct LinearCall {
-  Saved x, weight;  // each only if the gradient of the other is wanted
-  Saved kept = {};  // y after relu, what went into another activation; undefined without one
+  Saved x, weight;   // each only if the gradient of the other is wanted
+  Saved saved = {};  // y after relu, what went into another activation; undefined without one
   Activation activation = Activation::none;
   Dropout dropout = {};
   int64_t rows, in, out;
@@ -27,10 +27,10 @@ void backward(LinearCall& call, const GradIn& gy, GradOut& gx) {
   A* gbias = data_or_null<A>(to_bias.tensor);
   if (call.activation != Activation::none || call.dropout.active()) {
     const Tensor gpre = gy.owned(0) ? g : empty_like(g);
-    const Tensor kept = *call.kept;
+    const Tensor saved = *call.saved;
     HEED_DISPATCH(g.device(), linear_activation_backward,
                   kernels::LinearActivationBackward<T>{.gy = g.data<T>(),
-                                                       .kept = data_or_null<T>(kept),
+                                                       .saved = data_or_null<T>(saved),
                                                        .activation = call.activation,
                                                        .dropout = call.dropout,
                                                        .gpre = gpre.data<T>(),
@@ -38,7 +38,7 @@ void backward(LinearCall& call, const GradIn& gy, GradOut& gx) {
                                                        .accumulate_bias = to_bias.accumulate,
                                                        .rows = call.rows,
                                                        .out = call.out});
-    if (gy.last()) call.kept = {};  // before the products ask for memory
+    if (gy.last()) call.saved = {};  // before the products ask for memory
     g = gpre;
   }
   const Tensor x = *call.x, weight = *call.weight;
@@ -135,7 +135,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const L
   return record("linear", {x, weight, bias}, y,
                 [call = LinearCall{.x = weight.requires_grad() ? save(*input) : Saved(),
                                    .weight = x.requires_grad() ? save(*matrix) : Saved(),
-                                   .kept = save(relu ? y : pre_activation),
+                                   .saved = save(relu ? y : pre_activation),
                                    .activation = options.activation,
                                    .dropout = dropout,
                                    .rows = rows,

@@ -166,15 +166,15 @@ Tensor norm(const Tensor& x, const ReduceOptions& options) {
                 });
 }
 
-Tensor log_sum_exp(const Tensor& x, const ReduceOptions& options) {
-  check_floating(x, "log_sum_exp");
-  const Axes axes = split_axes(x, options.axes, "log_sum_exp");
+Tensor logsumexp(const Tensor& x, const ReduceOptions& options) {
+  check_floating(x, "logsumexp");
+  const Axes axes = split_axes(x, options.axes, "logsumexp");
   const Tensor largest = reduce(ReduceOp::maximum, x, axes), zero = scalar(0, largest.options());
   const Tensor centre = where(is_finite(largest), largest, zero);
   const Tensor total = reduce(ReduceOp::sum_exponential, x, axes, 1, centre);
   const Tensor y = shaped(centre + log(total), axes, options.keep, x.dtype());
   // Through the largest and the sum, not through y: a large y has lost digits that exp() would miss.
-  return record("log_sum_exp", x, y, [x = save(x), centre, total, zero](const GradIn& gy, GradOut& gx) {
+  return record("logsumexp", x, y, [x = save(x), centre, total, zero](const GradIn& gy, GradOut& gx) {
     const Tensor g = gy[0].to(total.dtype()).reshape(total.shape());
     const Tensor share = where(equal(total, zero), zero, g / total);
     gx.add(0, exp((*x).to(total.dtype()) - centre) * share);
@@ -216,18 +216,18 @@ Tensor arg_extremum(bool largest, const char* operation, const Tensor& x, int64_
   return keep ? y : y.squeeze(place);
 }
 
-void cumulative_sum(const Tensor& y, const Tensor& x, int axis, bool reverse, bool accumulate) {
+void cumsum(const Tensor& y, const Tensor& x, int axis, bool reverse, bool accumulate) {
   visit_dtype(x.dtype(), [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>)
-      HEED_DISPATCH(x.device(), cumulative_sum,
-                    kernels::CumulativeSum<T>{.y = y.data<T>(),
-                                              .x = x.data<T>(),
-                                              .lines = lines_along(axis, x.shape(), y, x),
-                                              .n = x.shape()[axis],
-                                              .stride_y = y.strides()[axis],
-                                              .stride_x = x.strides()[axis],
-                                              .reverse = reverse,
-                                              .accumulate = accumulate});
+      HEED_DISPATCH(x.device(), cumsum,
+                    kernels::CumSum<T>{.y = y.data<T>(),
+                                       .x = x.data<T>(),
+                                       .lines = lines_along(axis, x.shape(), y, x),
+                                       .n = x.shape()[axis],
+                                       .stride_y = y.strides()[axis],
+                                       .stride_x = x.strides()[axis],
+                                       .reverse = reverse,
+                                       .accumulate = accumulate});
   });
 }
 
@@ -240,15 +240,15 @@ Tensor argmin(const Tensor& x, int64_t axis, bool keep) {
   return arg_extremum(false, "argmin", x, axis, keep);
 }
 
-Tensor cumulative_sum(const Tensor& x, int64_t axis) {
-  HEED_CHECK(x.dtype() != DType::boolean, DTypeError, "cumulative_sum: not defined for bool");
-  const int place = normalize_axis(axis, x.rank(), "cumulative_sum");
+Tensor cumsum(const Tensor& x, int64_t axis) {
+  HEED_CHECK(x.dtype() != DType::boolean, DTypeError, "cumsum: not defined for bool");
+  const int place = normalize_axis(axis, x.rank(), "cumsum");
   const Tensor y = empty_like(x);
-  cumulative_sum(y, x, place, false, false);
+  cumsum(y, x, place, false, false);
   if (!is_floating(x.dtype())) return y;
-  return record("cumulative_sum", x, y, [place](const GradIn& gy, GradOut& gx) {
+  return record("cumsum", x, y, [place](const GradIn& gy, GradOut& gx) {
     const GradSlot slot = gx.into(0);
-    cumulative_sum(slot.tensor, gy[0], place, true, slot.accumulate);
+    cumsum(slot.tensor, gy[0], place, true, slot.accumulate);
   });
 }
 

@@ -15,7 +15,7 @@ struct ResidualLayerNormClosure {
   Saved sum, weight, bias;
   Tensor statistics;  // [2, rows]: means, then reciprocal deviations
   Dropout dropout;
-  Tensor kept;  // undefined: drawn again
+  Tensor keep_mask;  // undefined: drawn again
   DType dtype;
   int64_t rows, cols;
   double eps;
@@ -67,7 +67,7 @@ void backward(const ResidualLayerNormClosure& call, const GradIn& gy, GradOut& g
                                                       .accumulate_bias = to_bias.accumulate,
                                                       .rows = call.rows,
                                                       .cols = call.cols,
-                                                      .kept = kept_bits(call.kept)});
+                                                      .keep_mask = keep_mask_bits(call.keep_mask)});
 }
 
 void ResidualLayerNormClosure::operator()(const GradIn& gy, GradOut& gx) const {
@@ -116,9 +116,9 @@ ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const 
   const bool backward_follows = needs_grad({residual, x, weight, bias});
   const Tensor sum = empty_like(x), normed = empty_like(x),
                statistics = backward_follows ? empty({2, rows}, accumulator_options(x)) : Tensor();
-  const Tensor kept = backward_follows && backend(x.device()).saves_dropout_masks
-                          ? empty_kept(cpu::residual_layer_norm_kept_size(rows, cols, dropout))
-                          : Tensor();
+  const Tensor keep_mask = backward_follows && backend(x.device()).saves_dropout_masks
+                               ? empty_keep_mask(cpu::residual_layer_norm_keep_mask_size(rows, cols, dropout))
+                               : Tensor();
   visit_floating(x.dtype(), name, [&]<class T>() {
     using A = accumulator_t<T>;
     if (cols == 0) return;
@@ -135,7 +135,7 @@ ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const 
                                                        .rows = rows,
                                                        .cols = cols,
                                                        .eps = eps,
-                                                       .kept = kept_bits(kept)});
+                                                       .keep_mask = keep_mask_bits(keep_mask)});
   });
 
   if (!backward_follows) return {sum, normed};
@@ -145,7 +145,7 @@ ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const 
                                   .bias = save(*shift),
                                   .statistics = statistics,
                                   .dropout = dropout,
-                                  .kept = kept,
+                                  .keep_mask = keep_mask,
                                   .dtype = x.dtype(),
                                   .rows = rows,
                                   .cols = cols,

@@ -208,7 +208,7 @@ namespace {
 
 // The numbers, in row-major order, of what is true. Waits for a device.
 Tensor true_places(const Tensor& mask) {
-  const Tensor flat = mask.reshape({mask.numel()}), place = cumulative_sum(flat.to(DType::i64), 0);
+  const Tensor flat = mask.reshape({mask.numel()}), place = cumsum(flat.to(DType::i64), 0);
   const int64_t count = place.numel() == 0 ? 0 : place.select(0, -1).item<int64_t>();
   const Tensor y = empty({count}, place.options());
   HEED_DISPATCH(mask.device(), compact,

@@ -21,7 +21,7 @@ constexpr std::pair<const char*, TokenizerKind> kKinds[] = {
 constexpr std::string_view kFormat = "heed-tokenizer 1";
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 28;
 constexpr size_t kMaxPieceBytes = 4096;
-constexpr int64_t kMostIds = int64_t{1} << 24;
+constexpr int64_t kMaxIds = int64_t{1} << 24;
 
 bool of_sub_words(TokenizerKind kind) { return kind == TokenizerKind::unigram || kind == TokenizerKind::bpe; }
 
@@ -45,8 +45,8 @@ int64_t to_count(std::string_view text, std::string_view key, std::string_view f
   int64_t value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
   HEED_CHECK(
-      parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && value >= 1 && value <= kMostIds,
-      CheckpointError, file, ": ", key, " is no number from 1 to ", kMostIds);
+      parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && value >= 1 && value <= kMaxIds,
+      CheckpointError, file, ": ", key, " is no number from 1 to ", kMaxIds);
   return value;
 }
 
@@ -160,7 +160,7 @@ std::vector<std::string> read_pieces(std::string_view text, std::string_view fil
       piece += c;
     }
     check(seen.insert(piece).second, "stands there twice");
-    check(std::ssize(pieces) < kMostIds, "is one too many");
+    check(std::ssize(pieces) < kMaxIds, "is one too many");
     pieces.push_back(std::move(piece));
   }
   return pieces;
@@ -170,8 +170,8 @@ std::vector<std::string> read_pieces(std::string_view text, std::string_view fil
 
 std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,
                                                  const std::vector<std::span<const std::string>>& corpora) {
-  HEED_CHECK(options.max_vocab <= kMostIds && options.min_count <= kMostIds, ConfigError,
-             "max_vocab and min_count are at most ", kMostIds);
+  HEED_CHECK(options.max_vocab <= kMaxIds && options.min_count <= kMaxIds, ConfigError,
+             "max_vocab and min_count are at most ", kMaxIds);
   HEED_CHECK(options.kind != TokenizerKind::pretrained, ConfigError,
              "a pretrained tokenizer is loaded, not trained");
   if (of_sub_words(options.kind)) return detail::train_sub_words(options, corpora);

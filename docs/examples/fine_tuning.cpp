@@ -41,8 +41,7 @@ int main() {
   nn::load_weights(model.body, folder / "trained.safetensors", {.prefix = "body."});
 
   model.body.set_requires_grad(false);
-  optim::AdamW adam(model.parameters(),
-                    {.rate = 1e-2, .groups = {{.patterns = {"*bias"}, .weight_decay = 0}}});
+  optim::AdamW adam(model.parameters(), {.lr = 1e-2, .groups = {{.patterns = {"*bias"}, .weight_decay = 0}}});
   optim::Ema ema(model.parameters(), 0.9);
   const Tensor x = randn({64, 8}), targets = randint(0, 3, {64});
   for (int step = 0; step < 200; ++step) {

@@ -15,7 +15,7 @@ int main() {
   config.key_heads = 2;
   config.d_ff = 128;
   nn::LanguageModel model(config);
-  optim::AdamW adam(model.parameters(), {.rate = 3e-3});
+  optim::AdamW adam(model.parameters(), {.lr = 3e-3});
 
   std::vector<std::vector<int64_t>> windows;
   std::vector<int64_t> next;  // what follows each character of them

@@ -4,7 +4,7 @@ using namespace heed;
 int main() {
   nn::Sequential model;
   model.add<nn::Linear>(1, 32).add(gelu).add<nn::Linear>(32, 1);
-  optim::Adam adam(model.parameters(), {.rate = 0.01});
+  optim::Adam adam(model.parameters(), {.lr = 0.01});
   for (int step = 0; step < 1000; ++step) {
     const Tensor x = rand({64, 1}) * 6.0 - 3.0;
     mse_loss(model(x), sin(x)).backward();

@@ -71,9 +71,9 @@ constexpr data::Marks kBare{.source = false, .end = false};
 // Trains for so many epochs and leaves the model in evaluation mode.
 void train_for(nn::Module& model, train::BatchSource batches, train::LossFunction loss, int64_t epochs,
                double rate) {
-  optim::AdamW adam(model.parameters(), {.rate = rate});
+  optim::AdamW adam(model.parameters(), {.lr = rate});
   train::Trainer trainer(model, adam, std::move(batches), std::move(loss),
-                         {.epochs = epochs, .clip = 1, .schedule = {.rate = rate}});
+                         {.epochs = epochs, .clip = 1, .schedule = {.lr = rate}});
   trainer.run();
   model.eval();
 }

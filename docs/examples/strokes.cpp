@@ -25,7 +25,7 @@ int main() {
   model.add<nn::Conv2d>(1, 8, 3, Convolution2dOptions{.padding = 1}).add<nn::BatchNorm2d>(8).add(relu);
   model.add<nn::MaxPool2d>(2).add<nn::Conv2d>(8, 16, 3, Convolution2dOptions{.padding = 1}).add(relu);
   model.add([](const Tensor& x) { return max(x, {.axes = {2, 3}}); }).add<nn::Linear>(16, 4);
-  optim::Adam adam(model.parameters(), {.rate = 0.01});
+  optim::Adam adam(model.parameters(), {.lr = 0.01});
   for (int step = 0; step < 200; ++step) {
     const Pictures batch = draw(64);
     cross_entropy(model(batch.images), batch.directions).backward();

@@ -22,7 +22,7 @@ int main() {
   config.set_dropout(0);
   nn::Transformer model(config);
   nn::initialize(model, nn::matrix_rules(nn::Initializer::xavier_uniform));
-  optim::Adam adam(model.parameters(), {.rate = 1e-3});
+  optim::Adam adam(model.parameters(), {.lr = 1e-3});
 
   const Tensor start = full({32, 1}, 1, {.dtype = DType::i64}), end = full({32, 1}, 2, {.dtype = DType::i64});
   for (int step = 1; step <= 1000; ++step) {

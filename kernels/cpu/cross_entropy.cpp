@@ -65,8 +65,8 @@ struct CrossEntropySteps {
   const RowLoss loss;
   A* const kept;
   const int64_t at_once;
-  A most[kMostRowsAtOnce];
-  RowSums<A> sums[kMostRowsAtOnce];
+  A most[kMaxRowsAtOnce];
+  RowSums<A> sums[kMaxRowsAtOnce];
   double total = 0;
   // Of the last rows, whose loss is log(product) - wanted: one logarithm for several sums of exponentials.
   double product = 1, wanted = 0;

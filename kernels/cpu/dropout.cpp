@@ -16,21 +16,21 @@ namespace heed::cpu::HWY_NAMESPACE {
 /// The elements from i on that fill one vector, or what is left of it. Bit j of `kept` is that of element i;
 /// null where nothing is dropped.
 template <class T, class Io>
-HWY_INLINE void step(const kernels::DropoutForward<T>& args, int64_t i, const uint8_t* kept, int64_t j,
+HWY_INLINE void step(const kernels::DropoutForward<T>& args, int64_t i, const uint8_t* keep_mask, int64_t j,
                      Io io) {
   prefetch_ahead(args.x + i);
   auto v = io.load(args.x + i);
-  if (kept != nullptr) v = apply_dropout(Tag<T>(), v, kept, j, args.dropout);
+  if (keep_mask != nullptr) v = apply_dropout(Tag<T>(), v, keep_mask, j, args.dropout);
   if (args.residual != nullptr) v = hn::Add(io.load(args.residual + i), v);
   io.store(v, args.y + i);
 }
 
 template <class T, class Io>
-HWY_INLINE void step(const kernels::DropoutBackward<T>& args, int64_t i, const uint8_t* kept, int64_t j,
+HWY_INLINE void step(const kernels::DropoutBackward<T>& args, int64_t i, const uint8_t* keep_mask, int64_t j,
                      Io io) {
   prefetch_ahead(args.gy + i);
   auto v = io.load(args.gy + i);
-  if (kept != nullptr) v = apply_dropout(Tag<T>(), v, kept, j, args.dropout);
+  if (keep_mask != nullptr) v = apply_dropout(Tag<T>(), v, keep_mask, j, args.dropout);
   if (args.accumulate) v = hn::Add(io.load(args.gx + i), v);
   io.store(v, args.gx + i);
 }
@@ -49,14 +49,14 @@ template <class Io, template <class> class Args, class T>
 HWY_INLINE void map_by(const Args<T> args, int64_t begin, int64_t end) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
   const bool active = args.dropout.active();
-  KeptBuffer buffer;
+  KeepMaskBuffer buffer;
   for (int64_t chunk = begin; chunk < end; chunk += kDropoutChunk) {
     const int64_t n = end - chunk < kDropoutChunk ? end - chunk : kDropoutChunk;
-    if (active) fill_kept(args.dropout, chunk, n, buffer.bits);
-    const uint8_t* const kept = active ? buffer.bits : nullptr;
+    if (active) fill_keep_mask(args.dropout, chunk, n, buffer.bits);
+    const uint8_t* const keep_mask = active ? buffer.bits : nullptr;
     int64_t j = 0;
-    for (; j + lanes <= n; j += lanes) step(args, chunk + j, kept, j, Io());
-    if (j < n) step(args, chunk + j, kept, j, Partial<T>{n - j});
+    for (; j + lanes <= n; j += lanes) step(args, chunk + j, keep_mask, j, Io());
+    if (j < n) step(args, chunk + j, keep_mask, j, Partial<T>{n - j});
   }
 }
 

@@ -38,7 +38,7 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
 template <class T>
-HWY_INLINE void embed_row(const kernels::EmbeddingForward<T>& args, int64_t row, KeptBuffer& buffer) {
+HWY_INLINE void embed_row(const kernels::EmbeddingForward<T>& args, int64_t row, KeepMaskBuffer& buffer) {
   using A = accumulator_t<T>;
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), cols = args.cols;
@@ -48,7 +48,7 @@ HWY_INLINE void embed_row(const kernels::EmbeddingForward<T>& args, int64_t row,
   for (int64_t begin = 0; begin < cols; begin += kDropoutChunk) {
     const int64_t end = std::min(begin + kDropoutChunk, cols);
     const bool drops = args.dropout.active();
-    if (drops) fill_kept(args.dropout, row * cols + begin, end - begin, buffer.bits);
+    if (drops) fill_keep_mask(args.dropout, row * cols + begin, end - begin, buffer.bits);
     for (int64_t c = begin; c < end; c += lanes) {
       const int64_t count = std::min(lanes, end - c);
       auto v = hn::Mul(load_up_to(d, weight + c, count), scale);
@@ -61,7 +61,7 @@ HWY_INLINE void embed_row(const kernels::EmbeddingForward<T>& args, int64_t row,
 
 template <class T>
 void embed_rows(const kernels::EmbeddingForward<T>& args, int64_t begin, int64_t end) {
-  KeptBuffer buffer;
+  KeepMaskBuffer buffer;
   for (int64_t row = begin; row < end; ++row) {
     if (args.ids[row] == kNoToken) {
       std::fill_n(args.y + row * args.cols, args.cols, T(accumulator_t<T>(0)));
@@ -81,12 +81,12 @@ void sum_table_row(const kernels::EmbeddingBackward<T>& args, const TableGradien
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   if (table.accumulate && table.first[entry] == table.first[entry + 1]) return;
   alignas(64) A sums[kColumnBlock + hn::MaxLanes(d)];
-  KeptBuffer buffer;
+  KeepMaskBuffer buffer;
   for (int64_t c = 0; c < count; c += lanes) hn::Store(hn::Zero(d), d, sums + c);
   for (int64_t i = table.first[entry]; i < table.first[entry + 1]; ++i) {
     const int64_t element = table.order[i] * args.cols + column;
     const bool drops = args.dropout.active();
-    if (drops) fill_kept(args.dropout, element, count, buffer.bits);
+    if (drops) fill_keep_mask(args.dropout, element, count, buffer.bits);
     for (int64_t c = 0; c < count; c += lanes) {
       auto g = load_up_to(d, args.gy + element + c, count - c);
       if (drops) g = apply_dropout(d, g, buffer.bits, c, args.dropout);

@@ -259,7 +259,7 @@ template <class T>
 struct GroupGradient {
   using A = accumulator_t<T>;
   /// No float has a square greater than that of its reciprocal, nor a double.
-  static constexpr A kLeastInverse = sizeof(A) == 4 ? A(0x1p-64) : A(0x1p-512);
+  static constexpr A kMinInverse = sizeof(A) == 4 ? A(0x1p-64) : A(0x1p-512);
 
   GroupStatistics<T> statistics;
   PerRow<T> offset, slope;
@@ -268,13 +268,13 @@ struct GroupGradient {
   HWY_INLINE bool sound(Vec<Tag<T>> slopes) const {
     const Tag<T> d;
     const auto infinity = hn::Set(d, std::numeric_limits<A>::infinity());
-    return hn::AllTrue(d, hn::And(hn::Lt(hn::Abs(slopes), infinity),
-                                  hn::Ge(statistics.inverses, hn::Set(d, kLeastInverse))));
+    return hn::AllTrue(
+        d, hn::And(hn::Lt(hn::Abs(slopes), infinity), hn::Ge(statistics.inverses, hn::Set(d, kMinInverse))));
   }
   /// Whether a row's sums, or the squares before them, overflowed.
   HWY_INLINE bool overflowed(int64_t row) const {
     return !(std::fabs(slope.value[row]) < std::numeric_limits<A>::infinity() &&
-             statistics.rstd.value[row] >= kLeastInverse);
+             statistics.rstd.value[row] >= kMinInverse);
   }
 };
 

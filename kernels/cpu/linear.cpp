@@ -33,7 +33,7 @@ namespace heed::cpu::HWY_NAMESPACE {
 
 template <Activation F, bool Whole, class T>
 HWY_INLINE void forward_vector(const kernels::LinearForward<T>& args, const LinearSpan<T>& span, int64_t i,
-                               int64_t n, const uint8_t* kept) {
+                               int64_t n, const uint8_t* keep_mask) {
   const Tag<T> d;
   const int64_t at = span.row * args.out + span.col + i;
   auto v = Whole ? load(d, span.product + i) : load_n(d, span.product + i, n);
@@ -48,7 +48,7 @@ HWY_INLINE void forward_vector(const kernels::LinearForward<T>& args, const Line
       store_n(v, d, args.pre_activation + at, n);
   }
   v = activate<F>(d, v);
-  if (kept) v = apply_dropout(d, v, kept, i, args.dropout);
+  if (keep_mask) v = apply_dropout(d, v, keep_mask, i, args.dropout);
   if (Whole)
     store(v, d, args.y + at);
   else
@@ -59,12 +59,12 @@ HWY_INLINE void forward_vector(const kernels::LinearForward<T>& args, const Line
 template <Activation F, class T>
 HWY_INLINE void forward_span(const kernels::LinearForward<T> args, const LinearSpan<T> span) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
-  KeptBuffer buffer;
-  const uint8_t* const kept = args.dropout.active() ? buffer.bits : nullptr;
-  if (kept) fill_kept(args.dropout, span.row * args.out + span.col, span.count, buffer.bits);
+  KeepMaskBuffer buffer;
+  const uint8_t* const keep_mask = args.dropout.active() ? buffer.bits : nullptr;
+  if (keep_mask) fill_keep_mask(args.dropout, span.row * args.out + span.col, span.count, buffer.bits);
   int64_t i = 0;
-  for (; i + lanes <= span.count; i += lanes) forward_vector<F, true>(args, span, i, lanes, kept);
-  if (i < span.count) forward_vector<F, false>(args, span, i, span.count - i, kept);
+  for (; i + lanes <= span.count; i += lanes) forward_vector<F, true>(args, span, i, lanes, keep_mask);
+  if (i < span.count) forward_vector<F, false>(args, span, i, span.count - i, keep_mask);
 }
 
 template <class T>
@@ -75,13 +75,13 @@ HWY_INLINE void forward(const kernels::LinearForward<T>& args, const LinearSpan<
 /// gpre for n elements from column c of a row, of which bit i of `kept` is the first's; adds them to `sums`.
 template <Activation F, bool Whole, class T>
 HWY_INLINE void backward_vector(const kernels::LinearActivationBackward<T>& args, int64_t row, int64_t c,
-                                int64_t n, const uint8_t* kept, int64_t i, accumulator_t<T>* sums) {
+                                int64_t n, const uint8_t* keep_mask, int64_t i, accumulator_t<T>* sums) {
   const Tag<T> d;
   const int64_t at = row * args.out + c;
   auto g = Whole ? load(d, args.gy + at) : load_n(d, args.gy + at, n);
-  if (kept) g = apply_dropout(d, g, kept, i, args.dropout);
+  if (keep_mask) g = apply_dropout(d, g, keep_mask, i, args.dropout);
   if (F != Activation::none) {
-    const T* x = args.kept + at;
+    const T* x = args.saved + at;
     g = activate_backward<F>(d, Whole ? load(d, x) : load_n(d, x, n), g);
   }
   if (F == Activation::relu && args.dropout.active()) g = hn::Mul(g, hn::Set(d, args.dropout.scale));
@@ -104,18 +104,18 @@ template <Activation F, class T>
 HWY_INLINE void backward_rows(const kernels::LinearActivationBackward<T> args, int64_t begin, int64_t end,
                               accumulator_t<T>* sums) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
-  KeptBuffer buffer;
+  KeepMaskBuffer buffer;
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t first = 0; first < args.out; first += kDropoutChunk) {
       const int64_t count = HWY_MIN(kDropoutChunk, args.out - first);
       const bool drops = args.dropout.active() && F != Activation::relu;
-      const uint8_t* const kept = drops ? buffer.bits : nullptr;
-      if (drops) fill_kept(args.dropout, row * args.out + first, count, buffer.bits);
+      const uint8_t* const keep_mask = drops ? buffer.bits : nullptr;
+      if (drops) fill_keep_mask(args.dropout, row * args.out + first, count, buffer.bits);
       int64_t i = 0;
       for (; i + lanes <= count; i += lanes) {
-        backward_vector<F, true>(args, row, first + i, lanes, kept, i, sums);
+        backward_vector<F, true>(args, row, first + i, lanes, keep_mask, i, sums);
       }
-      if (i < count) backward_vector<F, false>(args, row, first + i, count - i, kept, i, sums);
+      if (i < count) backward_vector<F, false>(args, row, first + i, count - i, keep_mask, i, sums);
     }
   }
 }
@@ -123,7 +123,8 @@ HWY_INLINE void backward_rows(const kernels::LinearActivationBackward<T> args, i
 template <class T>
 HWY_INLINE void backward(const kernels::LinearActivationBackward<T>& args, int64_t begin, int64_t end,
                          accumulator_t<T>* sums) {
-  with_activation(args.activation, [&]<Activation F>() HWY_ATTR { backward_rows<F>(args, begin, end, sums); });
+  with_activation(args.activation,
+                  [&]<Activation F>() HWY_ATTR { backward_rows<F>(args, begin, end, sums); });
 }
 
 #define HEED_DEFINE(T, suffix)                                                                         \
@@ -268,7 +269,7 @@ void linear_forward(const kernels::LinearForward<T>& args) {
 
 template <class T>
 void linear_activation_backward(const kernels::LinearActivationBackward<T>& args) {
-  HEED_ASSERT(args.kept || args.activation == Activation::none || args.rows == 0,
+  HEED_ASSERT(args.saved || args.activation == Activation::none || args.rows == 0,
               "linear_activation_backward: what the forward kept is needed with an activation");
   RowPass<T> pass(args);
   pass.run_all();

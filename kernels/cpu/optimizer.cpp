@@ -148,7 +148,7 @@ HWY_INLINE void step(const kernels::LionStep<T>& args, const LionFactors<A>& f,
   const auto g = take_gradient(part.g + i, f.common, value, io);
   const auto m = io.load(at_m);
   const auto direction = hn::Add(hn::Mul(m, hn::Set(d, f.beta1)), hn::Mul(g, hn::Set(d, f.one_minus_beta1)));
-  // rate * sign(direction); a NaN stays one
+  // lr * sign(direction); a NaN stays one
   const auto move = hn::IfThenElse(hn::Or(hn::Gt(direction, hn::Zero(d)), hn::Lt(direction, hn::Zero(d))),
                                    hn::CopySign(hn::Set(d, f.step_size), direction), direction);
   value = hn::Sub(hn::Mul(value, hn::Set(d, f.common.shrink)), move);
@@ -287,7 +287,7 @@ bool is_skipped(const double* norm) { return norm != nullptr && !std::isfinite(*
 
 template <class T>
 double rate_of(const kernels::StepSlice<T>& slice) {
-  return *slice.rate * slice.rate_factor;
+  return *slice.lr * slice.lr_factor;
 }
 
 template <class T, class A = accumulator_t<T>>
@@ -365,7 +365,7 @@ void gradient_norm(const kernels::GradientNorm<A>& args) {
   *args.norm = std::sqrt(total);
 }
 
-void set_rate(const kernels::SetRate& args) { *args.rate = args.value; }
+void set_lr(const kernels::SetLr& args) { *args.lr = args.value; }
 
 void advance_steps(const kernels::AdvanceSteps& args) {
   if (is_skipped(args.gradient_norm)) return;

@@ -21,7 +21,7 @@ struct AddColumns {
   const T *residual, *x;
   T *out, *nontemporal;
   const Dropout* dropout;
-  const uint8_t* kept;  // a bit a column; null where nothing is dropped
+  const uint8_t* keep_mask;  // a bit a column; null where nothing is dropped
   PivotSums<T> sums;
 
   template <int I, class Io>
@@ -29,7 +29,7 @@ struct AddColumns {
     prefetch_ahead(x + c);
     prefetch_ahead(residual + c);
     auto v = io.load(x + c);
-    if (kept != nullptr) v = apply_dropout(Tag<T>(), v, kept, c, *dropout);
+    if (keep_mask != nullptr) v = apply_dropout(Tag<T>(), v, keep_mask, c, *dropout);
     v = hn::Add(io.load(residual + c), v);
     io.store(v, out + c);
     if (nontemporal != nullptr) NonTemporal<T>().store(v, nontemporal + c);
@@ -114,17 +114,18 @@ struct AddSteps : NormalizeSteps<Io, T> {
   HWY_INLINE void first_pass(const Group& group, int64_t i, Pipelined& pipelined) {
     const auto& args = this->args;
     const int64_t row = group.row + i, first = row * args.cols;
-    uint8_t* const kept = args.kept != nullptr ? args.kept + row * kept_bytes(args.cols) : drawn;
+    uint8_t* const keep_mask =
+        args.keep_mask != nullptr ? args.keep_mask + row * keep_mask_bytes(args.cols) : drawn;
     AddColumns<T> columns{args.residual + first,
                           args.x + first,
                           this->sum_to(group, i),
                           this->kNonTemporal ? args.sum + first : nullptr,
                           &args.dropout,
-                          kept,
+                          keep_mask,
                           {}};
     for (int64_t c = 0; c < args.cols; c += kChunk) {
       const int64_t n = std::min(kChunk, args.cols - c);
-      if (args.dropout.active()) fill_kept(args.dropout, first + c, n, kept + c / 8);
+      if (args.dropout.active()) fill_keep_mask(args.dropout, first + c, n, keep_mask + c / 8);
       for_columns<T>(c, c + n, columns, pipelined);
     }
     this->sum[i] = columns.sums.sum.lanes();
@@ -152,8 +153,8 @@ HWY_INLINE void add_rows(const kernels::ResidualLayerNormForward<T> args, int64_
   using Steps = AddSteps<Io, T>;
   const int64_t size = rows_in_group<T>(args.cols);
   Workspace<T> sums(Steps::kNonTemporal ? 2 * size * args.cols : 0);
-  const bool draws = args.dropout.active() && args.kept == nullptr;
-  Workspace<uint8_t> drawn(draws ? kept_bytes(args.cols) : 0);
+  const bool draws = args.dropout.active() && args.keep_mask == nullptr;
+  Workspace<uint8_t> drawn(draws ? keep_mask_bytes(args.cols) : 0);
   Steps steps(args, sums.data(), drawn.data());
   for_groups<Steps::kNonTemporal>(begin, end, steps.size, steps);
   if (Steps::kNonTemporal) hwy::FlushStream();
@@ -176,19 +177,20 @@ HEED_TYPED(forward, kernels::ResidualLayerNormForward)
 template <class T>
 void backward(const ResidualLayerNormChunk<T>& chunk, int64_t begin, int64_t end) {
   const kernels::ResidualLayerNormBackward<T>& args = chunk.args;
-  const bool draws = args.dropout.active() && args.gx != nullptr && args.kept == nullptr;
-  Workspace<uint8_t> drawn(draws ? kept_bytes(args.cols) : 0);
+  const bool draws = args.dropout.active() && args.gx != nullptr && args.keep_mask == nullptr;
+  Workspace<uint8_t> drawn(draws ? keep_mask_bytes(args.cols) : 0);
   const auto emit_row = [&](int64_t row) {
     const int64_t first = row * args.cols;
     for (int64_t c = 0; draws && c < args.cols; c += kChunk)
-      fill_kept(args.dropout, first + c, std::min(kChunk, args.cols - c), drawn.data() + c / 8);
-    return StoreGradients<T>{shifted(args.gsum, first),
-                             shifted(args.gresidual, first),
-                             shifted(args.gx, first),
-                             args.accumulate_residual,
-                             args.accumulate_x,
-                             &args.dropout,
-                             args.kept != nullptr ? args.kept + row * kept_bytes(args.cols) : drawn.data()};
+      fill_keep_mask(args.dropout, first + c, std::min(kChunk, args.cols - c), drawn.data() + c / 8);
+    return StoreGradients<T>{
+        shifted(args.gsum, first),
+        shifted(args.gresidual, first),
+        shifted(args.gx, first),
+        args.accumulate_residual,
+        args.accumulate_x,
+        &args.dropout,
+        args.keep_mask != nullptr ? args.keep_mask + row * keep_mask_bytes(args.cols) : drawn.data()};
   };
   if (may_stream(args.gx, args.accumulate_x, args) &&
       may_stream(args.gresidual, args.accumulate_residual, args))
@@ -210,8 +212,8 @@ HEED_EXPORT_TYPED(backward)
 
 }  // namespace
 
-int64_t residual_layer_norm_kept_size(int64_t rows, int64_t cols, const Dropout& dropout) {
-  return dropout.active() ? rows * kept_bytes(cols) : 0;
+int64_t residual_layer_norm_keep_mask_size(int64_t rows, int64_t cols, const Dropout& dropout) {
+  return dropout.active() ? rows * keep_mask_bytes(cols) : 0;
 }
 
 template <class T>

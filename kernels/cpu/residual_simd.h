@@ -37,7 +37,7 @@ struct StoreGradients {
   T *gresidual, *gx;
   bool accumulate_residual, accumulate_x;
   const Dropout* dropout;
-  const uint8_t* kept;  // a bit a column; null where nothing is dropped
+  const uint8_t* keep_mask;  // a bit a column; null where nothing is dropped
 
   template <class Io>
   HWY_INLINE void operator()(int64_t c, Vec<Tag<T>> v, Io io) const {
@@ -45,7 +45,7 @@ struct StoreGradients {
     if (gresidual != nullptr)
       io.store(accumulate_residual ? hn::Add(io.load(gresidual + c), v) : v, gresidual + c);
     if (gx != nullptr) {
-      if (kept != nullptr) v = apply_dropout(Tag<T>(), v, kept, c, *dropout);
+      if (keep_mask != nullptr) v = apply_dropout(Tag<T>(), v, keep_mask, c, *dropout);
       io.store(accumulate_x ? hn::Add(io.load(gx + c), v) : v, gx + c);
     }
   }

@@ -111,7 +111,7 @@ HWY_INLINE accumulator_t<T> add_row(const kernels::RMSNormForward<T>& args, int6
                               &args.dropout,         drawn,          {}};
   for (int64_t c = 0; c < args.cols; c += kChunk) {
     const int64_t n = std::min(kChunk, args.cols - c);
-    if (drawn != nullptr) fill_kept(args.dropout, first + c, n, drawn + c / 8);
+    if (drawn != nullptr) fill_keep_mask(args.dropout, first + c, n, drawn + c / 8);
     for_columns<T>(c, c + n, columns);
   }
   return reduce_sum(Tag<T>(), columns.squares.lanes());
@@ -122,7 +122,7 @@ HWY_INLINE void forward_rows(const kernels::RMSNormForward<T>& args, int64_t beg
   using A = accumulator_t<T>;
   const Tag<T> d;
   const bool draws = args.residual != nullptr && args.dropout.active();
-  Workspace<uint8_t> drawn(draws ? kept_bytes(args.cols) : 0);
+  Workspace<uint8_t> drawn(draws ? keep_mask_bytes(args.cols) : 0);
   for (int64_t row = begin; row < end; ++row) {
     const int64_t first = row * args.cols;
     const T* const x = args.residual == nullptr ? args.x + first : args.sum + first;
@@ -187,7 +187,7 @@ HWY_INLINE void gradient_rows(const RMSNormChunk<T>& chunk, int64_t begin, int64
   const kernels::RMSNormBackward<T>& args = chunk.args;
   const bool draws = args.dropout.active() && args.gx != nullptr;
   const bool wants_rows = args.gx != nullptr || args.gresidual != nullptr;
-  Workspace<uint8_t> drawn(draws ? kept_bytes(args.cols) : 0);
+  Workspace<uint8_t> drawn(draws ? keep_mask_bytes(args.cols) : 0);
   for (int64_t row = begin; row < end; ++row) {
     const int64_t first = row * args.cols;
     const T *const gy = args.gy + first, *const x = args.sum + first;
@@ -196,7 +196,7 @@ HWY_INLINE void gradient_rows(const RMSNormChunk<T>& chunk, int64_t begin, int64
     for_columns<T>(0, args.cols, products);
     if (!wants_rows) continue;
     for (int64_t c = 0; draws && c < args.cols; c += kChunk)
-      fill_kept(args.dropout, first + c, std::min(kChunk, args.cols - c), drawn.data() + c / 8);
+      fill_keep_mask(args.dropout, first + c, std::min(kChunk, args.cols - c), drawn.data() + c / 8);
     const A slope = reduce_sum(d, products.product.lanes()) / static_cast<A>(args.cols);
     const GradientColumns<T, StoreGradients<T>> columns{
         gy,

@@ -19,9 +19,9 @@ namespace heed::cpu::HWY_NAMESPACE {
 
 /// Rows that are on their way at the same time, a power of two: whoever keeps something of row r keeps it in
 /// place r % rows_at_once().
-constexpr int64_t kMostRowsAtOnce = 4;
+constexpr int64_t kMaxRowsAtOnce = 4;
 constexpr int64_t kNarrow = 256;
-inline int64_t rows_at_once(int64_t cols) { return cols <= kNarrow ? kMostRowsAtOnce : 2; }
+inline int64_t rows_at_once(int64_t cols) { return cols <= kNarrow ? kMaxRowsAtOnce : 2; }
 
 /// for each row in [begin, end) { find_max; find_sums; write }
 ///

@@ -65,8 +65,8 @@ struct SoftmaxSteps {
   const kernels::SoftmaxForward<T> args;
   A* const kept;
   const int64_t at_once;
-  A most[kMostRowsAtOnce];
-  Scale scale[kMostRowsAtOnce];
+  A most[kMaxRowsAtOnce];
+  Scale scale[kMaxRowsAtOnce];
 
   HWY_INLINE const T* x(int64_t row) const { return args.x + row * args.cols; }
   HWY_INLINE T* y(int64_t row) const { return args.y + row * args.cols; }
@@ -187,8 +187,8 @@ struct SoftmaxBackwardSteps {
   using A = accumulator_t<T>;
   const kernels::SoftmaxBackward<T> args;
   const int64_t at_once;
-  bool empty[kMostRowsAtOnce];  // y is -inf and stays so whatever x does
-  A sum[kMostRowsAtOnce];
+  bool empty[kMaxRowsAtOnce];  // y is -inf and stays so whatever x does
+  A sum[kMaxRowsAtOnce];
 
   HWY_INLINE const T* y(int64_t row) const { return args.y + row * args.cols; }
   HWY_INLINE const T* gy(int64_t row) const { return args.gy + row * args.cols; }

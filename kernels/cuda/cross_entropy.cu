@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
   });
 }
 
-constexpr int64_t kMostScalingBlocks = 2048;  // few, since mostly there is nothing to do
+constexpr int64_t kMaxScalingBlocks = 2048;  // few, since mostly there is nothing to do
 
 // gx = gloss * gx, where gloss is not 1.
 // Budget: 32 registers, 0 bytes shared.
@@ -170,7 +170,7 @@ void scale_in_place(const char* what, T* gx, const float* gloss, int64_t count) 
   const auto run = [&]<int kWidth>() {
     const int64_t blocks = simt::ceil_div<int64_t>(count, kElementThreads * kWidth);
     launch(what, scale_in_place_kernel<T, kWidth>,
-           dim3(static_cast<unsigned>(std::min(blocks, kMostScalingBlocks))), dim3(kElementThreads), 0, gx,
+           dim3(static_cast<unsigned>(std::min(blocks, kMaxScalingBlocks))), dim3(kElementThreads), 0, gx,
            gloss, count);
   };
   if (count == 0) return;

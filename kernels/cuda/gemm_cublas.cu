@@ -17,7 +17,7 @@ namespace heed::cuda {
 namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
-constexpr int kMostCandidates = 8;
+constexpr int kMaxCandidates = 8;
 
 void check(cublasStatus_t status, const char* what) {
   HEED_CHECK(status == CUBLAS_STATUS_SUCCESS, DeviceError, what,
@@ -48,7 +48,7 @@ struct KeyHash {
 struct Plan {
   cublasLtMatmulDesc_t operation;
   cublasLtMatrixLayout_t a, b, c;
-  cublasLtMatmulAlgo_t algorithms[kMostCandidates];  // the first is used
+  cublasLtMatmulAlgo_t algorithms[kMaxCandidates];  // the first is used
   int candidates;  // those after it are yet to be timed; 0 where none adds the bias
 };
 
@@ -114,11 +114,11 @@ void find_algorithms(cublasLtHandle_t handle, Plan& plan, const Key& key, const 
   // Nothing else tells how the bias is aligned.
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
       has_bias(key) ? std::min(key.alignment_c, key.alignment_bias) : key.alignment_c, what);
-  cublasLtMatmulHeuristicResult_t results[kMostCandidates];
+  cublasLtMatmulHeuristicResult_t results[kMaxCandidates];
   int found = 0;
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle, plan.operation, plan.a, plan.b, plan.c, plan.c, preference,
-                                     plans_are_timed() ? kMostCandidates : 1, results, &found);
+                                     plans_are_timed() ? kMaxCandidates : 1, results, &found);
   cublasLtMatmulPreferenceDestroy(preference);
   if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, what);
   for (int i = 0; i < found; ++i)

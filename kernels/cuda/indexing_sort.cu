@@ -8,7 +8,7 @@ namespace heed::cuda {
 namespace {
 
 constexpr int kSortThreads = 256;
-constexpr int64_t kMostInShared = 4096;  // elements of a line; longer ones are sorted in global memory
+constexpr int64_t kMaxInShared = 4096;  // elements of a line; longer ones are sorted in global memory
 
 template <class M>
 struct Entries {  // of a line, as many as the next power of two
@@ -85,7 +85,7 @@ void sort(const kernels::Sort<T>& args) {
   int64_t size = 1;
   while (size < args.n) size *= 2;
   const size_t entries = static_cast<size_t>(size * count);
-  const bool far = size > kMostInShared;
+  const bool far = size > kMaxInShared;
   const Scratch scratch(far ? entries * (sizeof(M) + sizeof(int32_t)) : 0);
   Entries<M> entry{};
   if (far) entry = {scratch.as<M>(), reinterpret_cast<int32_t*>(scratch.as<M>() + entries)};

@@ -37,7 +37,7 @@ struct FinishOp {
 
 constexpr int kColumnThreads = 32;  // side by side
 constexpr int kRowThreads = 8;
-constexpr int64_t kMostSlices = 64;  // of the rows: a constant, so that the bits depend on the shape alone
+constexpr int64_t kMaxSlices = 64;  // of the rows: a constant, so that the bits depend on the shape alone
 
 template <int kWidth>
 struct TileSums {
@@ -62,13 +62,13 @@ __global__ void __launch_bounds__(kColumnThreads* kRowThreads)
     if (args.activation == Activation::relu) {  // y also tells what was dropped
       const float scale = args.dropout.active() ? args.dropout.scale : 1.0f;
       float y[kWidth];
-      load(y, args.kept + at);
+      load(y, args.saved + at);
       for (int j = 0; j < kWidth; ++j) g[j] = y[j] <= 0.0f ? 0.0f : g[j] * scale;
     } else {
       apply_dropout(g, args.dropout, at);
       if (args.activation != Activation::none) {
         float slope[kWidth];
-        load(slope, args.kept + at);
+        load(slope, args.saved + at);
         activation_slope(args.activation, slope);
         for (int j = 0; j < kWidth; ++j) g[j] *= slope[j];
       }
@@ -94,7 +94,7 @@ template <class T>
 void backward_rows(const char* what, const LinearActivationBackward<T>& args) {
   const int64_t stretches = simt::ceil_div<int64_t>(args.rows, kRowThreads);
   const int64_t slices =
-      args.gbias == nullptr ? std::min<int64_t>(stretches, 65535) : std::min(stretches, kMostSlices);
+      args.gbias == nullptr ? std::min<int64_t>(stretches, 65535) : std::min(stretches, kMaxSlices);
   const Scratch scratch(args.gbias == nullptr ? 0 : static_cast<size_t>(slices * args.out) * sizeof(float));
   float* const partials = args.gbias == nullptr ? nullptr : scratch.as<float>();
   const auto run = [&]<int kWidth>() {
@@ -103,7 +103,7 @@ void backward_rows(const char* what, const LinearActivationBackward<T>& args) {
     launch(what, backward_kernel<T, kWidth>, grid, dim3(kColumnThreads, kRowThreads), 0, args, partials);
   };
   if (args.rows > 0) {
-    if (vectorizable<T>(args.out, args.gy, args.kept, args.gpre))
+    if (vectorizable<T>(args.out, args.gy, args.saved, args.gpre))
       run.template operator()<kVectorWidth<T>>();
     else
       run.template operator()<1>();

@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads)
 // ---- what a step reads
 
 // Budget: 8 registers, 0 bytes shared.
-__global__ void set_rate_kernel(double* rate, double value) { *rate = value; }
+__global__ void set_rate_kernel(double* lr, double value) { *lr = value; }
 
 // Nothing but the gradients is changed where the norm is not finite.
 __device__ __forceinline__ bool is_skipped(const double* norm) {
@@ -169,9 +169,9 @@ __device__ void set_common(Factors& f, const StepSlice<T>& slice, bool decoupled
     clip = slice.clip / (*slice.gradient_norm + 1e-6);
     if (clip > 1) clip = 1;
   }
-  const double rate = *slice.rate * slice.rate_factor;
+  const double lr = *slice.lr * slice.lr_factor;
   f.clip = static_cast<float>(clip);
-  f.shrink = static_cast<float>(decoupled ? 1 - rate * slice.weight_decay : 1);
+  f.shrink = static_cast<float>(decoupled ? 1 - lr * slice.weight_decay : 1);
   f.decay = static_cast<float>(slice.weight_decay);
   f.has_decay = !decoupled && slice.weight_decay != 0;
 }
@@ -186,7 +186,7 @@ __device__ void set_factors(Factors& f, const AdamStep<T>& args, int64_t number)
   const double root = sqrt(1 - pow(args.beta2, step));
   f.eps = static_cast<float>(args.eps * root);
   f.step_size =
-      static_cast<float>(*args.slice.rate * args.slice.rate_factor * root / (1 - pow(args.beta1, step)));
+      static_cast<float>(*args.slice.lr * args.slice.lr_factor * root / (1 - pow(args.beta1, step)));
   f.lerp_from_gradient = 1 - args.beta1 >= 0.5;
 }
 
@@ -195,7 +195,7 @@ __device__ void set_factors(Factors& f, const SgdStep<T>& args, int64_t number) 
   set_common(f, args.slice, false);
   f.momentum = static_cast<float>(args.momentum);
   f.one_minus_dampening = static_cast<float>(1 - args.dampening);
-  f.step_size = static_cast<float>(*args.slice.rate * args.slice.rate_factor);
+  f.step_size = static_cast<float>(*args.slice.lr * args.slice.lr_factor);
   f.first = number == 1;
 }
 
@@ -206,7 +206,7 @@ __device__ void set_factors(Factors& f, const LionStep<T>& args, int64_t) {
   f.beta2 = static_cast<float>(args.beta2);
   f.one_minus_beta1 = static_cast<float>(1 - args.beta1);
   f.one_minus_beta2 = static_cast<float>(1 - args.beta2);
-  f.step_size = static_cast<float>(*args.slice.rate * args.slice.rate_factor);
+  f.step_size = static_cast<float>(*args.slice.lr * args.slice.lr_factor);
 }
 
 // The gradient as the step sees it: clipped, and with weight decay added to it.
@@ -265,7 +265,7 @@ __device__ __forceinline__ void step(const LionStep<T>& args, const Factors& f, 
   load(m, args.m + part.state + i);
   for (int j = 0; j < kRun; ++j) {
     const float direction = plus(times(m[j], f.beta1), times(g[j], f.one_minus_beta1));
-    // rate * sign(direction); a NaN stays one
+    // lr * sign(direction); a NaN stays one
     const float move = direction > 0 ? f.step_size : direction < 0 ? -f.step_size : direction;
     value[j] = plus(times(value[j], f.shrink), -move);
     m[j] = plus(times(m[j], f.beta2), times(g[j], f.one_minus_beta2));
@@ -343,8 +343,8 @@ void gradient_norm(const kernels::GradientNorm<A>& args) {
          static_cast<int>(blocks), args.norm);
 }
 
-void set_rate(const kernels::SetRate& args) {
-  launch("set_rate", set_rate_kernel, dim3(1), dim3(1), 0, args.rate, args.value);
+void set_lr(const kernels::SetLr& args) {
+  launch("set_lr", set_rate_kernel, dim3(1), dim3(1), 0, args.lr, args.value);
 }
 
 void advance_steps(const kernels::AdvanceSteps& args) {

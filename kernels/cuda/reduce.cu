@@ -191,7 +191,7 @@ constexpr int kScanWarps = 4;
 // Budget: 32 registers, 0 bytes shared.
 template <class T>
 __global__ void __launch_bounds__(kScanWarps * 32)
-    cumulative_sum_kernel(kernels::CumulativeSum<T> args, IndexSpace<2> lines, int64_t count) {
+    cumulative_sum_kernel(kernels::CumSum<T> args, IndexSpace<2> lines, int64_t count) {
   using A = typename SumOp<T>::A;
   const int64_t line = int64_t{blockIdx.x} * kScanWarps + threadIdx.x / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -238,10 +238,10 @@ void arg_reduce(const kernels::ArgReduce<T>& args) {
 }
 
 template <class T>
-void cumulative_sum(const kernels::CumulativeSum<T>& args) {
+void cumsum(const kernels::CumSum<T>& args) {
   const int64_t count = args.lines.count();
   if (count == 0 || args.n == 0) return;
-  launch("cumulative_sum", cumulative_sum_kernel<T>,
+  launch("cumsum", cumulative_sum_kernel<T>,
          dim3(static_cast<unsigned>(simt::ceil_div<int64_t>(count, kScanWarps))), dim3(kScanWarps * 32), 0,
          args, IndexSpace<2>(args.lines), count);
 }
@@ -249,7 +249,7 @@ void cumulative_sum(const kernels::CumulativeSum<T>& args) {
 #define HEED_INSTANTIATE(T)                                  \
   template void reduce<T>(const kernels::Reduce<T>&);        \
   template void arg_reduce<T>(const kernels::ArgReduce<T>&); \
-  template void cumulative_sum<T>(const kernels::CumulativeSum<T>&);
+  template void cumsum<T>(const kernels::CumSum<T>&);
 HEED_INSTANTIATE(float)
 HEED_INSTANTIATE(bfloat16)
 HEED_INSTANTIATE(int64_t)

@@ -10,10 +10,10 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kMostBlocks = 128;
-constexpr size_t kMostPieces = 32;  // of a launch
+constexpr size_t kMaxPieces = 32;  // of a launch
 
 struct Pieces {
-  Piece piece[kMostPieces];
+  Piece piece[kMaxPieces];
   int count;
 };
 
@@ -50,7 +50,7 @@ void report(int index, std::span<const Piece> pieces, const ReportTarget& target
   size_t done = 0;
   do {  // the last launch reports the index, since one writes none where it is given none
     Pieces now{};
-    now.count = static_cast<int>(std::min(pieces.size() - done, kMostPieces));
+    now.count = static_cast<int>(std::min(pieces.size() - done, kMaxPieces));
     size_t most = 0;
     for (int i = 0; i < now.count; ++i) {
       now.piece[i] = pieces[done + static_cast<size_t>(i)];

@@ -192,10 +192,10 @@ void with_threads_for(int64_t cols, F run) {
   run.template operator()<RowLayout<kThreads, kWidth, kPerThread / kWidth, false>>();
 }
 
-/// Calls run.operator()<Layout>() with what suits rows of `cols` elements of T: kLeastThreads or more, and no
+/// Calls run.operator()<Layout>() with what suits rows of `cols` elements of T: kMinThreads or more, and no
 /// more than a warp as long as a thread can keep the elements, at most kPerThread of 16 or 32;
 /// kLongRowThreads where the row is too long to be kept.
-template <class T, int kLeastThreads, int kPerThread, int kLongRowThreads = 1024, class F>
+template <class T, int kMinThreads, int kPerThread, int kLongRowThreads = 1024, class F>
 void with_row_layout(int64_t cols, bool vectors, F run) {
   constexpr int kWide = kVectorWidth<T>, kMostThreads = 512, kSingles = 8, kFew = 16;
   if (cols > kMostThreads * (vectors ? kPerThread : kSingles))
@@ -204,7 +204,7 @@ void with_row_layout(int64_t cols, bool vectors, F run) {
   else if (!vectors)
     with_threads_for<32, 4, 1, kSingles, kMostThreads * kSingles>(cols, run);
   else if (cols <= 32 * kFew)
-    with_threads_for<kLeastThreads, 2, kWide, kFew, 32 * kFew>(cols, run);
+    with_threads_for<kMinThreads, 2, kWide, kFew, 32 * kFew>(cols, run);
   else
     with_threads_for<1024 / kPerThread, 2, kWide, kPerThread, kMostThreads * kPerThread>(cols, run);
 }

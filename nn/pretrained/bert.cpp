@@ -40,7 +40,7 @@ TextEncoderConfig read(const Settings& s, int64_t first_position) {
   TextEncoderConfig c;
   c.vocabulary = s.integer("vocab_size");
   c.d_model = s.integer("hidden_size");
-  c.layers = s.integer("num_hidden_layers", {}, kMostLayers);
+  c.layers = s.integer("num_hidden_layers", {}, kMaxLayers);
   c.heads = s.integer("num_attention_heads");
   c.d_ff = s.integer("intermediate_size");
   c.activation = read_activation(s, "hidden_act", "gelu");

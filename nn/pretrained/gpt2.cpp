@@ -36,7 +36,7 @@ LanguageModelConfig read_gpt2(const Settings& s) {
   LanguageModelConfig c = LanguageModelConfig::gpt2();
   c.vocabulary = s.integer("vocab_size");
   c.d_model = s.integer("n_embd");
-  c.layers = s.integer("n_layer", {}, kMostLayers);
+  c.layers = s.integer("n_layer", {}, kMaxLayers);
   c.heads = s.integer("n_head");
   c.d_ff = s.integer("n_inner", 4 * c.d_model);
   c.max_length = s.integer("n_positions", s.integer("n_ctx", 1024));

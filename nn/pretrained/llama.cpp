@@ -127,7 +127,7 @@ LanguageModelConfig read_llama(const Settings& s) {
   LanguageModelConfig c = LanguageModelConfig::llama();
   c.vocabulary = s.integer("vocab_size");
   c.d_model = s.integer("hidden_size");
-  c.layers = s.integer("num_hidden_layers", {}, kMostLayers);
+  c.layers = s.integer("num_hidden_layers", {}, kMaxLayers);
   c.heads = s.integer("num_attention_heads");
   c.key_heads = s.integer("num_key_value_heads", c.heads);
   c.head_width = s.integer("head_dim", 0);
@@ -157,7 +157,7 @@ LanguageModelConfig read_llama(const GgufReader& file) {
              "' has no matrix 'token_embd.weight'");
   c.vocabulary = embedding->shape[0];
   c.d_model = s.integer("llama.embedding_length");
-  c.layers = s.integer("llama.block_count", {}, kMostLayers);
+  c.layers = s.integer("llama.block_count", {}, kMaxLayers);
   c.heads = s.integer("llama.attention.head_count");
   c.key_heads = s.integer("llama.attention.head_count_kv", c.heads);
   c.head_width = s.integer("llama.attention.key_length", 0);

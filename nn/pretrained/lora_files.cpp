@@ -15,8 +15,8 @@ namespace fs = std::filesystem;
 using detail::NameRule;
 using detail::Part;
 
-constexpr uint64_t kMostConfigBytes = 1 << 20;
-constexpr int64_t kMostRank = 1 << 16;
+constexpr uint64_t kMaxConfigBytes = 1 << 20;
+constexpr int64_t kMaxRank = 1 << 16;
 constexpr const char* kPrefix = "base_model.model.";  // what peft puts before a model's names
 
 bool is_llama(const LanguageModel& model) { return model.config().position == PositionKind::rotary; }
@@ -68,7 +68,7 @@ std::pair<int64_t, int64_t> rows_of(Part part, const HeadLayout& layout) {
 }
 
 detail::Settings settings_of(const std::string& folder) {
-  return detail::read_settings(folder + "/adapter_config.json", kMostConfigBytes);
+  return detail::read_settings(folder + "/adapter_config.json", kMaxConfigBytes);
 }
 
 std::vector<std::string> read_words(const detail::Settings& settings) {
@@ -142,7 +142,7 @@ std::unique_ptr<Lora> load_lora(LanguageModel& model, const std::string& folder)
   HEED_CHECK(kind == "LORA", ConfigError, "'", settings.file(), "': peft_type is '", kind,
              "'; heed has 'LORA'");
   for (const char* other : {"use_rslora", "use_dora"}) settings.expect_flag(other, false);
-  const LoraOptions options{.rank = settings.integer("r", {}, kMostRank),
+  const LoraOptions options{.rank = settings.integer("r", {}, kMaxRank),
                             .alpha = settings.number("lora_alpha")};
   Generator generator(0);
   auto lora = std::make_unique<Lora>(model, lora_targets(model, read_words(settings)), options, generator);

@@ -75,8 +75,8 @@ TransformerConfig read_marian(const Settings& s) {
   c.d_model = s.integer("d_model");
   c.heads = s.integer("encoder_attention_heads");
   c.d_ff = s.integer("encoder_ffn_dim");
-  c.encoder_layers = s.integer("encoder_layers", {}, kMostLayers);
-  c.decoder_layers = s.integer("decoder_layers", {}, kMostLayers);
+  c.encoder_layers = s.integer("encoder_layers", {}, kMaxLayers);
+  c.decoder_layers = s.integer("decoder_layers", {}, kMaxLayers);
   HEED_CHECK(s.integer("decoder_attention_heads", c.heads) == c.heads &&
                  s.integer("decoder_ffn_dim", c.d_ff) == c.d_ff &&
                  s.integer("decoder_vocab_size", c.target_vocabulary) == c.target_vocabulary,

@@ -224,7 +224,7 @@ void read_slot(const Slot& slot, const WeightFiles& files, int64_t head_width, c
     for_each_piece(file, in_file_order(target, name.stored, head_width),
                    [&](const Tensor& rows, const Tensor& piece) {
                      if (first) rows.copy_(piece);
-                     HEED_CHECK(first || equal_all(rows, piece.to(rows.dtype())), CheckpointError, "'",
+                     HEED_CHECK(first || array_equal(rows, piece.to(rows.dtype())), CheckpointError, "'",
                                 files.path, "': '", name.name, "' and '", slot.files.front().name,
                                 "' are one parameter of the model, but differ in the file");
                    });

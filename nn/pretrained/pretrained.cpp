@@ -50,7 +50,7 @@ using detail::NameTable;
 using detail::Settings;
 using detail::WeightFiles;
 
-constexpr uint64_t kMostConfigBytes = 1 << 20;
+constexpr uint64_t kMaxConfigBytes = 1 << 20;
 
 /// What a path holds: the kind of model, and the weights.
 struct Source {
@@ -71,7 +71,7 @@ Source open_source(const std::string& path) {
   }
   const std::string folder = path.ends_with('/') ? path : path + '/', config = folder + "config.json";
   HEED_CHECK(fs::exists(config), IoError, "'", path, "' has no config.json");
-  Settings settings = detail::read_settings(config, kMostConfigBytes);
+  Settings settings = detail::read_settings(config, kMaxConfigBytes);
   std::string family = settings.text("model_type");
   const std::string one = folder + "model.safetensors", index = one + ".index.json";
   HEED_CHECK(fs::exists(one) || fs::exists(index), IoError, "'", path,

@@ -1,14 +1,14 @@
 #include <heed/core/io/detail/json_scanner.h>
 #include <heed/core/io/file.h>
 #include <heed/core/io/safetensors.h>
-#include <heed/nn/pretrained/detail/settings_file.h>
 #include <heed/nn/pretrained/detail/name_table.h>
+#include <heed/nn/pretrained/detail/settings_file.h>
 
 namespace heed::nn::detail {
 namespace {
 
-constexpr size_t kMostShards = 512;
-constexpr uint64_t kMostIndexBytes = 64 << 20;
+constexpr size_t kMaxShards = 512;
+constexpr uint64_t kMaxIndexBytes = 64 << 20;
 
 StoredTensor stored_tensor(const std::shared_ptr<const SafetensorsReader>& reader, const TensorEntry& entry) {
   return {.shape = entry.shape,
@@ -48,7 +48,7 @@ std::map<std::string, std::set<std::string>> parse_index(std::string_view text, 
                CheckpointError, "'", path, "': ", heed::detail::quoted(*file),
                " is no name of a file beside it");
     files[*file].insert(map->keys[i]);
-    HEED_CHECK(files.size() <= kMostShards, CheckpointError, "'", path, "' lists more than ", kMostShards,
+    HEED_CHECK(files.size() <= kMaxShards, CheckpointError, "'", path, "' lists more than ", kMaxShards,
                " files");
   }
   return files;
@@ -58,7 +58,7 @@ WeightFiles open_shards(const std::string& index) {
   WeightFiles files{index, {}};
   const size_t slash = index.rfind('/');
   const std::string folder = slash == index.npos ? "" : index.substr(0, slash + 1);
-  for (const auto& shard : parse_index(read_whole_file(index, kMostIndexBytes), index)) {
+  for (const auto& shard : parse_index(read_whole_file(index, kMaxIndexBytes), index)) {
     WeightFiles one = open_safetensors(folder + shard.first);
     for (const std::string& name : shard.second)
       HEED_CHECK(one.tensors.contains(name), CheckpointError, "'", index, "' says that '", shard.first,

@@ -14,11 +14,11 @@
 namespace heed::nn {
 namespace {
 
-constexpr uint64_t kMostConfigBytes = 1 << 20;
+constexpr uint64_t kMaxConfigBytes = 1 << 20;
 
 SentencePooling read_pooling(const std::string& folder) {
   const detail::Settings settings =
-      detail::read_optional_settings(folder + "/1_Pooling/config.json", kMostConfigBytes);
+      detail::read_optional_settings(folder + "/1_Pooling/config.json", kMaxConfigBytes);
   for (const char* other : {"pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
                             "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"})
     settings.expect_flag(other, false);
@@ -116,7 +116,7 @@ SentenceEncoder load_sentence_encoder(const std::string& folder, Device device, 
   model->to(device);
   const int64_t most = model->config().max_length;
   const int64_t length =
-      detail::read_optional_settings(folder + "/sentence_bert_config.json", kMostConfigBytes)
+      detail::read_optional_settings(folder + "/sentence_bert_config.json", kMaxConfigBytes)
           .integer("max_seq_length", most);
   return {std::move(model), data::load_pretrained_tokenizer(folder), pooling, std::min(length, most)};
 }

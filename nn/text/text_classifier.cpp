@@ -11,8 +11,8 @@
 namespace heed::nn {
 namespace {
 
-constexpr uint64_t kMostConfigBytes = 1 << 20;
-constexpr size_t kMostLabels = 1 << 16;
+constexpr uint64_t kMaxConfigBytes = 1 << 20;
+constexpr size_t kMaxLabels = 1 << 16;
 
 const std::vector<std::string>& checked(const std::vector<std::string>& labels) {
   std::vector<std::string> sorted = labels;
@@ -23,8 +23,7 @@ const std::vector<std::string>& checked(const std::vector<std::string>& labels) 
 }
 
 std::vector<std::string> read_labels(const std::string& file) {
-  const heed::detail::Json settings =
-      detail::parse_json_object(read_whole_file(file, kMostConfigBytes), file);
+  const heed::detail::Json settings = detail::parse_json_object(read_whole_file(file, kMaxConfigBytes), file);
   const heed::detail::Json* const found = settings.find("labels");
   const auto* const list = found ? found->as<std::vector<heed::detail::Json>>() : nullptr;
   const auto is_text = [](const heed::detail::Json& label) { return label.as<std::string>() != nullptr; };
@@ -68,8 +67,8 @@ void save_text_classifier(TextClassifier& classifier, const std::string& folder)
 
 std::unique_ptr<TextClassifier> load_text_classifier(const std::string& folder, Device device, DType dtype) {
   std::vector<std::string> labels = read_labels(folder + "/classifier.json");
-  HEED_CHECK(labels.size() >= 2 && labels.size() <= kMostLabels, CheckpointError, "'", folder,
-             "/classifier.json' has ", labels.size(), " labels; expected 2 to ", kMostLabels);
+  HEED_CHECK(labels.size() >= 2 && labels.size() <= kMaxLabels, CheckpointError, "'", folder,
+             "/classifier.json' has ", labels.size(), " labels; expected 2 to ", kMaxLabels);
   auto classifier =
       std::make_unique<TextClassifier>(load_sentence_encoder(folder, device, dtype), std::move(labels));
   load_weights(classifier->head, folder + "/classifier.safetensors");

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMostConfigBytes = 16 << 20;
+constexpr uint64_t kMaxConfigBytes = 16 << 20;
 
 template <class T>
 T value_or(const GgufReader& file, const char* key, T standard) {
@@ -98,7 +98,7 @@ TextGenerator load_text_generator(const std::string& path, Device device, DType 
   if (fs::exists(path + "/" + kTokenizerFile)) return with_own_tokenizer(path, device, dtype, int8);
   const std::shared_ptr<const data::PretrainedTokenizer> tokenizer = data::load_pretrained_tokenizer(path);
   const detail::Settings settings =
-      detail::read_optional_settings(path + "/tokenizer_config.json", kMostConfigBytes);
+      detail::read_optional_settings(path + "/tokenizer_config.json", kMaxConfigBytes);
   std::shared_ptr<LanguageModel> model = load_model(path, device, dtype, int8);
   const bool begins =
       settings.flag("add_bos_token", false) || !tokenizer->encode("", data::EncodeOptions{}).empty();

@@ -38,8 +38,8 @@ TextModel::TextModel(std::shared_ptr<Transformer> model, std::shared_ptr<const d
 int64_t TextModel::max_input() const {
   const TransformerConfig& config = model_->config();
   const int64_t marks = 2;
-  return config.position == PositionKind::learned ? std::min(config.max_length - marks, kMostTextTokens)
-                                                  : kMostTextTokens;
+  return config.position == PositionKind::learned ? std::min(config.max_length - marks, kMaxTextTokens)
+                                                  : kMaxTextTokens;
 }
 
 std::vector<data::Symbols> TextModel::tokenize(const std::vector<std::string>& texts) const {

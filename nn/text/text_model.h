@@ -42,7 +42,7 @@ struct TextOutput {
 };
 
 /// Texts of more tokens are refused.
-inline constexpr int64_t kMostTextTokens = 4096;
+inline constexpr int64_t kMaxTextTokens = 4096;
 
 /// A Transformer between two tokenizers. In evaluation mode, as load_text_model() gives it, several threads
 /// may call run() at once.

@@ -156,10 +156,10 @@ Architecture read_architecture(const std::string& file) {
   for_each_field(result.config, read);
   read("max_output", result.max_output);
   result.config.set_dropout(0);
-  constexpr int64_t kMostLayers = 1024;
-  HEED_CHECK(result.config.encoder_layers <= kMostLayers && result.config.decoder_layers <= kMostLayers &&
+  constexpr int64_t kMaxLayers = 1024;
+  HEED_CHECK(result.config.encoder_layers <= kMaxLayers && result.config.decoder_layers <= kMaxLayers &&
                  result.max_output > 0,
-             CheckpointError, file, ": more than ", kMostLayers, " layers, or outputs of no tokens");
+             CheckpointError, file, ": more than ", kMaxLayers, " layers, or outputs of no tokens");
   try {
     result.config.check();
   } catch (const ConfigError& error) {

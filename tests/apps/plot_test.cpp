@@ -267,8 +267,8 @@ TEST(Reduced, KeepsOfEachBlockWhatIsFurthestFromZero) {
   EXPECT_TRUE(std::isnan(reduced(Matrix{1, 2, {nan, nan}}, 1, 2).values[0]));
   EXPECT_EQ(reduced(m, 1, 1).values.size(), m.values.size());
   EXPECT_EQ(reduced({"a", "b", "c"}, 2), (std::vector<std::string>{"a", "c"}));
-  EXPECT_EQ(block_of(kMostCells), 1);
-  EXPECT_EQ(block_of(kMostCells + 1), 2);
+  EXPECT_EQ(block_of(kMaxCells), 1);
+  EXPECT_EQ(block_of(kMaxCells + 1), 2);
 }
 
 TEST_F(Plot, ShortLogarithmicAxesHaveTicks) {

@@ -34,7 +34,7 @@ void check_texts() {
   EXPECT_NE(header.find(R"("shape":[1500,1000],"data_offsets":[0,6000000])"), std::string::npos) << header;
   const NamedTensors loaded = load_tensors(folder.file("f"));
   ASSERT_EQ(loaded.size(), 2u);
-  EXPECT_TRUE(equal_all(loaded[0].second, large));
+  EXPECT_TRUE(array_equal(loaded[0].second, large));
 
   start_profile(folder.file("profile.json"));
   matmul(ones({64, 64}), ones({64, 64}));

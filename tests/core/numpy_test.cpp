@@ -60,12 +60,12 @@ TEST(Numpy, WritesWhatItReads) {
   for (size_t i = 0; i < read.size(); ++i) {
     EXPECT_EQ(read[i].first, tensors[i].first);
     const Tensor& want = tensors[i].second;
-    EXPECT_TRUE(equal_all(read[i].second, want.dtype() == DType::bf16 ? want.to(DType::f32) : want))
+    EXPECT_TRUE(array_equal(read[i].second, want.dtype() == DType::bf16 ? want.to(DType::f32) : want))
         << read[i].first;
     EXPECT_EQ(read[i].second.shape(), want.shape());
   }
   save_npy(folder.file("a.npy"), tensors[0].second);
-  EXPECT_TRUE(equal_all(load_npy(folder.file("a.npy")), tensors[0].second));
+  EXPECT_TRUE(array_equal(load_npy(folder.file("a.npy")), tensors[0].second));
   // NumPy wants the data of an array to begin at a multiple of 64.
   EXPECT_EQ((folder.get("a.npy").size() - 24) % 64, 0u);
 }

@@ -110,7 +110,7 @@ void count_model() {
   nn::Transformer model(config);
   const nn::Tokens source = tokens(1, 12), target = tokens(1, 21);
   const Tensor labels = randint(3, 20, {21});
-  optim::Adam adam(model.parameters(), {.rate = 1e-4});
+  optim::Adam adam(model.parameters(), {.lr = 1e-4});
   const auto forward = [&] { return cross_entropy(model.forward(source, target), labels, {.ignore = 0}); };
   const auto backward = [](const Tensor& loss) { loss.backward(); };
   backward(forward());

@@ -87,7 +87,7 @@ class Training {
   Training(const data::TaskOptions& task, const data::LoaderOptions& options)
       : loader_(std::make_shared<data::TaskDataset>(task, data::Split::train), options),
         model_(config(), generator_),
-        adam_(model_.parameters(), {.rate = 1e-4}) {}
+        adam_(model_.parameters(), {.lr = 1e-4}) {}
 
   /// A step, or the end of an epoch. The loss.
   double step() {

@@ -58,9 +58,9 @@ struct Training {
     const GeneratorScope scope(generator);
     model = std::make_unique<nn::Transformer>(small(position));
     model->to(device);
-    adam = std::make_unique<optim::Adam>(model->parameters(), optim::AdamOptions{.rate = 1e-3});
+    adam = std::make_unique<optim::Adam>(model->parameters(), optim::AdamOptions{.lr = 1e-3});
     options.clip = 1;
-    options.schedule = {.kind = optim::ScheduleKind::linear, .rate = 3e-3, .warmup = 5, .total = 60};
+    options.schedule = {.kind = optim::ScheduleKind::linear, .lr = 3e-3, .warmup = 5, .total = 60};
     trainer = std::make_unique<Trainer>(*model, *adam, seq2seq_batches(loader, device, random),
                                         seq2seq_loss(*model), options);
   }
@@ -221,7 +221,7 @@ TEST(CapturedTraining, ARepeatedStepNeitherAllocatesNorWaits) {
   const emulator::Stats before = emulator::stats();
   const MemoryStats memory = allocator(cuda_device()).stats();
   for (int i = 0; i < 3; ++i) {
-    training.adam->set_rate(1e-3 * (i + 1));
+    training.adam->set_lr(1e-3 * (i + 1));
     step(step_inputs(batch, cuda_device()));
   }
   const emulator::Stats after = emulator::stats();

@@ -40,7 +40,7 @@ int64_t training_peak(int64_t batch, int64_t layers) {
     config.d_ff = 512;
     config.encoder_layers = config.decoder_layers = layers;
     nn::Transformer model(config);
-    optim::Adam adam(model.parameters(), {.rate = 1e-4});
+    optim::Adam adam(model.parameters(), {.lr = 1e-4});
     const nn::Tokens tokens = nn::Tokens::dense(randint(3, 20, {batch, 16}));
     for (int step = 0; step < 2; ++step) {
       cross_entropy(model.forward(tokens, tokens), tokens.ids.flatten()).backward();

@@ -39,7 +39,7 @@ class Training {
                     data::Split::train),
                 {.batch_size = 8, .prefetch = prefetch, .seed = seed}),
         model_(config(seed), generator_),
-        adam_(model_.parameters(), {.rate = 1e-3}) {}
+        adam_(model_.parameters(), {.lr = 1e-3}) {}
 
   void run(int steps) {
     const GeneratorScope scope(generator_);

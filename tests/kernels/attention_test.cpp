@@ -281,7 +281,7 @@ TYPED_TEST(Attention, BackwardTakesTheDropoutThatTheForwardKept) {
     p.forward(drawn.out, drawn.lse);
     p.backward(drawn.out, drawn.lse, {}, drawn);
     std::vector<uint8_t> kept(
-        static_cast<size_t>(cpu::attention_kept_size<T>(p.segments, p.c.heads, p.dropout)));
+        static_cast<size_t>(cpu::attention_keep_mask_size<T>(p.segments, p.c.heads, p.dropout)));
     ASSERT_FALSE(kept.empty());
     taken = drawn;
     auto forward = p.forward_args(p.operands(), taken.out.data(), taken.lse.data());
@@ -301,8 +301,8 @@ TYPED_TEST(Attention, BackwardTakesTheDropoutThatTheForwardKept) {
   }
   const AttentionProblem<T> plain({.sequences = {{20, 29}}}),
       longer({.sequences = {{20, 65}}, .dropout = 0.2});
-  EXPECT_EQ(cpu::attention_kept_size<T>(plain.segments, 2, plain.dropout), 0);
-  EXPECT_EQ(cpu::attention_kept_size<T>(longer.segments, 2, longer.dropout), 0);
+  EXPECT_EQ(cpu::attention_keep_mask_size<T>(plain.segments, 2, plain.dropout), 0);
+  EXPECT_EQ(cpu::attention_keep_mask_size<T>(longer.segments, 2, longer.dropout), 0);
 }
 
 TYPED_TEST(Attention, WeightsAreThoseOfTheForward) {

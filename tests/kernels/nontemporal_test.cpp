@@ -274,7 +274,7 @@ TYPED_TEST(StreamingTest, GradientOfAWeight) {
 TEST(StreamingStep, OfBfloat16WithMasters) {
   constexpr int64_t kRows = 2500, kCount = kRows * kCols;
   const auto gradient = random_values<float>(kCount, 1);
-  const double rate = 0.01;
+  const double lr = 0.01;
   const int64_t step = 3;
   const auto run = [&](int64_t at_once, bfloat16* value) {
     auto master = random_values<float>(kCount, 2), m = random_values<float>(kCount, 3),
@@ -286,8 +286,8 @@ TEST(StreamingStep, OfBfloat16WithMasters) {
                                           .master = master.data(),
                                           .written = false,
                                           .steps = &step,
-                                          .rate = &rate,
-                                          .rate_factor = 1,
+                                          .lr = &lr,
+                                          .lr_factor = 1,
                                           .weight_decay = 0.1,
                                           .gradient_norm = nullptr,
                                           .clip = 0},

@@ -11,7 +11,7 @@ namespace {
 
 using namespace heed::testing;
 
-constexpr double kRate = 3e-3;
+constexpr double kLr = 3e-3;
 
 /// f(first, count) for parameters of `size` elements of n, the first of which has one.
 template <class F>
@@ -65,8 +65,8 @@ struct Arenas {
             .master = master.empty() ? nullptr : master.data(),
             .written = false,
             .steps = steps.data(),
-            .rate = &kRate,
-            .rate_factor = 1,
+            .lr = &kLr,
+            .lr_factor = 1,
             .weight_decay = decay,
             .gradient_norm = norm,
             .clip = clip};
@@ -90,7 +90,7 @@ template <class W>
 void plain_adam(W& value, W& m, W& v, W g, int64_t step, const Options& o) {
   g = g * W(clip_factor(o));
   if (o.decoupled)
-    value = value * W(1 - kRate * o.decay);
+    value = value * W(1 - kLr * o.decay);
   else if (o.decay != 0)
     g = g + value * W(o.decay);
   const double weight = 1 - o.beta1;
@@ -98,7 +98,7 @@ void plain_adam(W& value, W& m, W& v, W g, int64_t step, const Options& o) {
   v = v * W(o.beta2) + W(1 - o.beta2) * g * g;
   const double correction1 = 1 - std::pow(o.beta1, double(step)),
                root = std::sqrt(1 - std::pow(o.beta2, double(step)));
-  value = value + -W(kRate * root / correction1) * m / (std::sqrt(v) + W(1e-8 * root));
+  value = value + -W(kLr * root / correction1) * m / (std::sqrt(v) + W(1e-8 * root));
 }
 
 template <class W>
@@ -109,14 +109,14 @@ void plain_sgd(W& value, W& buffer, W g, bool first, const Options& o) {
     buffer = first ? g : buffer * W(o.momentum) + g * W(1 - o.dampening);
     g = o.nesterov ? g + buffer * W(o.momentum) : buffer;
   }
-  value = value + g * -W(kRate);
+  value = value + g * -W(kLr);
 }
 
 template <class W>
 void plain_lion(W& value, W& m, W g, const Options& o) {
   g = g * W(clip_factor(o));
   const W direction = m * W(o.beta1) + g * W(1 - o.beta1);
-  value = value * W(1 - kRate * o.decay) - W(kRate) * W((direction > 0) - (direction < 0));
+  value = value * W(1 - kLr * o.decay) - W(kLr) * W((direction > 0) - (direction < 0));
   m = m * W(o.beta2) + g * W(1 - o.beta2);
 }
 
@@ -236,7 +236,7 @@ TEST(Optimizer, LionStandsStillWhereNothingPointsAndKeepsNan) {
   arenas.gradient = {0, -2, NAN};
   lion(arenas, 1, {});
   EXPECT_EQ(arenas.value[0], 5);
-  EXPECT_EQ(arenas.value[1], 5 + float(kRate));
+  EXPECT_EQ(arenas.value[1], 5 + float(kLr));
   EXPECT_TRUE(std::isnan(arenas.value[2]));
 }
 
@@ -252,7 +252,7 @@ TEST(Optimizer, AWrittenValueReplacesAMasterThatDoesNotRoundToIt) {
     arenas.draw_gradient(1);
     auto slice = arenas.slice(1, 0, nullptr, 0);
     slice.written = written;
-    slice.rate = &still;
+    slice.lr = &still;
     cpu::sgd_step<bfloat16>({slice, nullptr, 0, 0, false});
     for (size_t i = 0; i < 300; ++i) {
       EXPECT_EQ(arenas.master[i], written && i % 3 == 0 ? 5.0f : 1 + 0x1p-10f);
@@ -275,7 +275,7 @@ TEST(OptimizerAccuracy, DoublesAreWithinRoundingOfTheFormula) {
       v[i] = Exact(o.beta2) * v[i] + (1 - Exact(o.beta2)) * g * g;
       const Exact m_hat = m[i] / (1 - std::pow(Exact(o.beta1), step)),
                   v_hat = v[i] / (1 - std::pow(Exact(o.beta2), step));
-      value[i] -= Exact(kRate) * m_hat / (std::sqrt(v_hat) + Exact(1e-8));
+      value[i] -= Exact(kLr) * m_hat / (std::sqrt(v_hat) + Exact(1e-8));
     }
     adam(arenas, step, o);
     // 1 - beta2 holds three digits less than a double, which shifts sqrt(v_hat) by some 1e-14 of the step.
@@ -309,11 +309,11 @@ TEST(Optimizer, TheRateOfASliceIsTheRateTimesItsFactor) {
   Arenas<double> arenas(1, false);
   arenas.value = {1};
   arenas.gradient = {2};
-  double rate = 0;
-  cpu::set_rate({&rate, 0.25});
+  double lr = 0;
+  cpu::set_lr({&lr, 0.25});
   auto slice = arenas.slice(1, 0, nullptr, 0);
-  slice.rate = &rate;
-  slice.rate_factor = 0.5;
+  slice.lr = &lr;
+  slice.lr_factor = 0.5;
   cpu::sgd_step<double>({slice, nullptr, 0, 0, false});
   EXPECT_EQ(arenas.value[0], 1 - 0.25 * 0.5 * 2);
 }

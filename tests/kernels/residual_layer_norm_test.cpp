@@ -202,7 +202,7 @@ TYPED_TEST(ResidualLayerNormTest, BackwardTakesTheDropoutThatTheForwardKept) {
   for (int64_t cols : kSizes) {
     const Case<T> in(70, cols, 0.3);
     std::vector<uint8_t> kept(
-        static_cast<size_t>(cpu::residual_layer_norm_kept_size(in.rows, cols, in.dropout)));
+        static_cast<size_t>(cpu::residual_layer_norm_keep_mask_size(in.rows, cols, in.dropout)));
     const auto saved = forward(in), keeping = forward(in, kept.data());
     EXPECT_TRUE(same_bits(keeping.sum, saved.sum)) << cols;
     const auto drawn = backward(in, saved), taken = backward(in, saved, kept.data());

@@ -101,8 +101,8 @@ template <class T>
 void dropout_ones(const Dropout& dropout, int64_t first, int64_t count, T* y) {
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  KeptBuffer buffer;
-  fill_kept(dropout, first, count, buffer.bits);
+  KeepMaskBuffer buffer;
+  fill_keep_mask(dropout, first, count, buffer.bits);
   for (int64_t i = 0; i < count; i += lanes) {
     const int64_t n = count - i < lanes ? count - i : lanes;
     store_n(apply_dropout(d, hn::Set(d, accumulator_t<T>(1)), buffer.bits, i, dropout), d, y + i, n);

@@ -141,7 +141,7 @@ TEST_P(EmptyBatch, ASourceOrTargetWithoutTokens) {
   for (const Parameter& parameter : model.parameters())
     EXPECT_TRUE(all_finite(parameter.tensor.grad())) << parameter.name;
   // A source without tokens is one that the decoder cannot see.
-  EXPECT_TRUE(equal_all(logits.detach(), model.forward(packed({{}}), packed({{1, 3}})).detach()));
+  EXPECT_TRUE(array_equal(logits.detach(), model.forward(packed({{}}), packed({{1, 3}})).detach()));
 }
 
 TEST(BadDecoding, OptionsThatCannotBe) {
@@ -176,8 +176,8 @@ TEST(BadOptimizer, NumbersThatCannotBe) {
   const auto refuse = [&](const AdamOptions& options, std::initializer_list<std::string> pieces) {
     expect_error<ConfigError>([&] { Adam adam(model.parameters(), options); }, pieces);
   };
-  refuse({.rate = -1}, {"learning rate", "-1"});
-  refuse({.rate = std::nan("")}, {"learning rate", "nan"});
+  refuse({.lr = -1}, {"learning rate", "-1"});
+  refuse({.lr = std::nan("")}, {"learning rate", "nan"});
   refuse({.beta2 = 1}, {"betas", "[0, 1)", "0.9 and 1"});
   refuse({.eps = 0}, {"eps must be positive, got 0"});
   refuse({.weight_decay = -0.5}, {"weight_decay", "-0.5"});

@@ -39,7 +39,7 @@ std::vector<double> losses(NormPlacement norm, DType dtype, int steps, Device de
   Generator generator(3);
   Transformer model(config(norm), generator);
   test::move(model, dtype, device);
-  optim::Adam adam(model.parameters(), {.rate = 2e-3});
+  optim::Adam adam(model.parameters(), {.lr = 2e-3});
   std::vector<double> result;
   for (int step = 0; step < steps; ++step) {
     const Tensor loss = loss_of(model);

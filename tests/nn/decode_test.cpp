@@ -371,7 +371,7 @@ TEST(PackedWeights, FollowEveryChange) {
     before = values;
   };
   expect_change("the beginning");
-  optim::Adam adam(model->parameters(), {.rate = 0.05});
+  optim::Adam adam(model->parameters(), {.lr = 0.05});
   for (int step = 0; step < 2; ++step) {
     sum(model->forward(source, target)).backward();
     adam.step();

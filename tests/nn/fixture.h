@@ -133,7 +133,7 @@ inline void expect_no_key_bias_gradient(const std::map<std::string, Gradient>& g
 /// emulated.
 inline std::vector<double> train(const Problem& p, const Fixture& fixture) {
   p.module->parameters().zero_grad();
-  optim::Adam adam(p.module->parameters(), {.rate = 1e-3});
+  optim::Adam adam(p.module->parameters(), {.lr = 1e-3});
   std::vector<double> losses;
   const int64_t all = fixture["losses"].numel();
   const int64_t steps = p.module->parameters().device().is_cpu() ? all : 3;

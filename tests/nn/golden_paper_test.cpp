@@ -59,7 +59,7 @@ TEST(GoldenPaper, CopyModelForwardAndGradients) {
 
 TEST(GoldenPaper, CopyModelTenAdamSteps) {
   CopyModel m;
-  optim::Adam adam(m.model.parameters(), {.rate = 1e-3});
+  optim::Adam adam(m.model.parameters(), {.lr = 1e-3});
   const double losses[] = {4.75566284369, 3.53113646895, 2.95687470032,  2.51459371321,  2.02613391034,
                            1.51981608199, 1.10865329667, 0.810918302845, 0.594838460008, 0.450746412441};
   for (int i = 0; i < 10; ++i) {

@@ -315,7 +315,7 @@ TEST(Golden, CopyReverseGreedyOutput) {
 // 3e-4.
 TEST(Golden, CopyReverseTenAdamSteps) {
   CopyReverse m;
-  optim::Adam adam(m.model.parameters(), {.rate = 1e-3});
+  optim::Adam adam(m.model.parameters(), {.lr = 1e-3});
   const double losses[] = {3.29931332505, 2.65341221788, 2.33492231059,  1.95256806667,  1.53117620209,
                            1.24515558327, 1.02539235659, 0.816258836641, 0.666205876066, 0.55148060041};
   const double norms[] = {3.326088778, 2.031187457, 1.919297377, 1.992109539,  1.826882073,

@@ -145,7 +145,7 @@ TEST_P(LanguageModelOn, GreedyTextsAreThoseWithoutACache) {
 TEST_P(LanguageModelOn, CapturedStepsAreThoseOfTheHost) {
   const auto losses = [&](bool capture) {
     const auto model = model_of(small(), device());
-    optim::AdamW adam(model->parameters(), {.rate = 1e-2});
+    optim::AdamW adam(model->parameters(), {.lr = 1e-2});
     const Segments segments = Segments::dense(2, 4);
     CapturedStep step(device(),
                       [&](const StepInputs& in) -> PooledVector<Tensor> {

@@ -63,7 +63,7 @@ TEST(Lora, TrainsTheAdaptersAlone) {
   const Parameters adapters = lora.parameters();
   ASSERT_EQ(adapters.size(), 6);
   EXPECT_EQ(adapters.numel(), 2 * (16 + 8) + 2 * (16 + 16) + 2 * (16 + 16));
-  optim::Adam adam(adapters, {.rate = 1e-2});
+  optim::Adam adam(adapters, {.lr = 1e-2});
   double first = 0, last = 0;
   for (int step = 0; step < 30; ++step) {
     Tensor loss;

@@ -246,7 +246,7 @@ void check_adam_step(bool post, Device device) {
   const Fixture fixture("seq2seq", post ? "post" : "pre");
   const Seq2Seq m(model_config(post), fixture, Layout::packed, DType::f32, device);
   const Parameters parameters = m.problem.module->parameters();
-  const optim::AdamOptions options{.rate = 1e-2, .weight_decay = 0.01};
+  const optim::AdamOptions options{.lr = 1e-2, .weight_decay = 0.01};
   std::unique_ptr<optim::Optimizer> adam;
   if (post)
     adam = std::make_unique<optim::Adam>(parameters, options);

@@ -74,18 +74,18 @@ TEST_P(PartsOn, PartFirstAndWholeLater) {
   Net net, trained;
   save_weights(trained.body, folder.file("body"));
   load_weights(net.body, folder.file("body"));
-  EXPECT_TRUE(equal_all(net.body.second.weight.detach(), trained.body.second.weight.detach()));
+  EXPECT_TRUE(array_equal(net.body.second.weight.detach(), trained.body.second.weight.detach()));
   net.body.parameters();
   net.body.to(device());
   net.to(device());
   net.to(DType::bf16);
   net.body.to(DType::f32);
   net.to(DType::f32);
-  optim::AdamW adam(net.parameters(), {.rate = 0.01});
+  optim::AdamW adam(net.parameters(), {.lr = 0.01});
   const Tensor before = net.body.first.weight.detach().clone();
   sum(square(net(ones({2, 8}, {.device = device()})))).backward();
   adam.step({.clip = 1});
-  EXPECT_FALSE(equal_all(before, net.body.first.weight.detach()));
+  EXPECT_FALSE(array_equal(before, net.body.first.weight.detach()));
   EXPECT_THROW(net.body.to(DType::bf16), StateError);
   EXPECT_THROW(net.to(DType::bf16), StateError);
 }
@@ -93,14 +93,14 @@ TEST_P(PartsOn, PartFirstAndWholeLater) {
 TEST_P(PartsOn, WholeFirstAndPartLater) {
   Net net;
   net.to(device());
-  optim::Adam head(net.head->parameters(), {.rate = 0.01});
+  optim::Adam head(net.head->parameters(), {.lr = 0.01});
   net.body.set_requires_grad(false);
   EXPECT_EQ(net.parameters().numel(), 171);
   const Tensor body = net.body.first.weight.detach().clone(), before = net.head->weight.detach().clone();
   sum(square(net(ones({2, 8}, {.device = device()})))).backward();
   head.step();
-  EXPECT_TRUE(equal_all(body, net.body.first.weight.detach()));
-  EXPECT_FALSE(equal_all(before, net.head->weight.detach()));
+  EXPECT_TRUE(array_equal(body, net.body.first.weight.detach()));
+  EXPECT_FALSE(array_equal(before, net.head->weight.detach()));
   net.body.to(DType::bf16);
   EXPECT_EQ(net.body.parameters().dtype(), DType::bf16);
 }
@@ -118,7 +118,7 @@ std::string heard;
 TEST(Parts, AParameterThatNoListHasIsReported) {
   const WarningHandler before = set_warning_handler([](const std::string& text) { heard += text; });
   Forgetful module;
-  optim::Adam adam(module.parameters(), {.rate = 0.01});
+  optim::Adam adam(module.parameters(), {.lr = 0.01});
   const Tensor x = ones({2, 4}).set_requires_grad();
   for (int step = 0; step < 3; ++step) {
     sum(module.listed(x) * module.forgotten).backward();
@@ -155,11 +155,11 @@ TEST_F(PartFiles, APrefixIsAddedAndTakenAway) {
   EXPECT_THROW(load_weights(b, file_), CheckpointError);
   const LoadReport whole = load_weights(b, file_, {.prefix = "net."});
   EXPECT_TRUE(whole.missing.empty() && whole.unexpected.empty());
-  EXPECT_TRUE(equal_all(a.head->weight.detach(), b.head->weight.detach()));
+  EXPECT_TRUE(array_equal(a.head->weight.detach(), b.head->weight.detach()));
   Net c;
   load_weights(c.body, file_, {.prefix = "net.body."});  // the head's tensors are not its affair
-  EXPECT_TRUE(equal_all(a.body.second.bias.detach(), c.body.second.bias.detach()));
-  EXPECT_FALSE(equal_all(a.head->weight.detach(), c.head->weight.detach()));
+  EXPECT_TRUE(array_equal(a.body.second.bias.detach(), c.body.second.bias.detach()));
+  EXPECT_FALSE(array_equal(a.head->weight.detach(), c.head->weight.detach()));
 }
 
 TEST_F(PartFiles, WhatIsMissingOrTooMuchUnderAPrefix) {
@@ -198,7 +198,7 @@ TEST(Names, InitialisersNeedWhatTheyName) {
         initialize(net, {{"*bias", Initializer::zeros}, {"*weight", Initializer::normal, -1}});
       },
       {"the deviation for '*weight' must be finite and not negative, got -1"});
-  EXPECT_TRUE(equal_all(before, net.head->weight.detach())) << "nothing has changed";
+  EXPECT_TRUE(array_equal(before, net.head->weight.detach())) << "nothing has changed";
   initialize(net, {{.pattern = "*nrom*", .optional = true}});
 }
 
@@ -250,7 +250,7 @@ TEST(Late, AnOptimizerHoldsThemAsLongAsItLives) {
     const optim::Adam adam(net.parameters());
     EXPECT_THROW(net.to(DType::bf16), StateError);
     {
-      const optim::Sgd part(net.head->parameters(), {.rate = 0.1});
+      const optim::Sgd part(net.head->parameters(), {.lr = 0.1});
       EXPECT_THROW(net.head->to(DType::bf16), StateError);
     }
     EXPECT_THROW(net.head->to(DType::bf16), StateError) << "Adam holds it still";

@@ -24,7 +24,7 @@ TEST(Sequential, AppliesItsStepsInOrder) {
   const Tensor x = randn({4, 3});
   const Parameters p = model.parameters();
   const Tensor by_hand = linear(relu(linear(x, p[0].tensor, p[1].tensor)), p[2].tensor, {});
-  EXPECT_TRUE(equal_all(model(x), by_hand));
+  EXPECT_TRUE(array_equal(model(x), by_hand));
   sum(model(x)).backward();
   for (const Parameter& parameter : p) EXPECT_TRUE(parameter.tensor.grad().defined()) << parameter.name;
 }
@@ -34,15 +34,15 @@ TEST(Sequential, PassesTrainAndEvalOn) {
   Sequential model;
   model.add<Dropout>(0.5);
   const Tensor x = ones({100});
-  EXPECT_FALSE(equal_all(model(x), x));
+  EXPECT_FALSE(array_equal(model(x), x));
   model.eval();
-  EXPECT_TRUE(equal_all(model(x), x));
+  EXPECT_TRUE(array_equal(model(x), x));
 }
 
 TEST(Sequential, WithoutStepsIsTheIdentity) {
   Sequential model;
   const Tensor x = ones({2});
-  EXPECT_TRUE(equal_all(model(x), x));
+  EXPECT_TRUE(array_equal(model(x), x));
   EXPECT_THROW(model.add(std::function<Tensor(const Tensor&)>()), ConfigError);
 }
 

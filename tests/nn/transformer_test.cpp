@@ -173,9 +173,9 @@ TEST_F(Weights, RoundTripGivesTheSameBits) {
     }
     const Tokens source = test::on(device, kSource), target = test::on(device, kTarget);
     save_weights(a, file_);
-    EXPECT_FALSE(equal_all(a.forward(source, target).detach(), b.forward(source, target).detach()));
+    EXPECT_FALSE(array_equal(a.forward(source, target).detach(), b.forward(source, target).detach()));
     load_weights(b, file_);
-    EXPECT_TRUE(equal_all(a.forward(source, target).detach(), b.forward(source, target).detach()));
+    EXPECT_TRUE(array_equal(a.forward(source, target).detach(), b.forward(source, target).detach()));
   }
 }
 
@@ -185,12 +185,12 @@ TEST_F(Weights, WhatDoesNotFitChangesNothing) {
   save_weights(a, file_);
   const Tensor before = test::flat_values(wider.parameters());
   EXPECT_THROW(load_weights(wider, file_), CheckpointError);
-  EXPECT_TRUE(equal_all(before, test::flat_values(wider.parameters())));
+  EXPECT_TRUE(array_equal(before, test::flat_values(wider.parameters())));
   EXPECT_THROW(load_weights(deeper, file_), CheckpointError);
   const LoadReport report = load_weights(deeper, file_, {.strict = false});
   EXPECT_EQ(report.missing.size(), 12u + 18u);
   EXPECT_TRUE(report.unexpected.empty());
-  EXPECT_TRUE(equal_all(a.src_embedding.weight.detach(), deeper.src_embedding.weight.detach()));
+  EXPECT_TRUE(array_equal(a.src_embedding.weight.detach(), deeper.src_embedding.weight.detach()));
 }
 
 TEST_F(Weights, TiedCopiesThatDifferAreAnError) {

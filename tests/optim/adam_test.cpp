@@ -25,7 +25,7 @@ TEST(Adam, FollowsTheFormulaForManySteps) {
   for (const bool decoupled : {false, true}) {
     const Tensor x = leaf({5, 3}, 1);
     const Parameters parameters({{"x", {}, x}});
-    const AdamOptions options{.rate = 0.01, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1};
+    const AdamOptions options{.lr = 0.01, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1};
     std::unique_ptr<Optimizer> adam;
     if (decoupled)
       adam = std::make_unique<AdamW>(parameters, options);
@@ -66,16 +66,16 @@ TEST(Adam, DecayIsThatOfPyTorchUnlessGiven) {
     return x.to_vector<double>()[0];
   };
   EXPECT_DOUBLE_EQ(after_a_step(true, {}), 2 * (1 - 1e-3 * 0.01));
-  EXPECT_DOUBLE_EQ(after_a_step(true, {.rate = 0.5}), 2 * (1 - 0.5 * 0.01))
+  EXPECT_DOUBLE_EQ(after_a_step(true, {.lr = 0.5}), 2 * (1 - 0.5 * 0.01))
       << "a rate of its own changes no decay";
-  EXPECT_DOUBLE_EQ(after_a_step(true, {.rate = 0.5, .weight_decay = 0}), 2);
-  EXPECT_DOUBLE_EQ(after_a_step(false, {.rate = 0.5}), 2);
+  EXPECT_DOUBLE_EQ(after_a_step(true, {.lr = 0.5, .weight_decay = 0}), 2);
+  EXPECT_DOUBLE_EQ(after_a_step(false, {.lr = 0.5}), 2);
 }
 
 // They would shrink to some units of the least subnormal number and stay there, where each step is slow.
 TEST(Adam, MomentsWithoutGradientsAreNeverSubnormal) {
   const Tensor w = ones({1000}).set_requires_grad();
-  Adam adam(Parameters({{"w", {}, w}}), {.rate = 1e-3, .beta2 = 0.9});
+  Adam adam(Parameters({{"w", {}, w}}), {.lr = 1e-3, .beta2 = 0.9});
   set_gradient(w, full({1000}, 1e-3));
   adam.step();
   for (int step = 0; step < 1100; ++step) {
@@ -93,7 +93,7 @@ TEST(Adam, MomentsWithoutGradientsAreNeverSubnormal) {
 
 TEST(Sgd, FollowsTheFormula) {
   const Tensor x = leaf({7}, 1);
-  Sgd sgd(Parameters({{"x", {}, x}}), {.rate = 0.1, .momentum = 0.9, .nesterov = true});
+  Sgd sgd(Parameters({{"x", {}, x}}), {.lr = 0.1, .momentum = 0.9, .nesterov = true});
   std::vector<double> value = x.to_vector<double>(), b(7);
   for (int step = 0; step < 20; ++step) {
     const Tensor g = test::normal({7}, static_cast<uint64_t>(step));
@@ -111,7 +111,7 @@ TEST(Sgd, FollowsTheFormula) {
 TEST(Optimizer, ClipsInItsOwnPassAndForgetsGradients) {
   const Tensor x = leaf({4}, 1);
   const Parameters parameters({{"x", {}, x}});
-  Sgd sgd(parameters, {.rate = 1});
+  Sgd sgd(parameters, {.lr = 1});
   const std::vector<double> before = x.to_vector<double>();
   set_gradient(x, full({4}, 3, {.dtype = DType::f64}));
   const StepResult result = sgd.step({.clip = 1.5});
@@ -147,9 +147,9 @@ TEST(Optimizer, GroupsHaveTheirOwnRateAndDecay) {
   const Tensor w = full({2}, 1, {.dtype = DType::f64}).set_requires_grad();
   const Tensor b = full({2}, 1, {.dtype = DType::f64}).set_requires_grad();
   Sgd sgd(Parameters({{"a.weight", {}, w}, {"a.bias", {}, b}}),
-          {.rate = 0.1,
+          {.lr = 0.1,
            .weight_decay = 0.5,
-           .groups = {{.patterns = {"*.bias"}, .rate_factor = 2, .weight_decay = 0}}});
+           .groups = {{.patterns = {"*.bias"}, .lr_factor = 2, .weight_decay = 0}}});
   set_gradient(w, ones({2}, {.dtype = DType::f64}));
   set_gradient(b, ones({2}, {.dtype = DType::f64}));
   sgd.step();
@@ -197,7 +197,7 @@ TEST(Optimizer, StateSavedAndLoadedGoesOnTheSame) {
 
 TEST(Optimizer, BFloat16StepsItsMasters) {
   const Tensor x = full({8}, 1, {.dtype = DType::bf16}).set_requires_grad();
-  Sgd sgd(Parameters({{"x", {}, x}}), {.rate = 1e-4});
+  Sgd sgd(Parameters({{"x", {}, x}}), {.lr = 1e-4});
   for (int step = 0; step < 100; ++step) {
     set_gradient(x, ones({8}, {.dtype = DType::bf16}));
     sgd.step();
@@ -240,8 +240,8 @@ TEST(Optimizer, OnCudaEqualsTheCpu) {
     ASSERT_EQ(cpu.size(), cuda.size());
     for (size_t i = 0; i < cpu.size(); ++i) ASSERT_NEAR(cuda[i], cpu[i], 2 * eps * (1 + std::abs(cpu[i])));
   };
-  const AdamOptions adam{.rate = 0.01, .weight_decay = 0.1};
-  const SgdOptions sgd{.rate = 0.01, .momentum = 0.9};
+  const AdamOptions adam{.lr = 0.01, .weight_decay = 0.1};
+  const SgdOptions sgd{.lr = 0.01, .momentum = 0.9};
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const Training& run :
          {Training{{165, 7}, 6, {.clip = 3.0}}, {{165, 7}, 2, {.measure_norm = true}}, {{165, 7}, 2, {}}}) {
@@ -279,7 +279,7 @@ CapturedRun captured_run(const Options& options, Device device, bool capture) {
       {.capture = capture});
   CapturedRun run;
   for (int i = 0; i < 8; ++i) {
-    optimizer.set_rate(0.01 * (i + 1));
+    optimizer.set_lr(0.01 * (i + 1));
     const Tensor g =
         i == 4 ? full({6}, INFINITY) : test::normal({6}, static_cast<uint64_t>(10 + i)).to(DType::f32);
     const StepResult result{.norm = step({{g}, {}}).get()[0]};
@@ -330,15 +330,15 @@ TEST(Optimizer, WhatACapturedStepCannotDo) {
   refused(
       [](Optimizer& adam) {
         adam.step();
-        adam.set_rate(1);
+        adam.set_lr(1);
       },
-      "set_rate within a captured step");
+      "set_lr within a captured step");
 }
 
 TEST(Optimizer, ACapturedStepAddsToNoEarlierGradient) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
   const Tensor x = ones({6}, {.device = cuda_device()}).set_requires_grad();
-  Sgd sgd(Parameters({{"x", {}, x}}), {.rate = 1});
+  Sgd sgd(Parameters({{"x", {}, x}}), {.lr = 1});
   CapturedStep step(cuda_device(), [&](const StepInputs& inputs) {
     for (int i = 0; i < 2; ++i) sum(x * inputs.tensors[0]).backward();
     sgd.step();
@@ -358,8 +358,8 @@ TEST(Optimizer, ACapturedStepAddsToNoEarlierGradient) {
 
 TEST(Optimizer, ImpossibleOptions) {
   const auto make = [](AdamOptions options) { Adam adam(Parameters({{"x", {}, leaf({2}, 1)}}), options); };
-  EXPECT_THROW(make({.rate = -1}), ConfigError);
-  EXPECT_THROW(make({.rate = std::nan("")}), ConfigError);
+  EXPECT_THROW(make({.lr = -1}), ConfigError);
+  EXPECT_THROW(make({.lr = std::nan("")}), ConfigError);
   EXPECT_THROW(make({.beta1 = 1}), ConfigError);
   EXPECT_THROW(make({.beta2 = -0.1}), ConfigError);
   EXPECT_THROW(make({.eps = 0}), ConfigError);
@@ -369,34 +369,34 @@ TEST(Optimizer, ImpossibleOptions) {
 }
 
 TEST(Schedule, KnownPoints) {
-  const Schedule cosine{.kind = ScheduleKind::cosine, .rate = 2, .warmup = 10, .total = 110};
+  const Schedule cosine{.kind = ScheduleKind::cosine, .lr = 2, .warmup = 10, .total = 110};
   EXPECT_DOUBLE_EQ(cosine.at(0), 0.2);
   EXPECT_DOUBLE_EQ(cosine.at(9), 2);
   EXPECT_DOUBLE_EQ(cosine.at(10), 2);
   EXPECT_NEAR(cosine.at(60), 1, 1e-12);
   EXPECT_NEAR(cosine.at(110), 0, 1e-12);
   EXPECT_NEAR(cosine.at(1000), 0, 1e-12);
-  const Schedule step{.kind = ScheduleKind::step, .rate = 1, .step_size = 5, .gamma = 0.5};
+  const Schedule step{.kind = ScheduleKind::step, .lr = 1, .step_size = 5, .gamma = 0.5};
   EXPECT_DOUBLE_EQ(step.at(4), 1);
   EXPECT_DOUBLE_EQ(step.at(5), 0.5);
   EXPECT_DOUBLE_EQ(step.at(14), 0.25);
-  const Schedule linear{.kind = ScheduleKind::linear, .rate = 1, .total = 10, .floor = 0.5};
+  const Schedule linear{.kind = ScheduleKind::linear, .lr = 1, .total = 10, .floor = 0.5};
   EXPECT_DOUBLE_EQ(linear.at(5), 0.75);
-  const Schedule noam{.kind = ScheduleKind::noam, .rate = 1e-3, .warmup = 4000};
+  const Schedule noam{.kind = ScheduleKind::noam, .lr = 1e-3, .warmup = 4000};
   EXPECT_DOUBLE_EQ(noam.at(3999), 1e-3);
   EXPECT_DOUBLE_EQ(noam.at(999), 2.5e-4);
   EXPECT_DOUBLE_EQ(noam.at(15999), 5e-4);
   // The paper's formula: d_model^-0.5 * min(step^-0.5, step * warmup^-1.5).
-  const Schedule paper{.kind = ScheduleKind::noam, .rate = noam_rate(512, 4000), .warmup = 4000};
+  const Schedule paper{.kind = ScheduleKind::noam, .lr = noam_lr(512, 4000), .warmup = 4000};
   for (const double step : {1.0, 100.0, 4000.0, 4001.0, 100000.0})
     EXPECT_NEAR(paper.at(static_cast<int64_t>(step) - 1),
                 std::pow(512, -0.5) * std::min(std::pow(step, -0.5), step * std::pow(4000, -1.5)), 1e-15);
-  EXPECT_THROW(noam_rate(0, 1), ConfigError);
-  EXPECT_THROW(noam_rate(1, 0), ConfigError);
+  EXPECT_THROW(noam_lr(0, 1), ConfigError);
+  EXPECT_THROW(noam_lr(1, 0), ConfigError);
   EXPECT_GT(noam.at(3999), noam.at(3998));
   EXPECT_GT(noam.at(3999), noam.at(4000));
   EXPECT_THROW((Schedule{.kind = ScheduleKind::cosine, .total = 0}.check()), ConfigError);
-  const Schedule falling{.kind = ScheduleKind::noam, .rate = 1e-3};  // without a warm-up
+  const Schedule falling{.kind = ScheduleKind::noam, .lr = 1e-3};  // without a warm-up
   EXPECT_DOUBLE_EQ(falling.at(0), 1e-3);
   EXPECT_DOUBLE_EQ(falling.at(3), 5e-4);
   EXPECT_THROW(parse_schedule("cosinus"), ConfigError);

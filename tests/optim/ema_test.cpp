@@ -51,8 +51,7 @@ TEST_P(EmaOn, TheAverageOfEqualValuesIsThatValue) {
 TEST_P(EmaOn, IsSwappedInForAnEvaluation) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Tensor x = leaf(1, dtype), other = leaf(1, dtype);
-    Sgd sgd(Parameters({{"x", {}, x}}), {.rate = 1e-3}),
-        plain(Parameters({{"x", {}, other}}), {.rate = 1e-3});
+    Sgd sgd(Parameters({{"x", {}, x}}), {.lr = 1e-3}), plain(Parameters({{"x", {}, other}}), {.lr = 1e-3});
     Ema ema(sgd.parameters(), 0.5);
     for (int step = 0; step < 50; ++step) {
       for (const Tensor& t : {x, other}) sum(t * 3.0).backward();
@@ -90,14 +89,14 @@ TEST_P(EmaOn, IsSavedLoadedAndReadAsWeights) {
   from.update();
   to.update();
   for (size_t i = 0; i < 2; ++i)
-    EXPECT_TRUE(equal_all(from.state()[i].second, to.state()[i].second)) << from.state()[i].first;
+    EXPECT_TRUE(array_equal(from.state()[i].second, to.state()[i].second)) << from.state()[i].first;
   nn::load_weights(b, folder.file("average"));
   const EmaScope averaged(from);
-  EXPECT_FALSE(equal_all(a.weight.detach(), b.weight.detach()))
+  EXPECT_FALSE(array_equal(a.weight.detach(), b.weight.detach()))
       << "the file is from before the second update";
   save_tensors(folder.file("average"), from.state());
   nn::load_weights(b, folder.file("average"));
-  EXPECT_TRUE(equal_all(a.weight.detach(), b.weight.detach()));
+  EXPECT_TRUE(array_equal(a.weight.detach(), b.weight.detach()));
 }
 
 TEST_P(EmaOn, WhatDoesNotFitIsRefused) {
@@ -121,7 +120,7 @@ TEST(Ema, WithinACapturedStep) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
   const auto run = [](bool capture) {
     const Tensor x = ones({5}, {.device = cuda_device()}).set_requires_grad();
-    Sgd sgd(Parameters({{"x", {}, x}}), {.rate = 0.1});
+    Sgd sgd(Parameters({{"x", {}, x}}), {.lr = 0.1});
     Ema ema(sgd.parameters(), 0.9);
     CapturedStep step(cuda_device(),
                       [&](const StepInputs& inputs) {

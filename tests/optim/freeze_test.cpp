@@ -40,7 +40,7 @@ HEED_ON_EACH_DEVICE(FreezeOn);
 TEST_P(FreezeOn, AfterTheOptimizerWasMade) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const auto l = linear(dtype);
-    Adam adam(l->parameters(), {.rate = 0.1, .weight_decay = 0.1});
+    Adam adam(l->parameters(), {.lr = 0.1, .weight_decay = 0.1});
     const std::vector<float> bias = values(l->bias), weight = values(l->weight);
     l->bias.set_requires_grad(false);
     backward(*l);
@@ -178,7 +178,7 @@ TEST_P(FreezeOn, WhatIsWrittenAfterTheOptimizerWasMadeStays) {
       trained->weight.copy_(test::normal(trained->weight.shape(), 7));
     }
     nn::save_weights(*trained, folder.file("trained"));
-    AdamW adam(model->parameters(), {.rate = 1e-5});
+    AdamW adam(model->parameters(), {.lr = 1e-5});
     nn::load_weights(*model, folder.file("trained"));
     for (uint64_t i = 0; i < 2; ++i) {
       backward(*model, i);
@@ -191,7 +191,7 @@ TEST_P(FreezeOn, WhatIsWrittenAfterTheOptimizerWasMadeStays) {
 
 TEST_P(FreezeOn, EachKindOfWriteStays) {
   const Tensor w = ones({2}, {.dtype = DType::bf16, .device = device()}).set_requires_grad();
-  AdamW adam(Parameters({{"w", {}, w}}), {.rate = 0, .weight_decay = 0});
+  AdamW adam(Parameters({{"w", {}, w}}), {.lr = 0, .weight_decay = 0});
   const auto after_a_step = [&] {
     sum(w.to(DType::f32)).backward();
     adam.step();
@@ -214,7 +214,7 @@ TEST_P(FreezeOn, EachKindOfWriteStays) {
 TEST_P(FreezeOn, AWriteOfTheSameValueLeavesTheMastersDigits) {
   const auto run = [&](bool rewritten) {
     const Tensor w = ones({8}, {.dtype = DType::bf16, .device = device()}).set_requires_grad();
-    Sgd sgd(Parameters({{"w", {}, w}}), {.rate = 1e-4});
+    Sgd sgd(Parameters({{"w", {}, w}}), {.lr = 1e-4});
     for (int i = 0; i < 100; ++i) {
       if (rewritten) w.detach().copy_(w.detach().clone());
       sum(w.to(DType::f32)).backward();
@@ -229,7 +229,7 @@ TEST_P(FreezeOn, AWriteOfTheSameValueLeavesTheMastersDigits) {
 TEST(Freeze, AWriteBetweenCapturedStepsStays) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
   const Tensor w = ones({300}, {.dtype = DType::bf16, .device = cuda_device()}).set_requires_grad();
-  Sgd sgd(Parameters({{"w", {}, w}}), {.rate = 1e-3});
+  Sgd sgd(Parameters({{"w", {}, w}}), {.lr = 1e-3});
   CapturedStep step(cuda_device(), [&](const StepInputs& inputs) {
     sum(w.to(DType::f32) * inputs.tensors[0]).backward();
     sgd.step();

@@ -74,7 +74,7 @@ struct PlainMuon {
     const double scale = o.scale == MuonScale::original ? std::sqrt(std::max(1.0, rows / columns))
                                                         : 0.2 * std::sqrt(std::max(rows, columns));
     for (size_t i = 0; i < g.size(); ++i)
-      value.at[i] = value.at[i] * (1 - o.rate * o.weight_decay) - o.rate * scale * direction.at[i];
+      value.at[i] = value.at[i] * (1 - o.lr * o.weight_decay) - o.lr * scale * direction.at[i];
   }
 };
 
@@ -99,8 +99,8 @@ HEED_ON_EACH_DEVICE(MuonOn);
 TEST_P(MuonOn, FollowsThePlainImplementation) {
   for (const Shape& shape : {Shape{6, 9}, Shape{20, 7}, Shape{1, 5}, Shape{8, 8}})
     for (const MuonOptions& options :
-         {MuonOptions{.rate = 0.02}, MuonOptions{.rate = 0.02, .nesterov = false, .weight_decay = 0},
-          MuonOptions{.rate = 0.02, .momentum = 0, .scale = MuonScale::original}}) {
+         {MuonOptions{.lr = 0.02}, MuonOptions{.lr = 0.02, .nesterov = false, .weight_decay = 0},
+          MuonOptions{.lr = 0.02, .momentum = 0, .scale = MuonScale::original}}) {
       const Tensor x = leaf(shape, 1, dtype());
       PlainMuon plain{{shape[0], shape[1], numbers(x)}};
       Muon muon(Parameters({{"x", {}, x}}), options);
@@ -125,7 +125,7 @@ TEST_P(MuonOn, AStepIsNearlyOrthogonal) {
         EXPECT_NEAR(gram[static_cast<size_t>(i * 16 + j)], i == j, 0.5) << i << ' ' << j;
   }
   const Tensor zero = zeros({3, 4}, {.dtype = dtype(), .device = device()});
-  EXPECT_TRUE(equal_all(orthogonalize(zero), zero));
+  EXPECT_TRUE(array_equal(orthogonalize(zero), zero));
   EXPECT_THROW(orthogonalize(zeros({3})), ShapeError);
 }
 
@@ -142,8 +142,8 @@ TEST_P(MuonOn, WhatIsNoMatrixOrIsNamedGoesByAdamW) {
     return Parameters(result);
   };
   const auto a = make(), b = make();
-  Muon muon(list(a), {.rate = 0.01, .weight_decay = 0.1, .adam = {"emb*"}});
-  AdamW adam(list(b), {.rate = 0.01, .beta2 = 0.95, .weight_decay = 0.1});
+  Muon muon(list(a), {.lr = 0.01, .weight_decay = 0.1, .adam = {"emb*"}});
+  AdamW adam(list(b), {.lr = 0.01, .beta2 = 0.95, .weight_decay = 0.1});
   for (uint64_t step = 0; step < 4; ++step) {
     for (const auto* tensors : {&a, &b})
       for (const auto& entry : *tensors) backward(entry.second, 20 + step);
@@ -208,7 +208,7 @@ void check_resume(Device device, DType dtype) {
     for (size_t i = 0; i < 2; ++i) resumed[i].copy_(stopped[i]);
   }
   train(three, resumed, 3, 7);
-  for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(equal_all(whole[i].detach(), resumed[i].detach())) << dtype;
+  for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(array_equal(whole[i].detach(), resumed[i].detach())) << dtype;
 }
 
 TEST_P(MuonOn, AResumedRunHasTheSameBits) {
@@ -221,7 +221,7 @@ TEST_P(MuonOn, AResumedRunHasTheSameBits) {
 // Lion's sign leaves no room: the same values but for rounding.
 TEST_P(MuonOn, LionFollowsThePlainImplementation) {
   const Tensor x = leaf({37}, 1, dtype());
-  Lion lion(Parameters({{"x", {}, x}}), {.rate = 0.01, .beta1 = 0.8, .beta2 = 0.95, .weight_decay = 0.1});
+  Lion lion(Parameters({{"x", {}, x}}), {.lr = 0.01, .beta1 = 0.8, .beta2 = 0.95, .weight_decay = 0.1});
   std::vector<double> value = numbers(x), m(37);
   for (uint64_t step = 0; step < 20; ++step) {
     backward(x, step);
@@ -251,7 +251,7 @@ void check_captured() {
                       },
                       {.capture = capture});
     for (uint64_t i = 0; i < 6; ++i) {
-      optimizer.set_rate(0.01 / static_cast<double>(i + 1));
+      optimizer.set_lr(0.01 / static_cast<double>(i + 1));
       step({{i == 3 ? full({4, 6}, INFINITY) : test::normal({4, 6}, i).to(DType::f32)}, {}});
     }
     EXPECT_EQ(step.graphs(), capture);
@@ -272,7 +272,7 @@ TEST(Muon, ImpossibleOptions) {
   EXPECT_THROW(Muon(parameters, {.momentum = 1}), ConfigError);
   EXPECT_THROW(Muon(parameters, {.iterations = 0}), ConfigError);
   EXPECT_THROW(Muon(parameters, {.eps = 0}), ConfigError);
-  EXPECT_THROW(Muon(parameters, {.rate = -1}), ConfigError);
+  EXPECT_THROW(Muon(parameters, {.lr = -1}), ConfigError);
   test::expect_error<ConfigError>([&] { Muon(parameters, {.adam = {"*embedding*"}}); },
                                   {"Muon: the pattern '*embedding*' fits none"});
   parameters.to(DType::f64);  // nothing holds them

@@ -34,7 +34,7 @@ HEED_ON_EACH_DEVICE(StepsOn);
 TEST_P(StepsOn, AdamsFirstStepIsThatOfTheParameter) {
   for (const int late : {1, 2, 5, 100}) {
     const Tensor w = one(), u = one();
-    Adam adam(Parameters({{"w", {}, w}, {"u", {}, u}}), {.rate = 0.1});
+    Adam adam(Parameters({{"w", {}, w}, {"u", {}, u}}), {.lr = 0.1});
     for (int i = 1; i <= late; ++i) {
       (i == late ? w * 2.0 + u * 3.0 : w * 2.0).backward();
       adam.step();
@@ -46,7 +46,7 @@ TEST_P(StepsOn, AdamsFirstStepIsThatOfTheParameter) {
 // PyTorch 2.15: 0.700000001 after three steps each.
 TEST_P(StepsOn, AdamInTurns) {
   const Tensor w = one(), u = one();
-  Adam adam(Parameters({{"w", {}, w}, {"u", {}, u}}), {.rate = 0.1});
+  Adam adam(Parameters({{"w", {}, w}, {"u", {}, u}}), {.lr = 0.1});
   for (int i = 0; i < 6; ++i) {
     (i % 2 ? w * 2.0 : u * 3.0).backward();
     adam.step();
@@ -58,7 +58,7 @@ TEST_P(StepsOn, AdamInTurns) {
 // PyTorch 2.15: 0.7, since the first momentum is the gradient whatever the dampening.
 TEST_P(StepsOn, TheFirstMomentumIsThatOfTheParameter) {
   const Tensor a = one(), b = one();
-  Sgd sgd(Parameters({{"a", {}, a}, {"b", {}, b}}), {.rate = 0.1, .momentum = 0.9, .dampening = 0.5});
+  Sgd sgd(Parameters({{"a", {}, a}, {"b", {}, b}}), {.lr = 0.1, .momentum = 0.9, .dampening = 0.5});
   (a * 2.0).backward();
   sgd.step();
   (a * 2.0 + b * 3.0).backward();
@@ -72,7 +72,7 @@ TEST(Steps, InCapturedSteps) {
   const auto run = [](Device device, bool capture) {
     const Tensor w = ones({3}, {.device = device}).set_requires_grad(), u = w.detach().clone();
     u.set_requires_grad();
-    Adam adam(Parameters({{"w", {}, w}, {"u", {}, u}}), {.rate = 0.1});
+    Adam adam(Parameters({{"w", {}, w}, {"u", {}, u}}), {.lr = 0.1});
     CapturedStep step(device,
                       [&](const StepInputs& inputs) {
                         const Tensor x = inputs.tensors[0];
@@ -247,7 +247,7 @@ TEST(Groups, AGroupWithoutPatternsIsAnError) {
 TEST(Groups, APatternMayFitAnAlias) {
   const Tensor x = ones({1}, {.dtype = DType::f64}).set_requires_grad();
   Sgd sgd(Parameters({{"first", {}, x}, {"second", {}, x}}),
-          {.rate = 1, .groups = {{.patterns = {"sec*"}, .rate_factor = 0.25}}});
+          {.lr = 1, .groups = {{.patterns = {"sec*"}, .lr_factor = 0.25}}});
   sum(x).backward();
   sgd.step();
   EXPECT_EQ(x.item<double>(), 0.75);

@@ -73,7 +73,7 @@ EQUIVALENT = {
         "-inf less any number is -inf",
     "return zip(a, b, [](M x, M y) { return x >= y || x != x ? x : y; });": "the larger of two equals",
     "c = kColumnThreads * kRowThreads) {": "a block has as many threads as columns: there is one round",
-    "args.gbias != nullptr ? std::min<int64_t>(stretches, 65535) : std::min(stretches, kMostSlices);":
+    "args.gbias != nullptr ? std::min<int64_t>(stretches, 65535) : std::min(stretches, kMaxSlices);":
         "only how many rows a block takes",
     "(removed: if (!checks_indices_.exchange(false)) return;)": "asks the device where nothing was said",
     "const Scratch elsewhere(static_cast<size_t>((p.batch + 1) * p.stride_c + p.m * p.ldc) * sizeof(C));":

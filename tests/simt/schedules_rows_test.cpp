@@ -25,12 +25,12 @@ TYPED_TEST(RowSchedules, Reductions) {
   using T = TypeParam;
   using kernels::ReduceOp;
   struct Shape {
-    int64_t kept, kept_stride, reduced, reduced_stride;
+    int64_t kept, keep_mask_stride, reduced, reduced_stride;
   };
   for (const Shape& s : {Shape{1, 1, 1, 1}, Shape{3, 72, 72, 1}, Shape{5, 33, 33, 1}, Shape{40, 1, 21, 40},
                          Shape{40, 1, 800, 40}, Shape{2, 12001, 12001, 1}}) {
     Strided<2> outer = line<2>(s.kept);
-    outer.strides[1][0] = s.kept_stride;
+    outer.strides[1][0] = s.keep_mask_stride;
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::norm, ReduceOp::sum_exponential, ReduceOp::maximum})
       check_schedules("reduce", [&] {
         const Buffer<T> x(numbers<T>(s.kept * s.reduced, 1));
@@ -56,8 +56,7 @@ TYPED_TEST(RowSchedules, CumulativeSums) {
     for (const bool reverse : {true, false})
       check_schedules("cumulative sum", [&] {
         const Buffer<T> x(numbers<T>(6 * n, 1)), y(numbers<T>(6 * n, 2));
-        cuda::cumulative_sum(
-            kernels::CumulativeSum<T>{y.data(), x.data(), line<2>(6, n), n, 1, 1, reverse, !reverse});
+        cuda::cumsum(kernels::CumSum<T>{y.data(), x.data(), line<2>(6, n), n, 1, 1, reverse, !reverse});
         return bytes(y);
       });
 }
@@ -252,8 +251,8 @@ TYPED_TEST(RowSchedules, OptimizerSteps) {
                                      .master = sizeof(T) == 2 ? master.data() : nullptr,
                                      .written = !plain,
                                      .steps = state.steps.data(),
-                                     .rate = state.rate.data(),
-                                     .rate_factor = 1,
+                                     .lr = state.rate.data(),
+                                     .lr_factor = 1,
                                      .weight_decay = plain ? 0 : 0.1,
                                      .gradient_norm = plain ? nullptr : state.norm.data(),
                                      .clip = 1.0};
@@ -301,12 +300,12 @@ TEST(StepSchedules, NormRateAndStep) {
       cuda::gradient_norm(kernels::GradientNorm<float>{parts, norm.data()});
       return bytes(norm);
     });
-  check_schedules("set_rate and advance_steps", [&] {
+  check_schedules("set_lr and advance_steps", [&] {
     const Buffer<double> rate(1), norm(std::vector<double>{3});
     const Buffer<int64_t> step(std::vector<int64_t>{2}), steps(std::vector<int64_t>(1000, 3));
     std::vector<int64_t> stepped;  // more than a launch has
     for (int64_t i = 0; i < 700; ++i) stepped.push_back(999 - i);
-    cuda::set_rate(kernels::SetRate{rate.data(), 0.01});
+    cuda::set_lr(kernels::SetLr{rate.data(), 0.01});
     cuda::advance_steps(kernels::AdvanceSteps{step.data(), steps.data(), stepped, norm.data()});
     return bytes(rate, step, steps);
   });

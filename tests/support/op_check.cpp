@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kDifferenceStep = 1e-5;
 constexpr double kGradientRelative = 1e-5;  // of the largest gradient element
-constexpr int64_t kMostElements = 48;       // elements of one input that are differentiated one by one
+constexpr int64_t kMaxElements = 48;        // elements of one input that are differentiated one by one
 
 // splitmix64: test data must not depend on the generator under test.
 double uniform_at(uint64_t seed, uint64_t i) {
@@ -111,7 +111,7 @@ void check_central_differences(const OpCheck& check, const Tensors& analytic) {
     double* x = inputs[i].data<double>();
     const std::vector<double> gradient = analytic[i].to_vector<double>();
     const double scale = std::max(1.0, max_abs(analytic[i]));
-    const int64_t count = inputs[i].numel(), step = std::max<int64_t>(1, count / kMostElements);
+    const int64_t count = inputs[i].numel(), step = std::max<int64_t>(1, count / kMaxElements);
     for (int64_t j = 0; j < count; j += step) {
       const double numeric = central_difference(x[j], [&] { return weighted_sum(check.function(inputs)); });
       EXPECT_NEAR(gradient[static_cast<size_t>(j)], numeric, kGradientRelative * scale)

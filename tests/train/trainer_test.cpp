@@ -64,8 +64,8 @@ struct Training {
       : loader(std::make_shared<Points>(), {.batch = collate}, {.batch_size = batch_size}) {
     const GeneratorScope scope(generator);
     model.add<nn::Linear>(2, 1);
-    adam = std::make_unique<optim::Adam>(model.parameters(), optim::AdamOptions{.rate = 1e-2});
-    options.schedule = {.kind = optim::ScheduleKind::linear, .rate = 3e-2, .warmup = 3, .total = 60};
+    adam = std::make_unique<optim::Adam>(model.parameters(), optim::AdamOptions{.lr = 1e-2});
+    options.schedule = {.kind = optim::ScheduleKind::linear, .lr = 3e-2, .warmup = 3, .total = 60};
     trainer = std::make_unique<Trainer>(model, *adam, loader, loss, options);
   }
   void resume() {
@@ -139,7 +139,7 @@ TEST(Trainer, SeveralBatchesAStepAreAsOne) {
     const auto loss = [&](const StepInputs& batch) {  // without dropout, whose masks differ
       return mse_loss(training.model(batch.tensors[0]), batch.tensors[1]);
     };
-    const optim::Schedule schedule{.rate = 1e-2};
+    const optim::Schedule schedule{.lr = 1e-2};
     Trainer trainer(training.model, *training.adam, loader, loss,
                     {.epochs = 2, .accumulate = accumulate, .clip = 1, .schedule = schedule});
     trainer.run({.step = [&](const StepReport& report) { training.losses.push_back(report.loss); }});

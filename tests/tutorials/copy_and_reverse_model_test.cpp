@@ -180,11 +180,11 @@ TEST(CopyAndReverse, GenerationComputesOneRowForEachSymbol) {
 // Nothing that begins from a seed differs between runs; from the generator as it stands, everything does.
 TEST(CopyAndReverse, ASeedGivesTheSameModel) {
   const nn::Linear first(8, 8), second(8, 8);
-  EXPECT_FALSE(equal_all(first.weight, second.weight));
+  EXPECT_FALSE(array_equal(first.weight, second.weight));
   Generator a(42), b(42);
   nn::Transformer x(tutorial_model(), a), y(tutorial_model(), b);
   for (int64_t i = 0; i < x.parameters().size(); ++i)
-    EXPECT_TRUE(equal_all(x.parameters()[i].tensor, y.parameters()[i].tensor)) << x.parameters()[i].name;
+    EXPECT_TRUE(array_equal(x.parameters()[i].tensor, y.parameters()[i].tensor)) << x.parameters()[i].name;
 }
 
 }  // namespace

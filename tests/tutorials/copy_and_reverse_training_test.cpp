@@ -79,7 +79,7 @@ struct TinyRun {
 };
 
 TEST(CopyAndReverse, TheLossIsAMeanOverTokens) {
-  const TinyRun run({.rate = 1e-20}, 1);
+  const TinyRun run({.lr = 1e-20}, 1);
   ASSERT_EQ(run.batch_means.size(), 2u);
   const double mean_of_means = (run.batch_means[0] + run.batch_means[1]) / 2;
   EXPECT_GT(std::abs(mean_of_means - run.loss), 1e-3);  // what the plain recipe prints
@@ -88,8 +88,7 @@ TEST(CopyAndReverse, TheLossIsAMeanOverTokens) {
 
 // The plain recipe halves the rate and then prints it beside the epoch that is over.
 TEST(CopyAndReverse, TheRateIsThatOfTheEpochsLastStep) {
-  const optim::Schedule halves{
-      .kind = optim::ScheduleKind::step, .rate = 1e-20, .step_size = 2, .gamma = 0.5};
+  const optim::Schedule halves{.kind = optim::ScheduleKind::step, .lr = 1e-20, .step_size = 2, .gamma = 0.5};
   const TinyRun run(halves, 2);
   ASSERT_EQ(run.epochs.size(), 2u);
   EXPECT_EQ(run.epochs[0].lr, 1e-20);

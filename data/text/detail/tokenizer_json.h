@@ -30,6 +30,6 @@ void read_model(const Json& json, const std::string& file, bool byte_level,
 void read_added_tokens(const Json* json, const std::string& file, PretrainedTokenizer::Parts& parts);
 
 /// Ids at most.
-inline constexpr int64_t kMostTokens = int64_t{1} << 24;
+inline constexpr int64_t kMaxTokens = int64_t{1} << 24;
 
 }  // namespace heed::data::detail

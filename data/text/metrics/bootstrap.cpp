@@ -13,9 +13,9 @@ namespace {
 constexpr uint32_t kStream = 0x626f6f74;  // parts these random numbers from others of the same seed
 
 void check(const BootstrapOptions& options, size_t segments) {
-  constexpr int64_t kMostResamples = 1'000'000;
-  HEED_CHECK(options.resamples > 0 && options.resamples <= kMostResamples, ConfigError,
-             "bootstrap: resamples must be 1 to ", kMostResamples, ", got ", options.resamples);
+  constexpr int64_t kMaxResamples = 1'000'000;
+  HEED_CHECK(options.resamples > 0 && options.resamples <= kMaxResamples, ConfigError,
+             "bootstrap: resamples must be 1 to ", kMaxResamples, ", got ", options.resamples);
   HEED_CHECK(options.confidence > 0 && options.confidence < 1, ConfigError,
              "bootstrap: confidence must be between 0 and 1, got ", options.confidence);
   HEED_CHECK(segments > 0, DataError, "bootstrap: there are no segments");

@@ -5,7 +5,7 @@
 namespace heed::data {
 namespace {
 
-constexpr size_t kCharacterOrders = 6, kMostWordOrders = 6;
+constexpr size_t kCharacterOrders = 6, kMaxWordOrders = 6;
 constexpr double kRecallWeight = 4;  // beta 2, squared
 // Statistics of each order: n-grams of the hypothesis, of the reference, and those of both.
 constexpr size_t kOfOrder = 3;
@@ -47,8 +47,8 @@ double total(const detail::NgramCounts& counts) {
 }  // namespace
 
 Chrf::Chrf(const ChrfOptions& options) : word_order_(static_cast<size_t>(options.word_order)) {
-  HEED_CHECK(options.word_order >= 0 && word_order_ <= kMostWordOrders, ConfigError,
-             "chrF: word_order must be 0 to ", kMostWordOrders, ", got ", options.word_order);
+  HEED_CHECK(options.word_order >= 0 && word_order_ <= kMaxWordOrders, ConfigError,
+             "chrF: word_order must be 0 to ", kMaxWordOrders, ", got ", options.word_order);
 }
 
 std::string Chrf::name() const {

@@ -17,9 +17,9 @@ Vocabulary read_vocabulary(JsonFields& fields) {
   ids.reserve(object->keys.size());
   int64_t most = -1;
   for (size_t i = 0; i < object->keys.size(); ++i) {
-    const std::optional<int64_t> id = whole_number(object->values[i], kMostTokens - 1);
+    const std::optional<int64_t> id = whole_number(object->values[i], kMaxTokens - 1);
     if (!id)
-      fields.malformed("gives the piece ", quoted(object->keys[i]), " no number from 0 to ", kMostTokens - 1);
+      fields.malformed("gives the piece ", quoted(object->keys[i]), " no number from 0 to ", kMaxTokens - 1);
     ids.push_back(*id);
     most = std::max(most, *id);
   }
@@ -104,7 +104,7 @@ void read_byte_pairs(JsonFields& fields, bool byte_level, PretrainedTokenizer::P
 AddedToken read_added_token(const Json& json, const std::string& place) {
   JsonFields fields(json, place);
   AddedToken token;
-  token.id = static_cast<int32_t>(fields.whole("id", kMostTokens - 1));
+  token.id = static_cast<int32_t>(fields.whole("id", kMaxTokens - 1));
   token.content = fields.text("content");
   token.special = fields.flag("special");
   token.single_word = fields.flag("single_word");

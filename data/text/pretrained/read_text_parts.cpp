@@ -24,7 +24,7 @@ void for_each_part(const Json* json, const std::string& place, std::string_view 
 }
 
 int64_t token_id(const Json& json, const JsonFields& fields) {
-  const std::optional<int64_t> id = whole_number(json, kMostTokens - 1);
+  const std::optional<int64_t> id = whole_number(json, kMaxTokens - 1);
   if (!id) fields.malformed("has a mark without a number");
   return *id;
 }
@@ -38,11 +38,11 @@ int64_t marked_token(JsonFields& fields, std::string_view key) {
 }
 
 std::vector<Part> read_template(JsonFields& fields, std::string_view key, JsonFields& marks, bool pair) {
-  constexpr size_t kMostItems = 64;
+  constexpr size_t kMaxItems = 64;
   std::vector<Part> parts;
   int texts = 0;
-  if (fields.list(key).size() > kMostItems)
-    fields.unsupported("a template '", key, "' of more than ", kMostItems, " parts");
+  if (fields.list(key).size() > kMaxItems)
+    fields.unsupported("a template '", key, "' of more than ", kMaxItems, " parts");
   for (const Json& item : fields.list(key)) {
     JsonFields outer(item, fields.place());
     const bool text = outer.find("Sequence") != nullptr;
@@ -58,7 +58,7 @@ std::vector<Part> read_template(JsonFields& fields, std::string_view key, JsonFi
       continue;
     }
     JsonFields mark(marks.at(id), fields.place());
-    if (mark.list("ids").size() > kMostItems) fields.unsupported("a mark of more than ", kMostItems, " ids");
+    if (mark.list("ids").size() > kMaxItems) fields.unsupported("a mark of more than ", kMaxItems, " ids");
     for (const Json& number : mark.list("ids"))
       parts.push_back({Part::Kind::mark, token_id(number, fields), segment});
     mark.finish({"id", "tokens"});

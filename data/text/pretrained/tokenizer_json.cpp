@@ -5,7 +5,7 @@
 namespace heed::data {
 namespace {
 
-constexpr size_t kMostParts = 16;  // of a normalizer or a pre-tokenizer
+constexpr size_t kMaxParts = 16;  // of a normalizer or a pre-tokenizer
 
 TokenizerOptions describe(const std::vector<detail::Normalizer>& normalizers) {
   TokenizerOptions options = {.kind = TokenizerKind::pretrained, .normalization = Normalization::none};
@@ -30,8 +30,8 @@ std::shared_ptr<const PretrainedTokenizer> parse_tokenizer_json(std::string_view
   parts->normalizers = detail::read_normalizers(fields.find("normalizer"), file);
   detail::PreTokenizer words = detail::read_pre_tokenizer(fields.find("pre_tokenizer"), file);
   parts->splitters = std::move(words.splitters);
-  HEED_CHECK(parts->normalizers.size() <= kMostParts && parts->splitters.size() <= kMostParts, ConfigError,
-             file, ": a normalizer or pre_tokenizer of more than ", kMostParts, " parts is not supported");
+  HEED_CHECK(parts->normalizers.size() <= kMaxParts && parts->splitters.size() <= kMaxParts, ConfigError,
+             file, ": a normalizer or pre_tokenizer of more than ", kMaxParts, " parts is not supported");
   detail::read_model(fields.at("model"), file, words.byte_level, *parts);
   parts->decoder = detail::read_decoder(fields.find("decoder"), file);
   parts->marked = detail::read_post_processor(fields.find("post_processor"), file);

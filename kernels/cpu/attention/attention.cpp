@@ -61,7 +61,7 @@ void attend_amx_tasks(const kernels::AttentionForward<T>& args, int64_t together
   Workspace<float> memory(together * size + ForwardTiles<T>::size(args.width));
   for (int64_t g = 0; g < together; ++g) {
     w[g].bind(memory.data() + g * size, args.width, args.segments.max_query, kAmxLines, false);
-    w[g].scores = w[0].scores, w[g].kept = w[0].kept;
+    w[g].scores = w[0].scores, w[g].keep_mask = w[0].keep_mask;
   }
   buffers.bind(memory.data() + together * size, args.width);
   const AmxTiles tiles;
@@ -166,9 +166,9 @@ void attention_forward(const kernels::AttentionForward<T>& args) {
 }
 
 template <class T>
-int64_t attention_kept_size(const SegmentsView& s, int64_t heads, const Dropout& dropout) {
+int64_t attention_keep_mask_size(const SegmentsView& s, int64_t heads, const Dropout& dropout) {
   if (!dropout.active() || s.max_query > kQueryBlock || s.max_key > kKeyBlock) return 0;
-  return s.count * heads * s.max_key * kept_stride<accumulator_t<T>>(s.max_query);
+  return s.count * heads * s.max_key * keep_mask_stride<accumulator_t<T>>(s.max_query);
 }
 
 template <class T>
@@ -177,9 +177,9 @@ void attention_weights(const kernels::AttentionWeights<T>& args) {
   parallel_for(args.queries, kQueryBlock, [&](int64_t begin, int64_t end) { block(args, begin, end); });
 }
 
-#define HEED_INSTANTIATE(T)                                                              \
-  template int64_t attention_kept_size<T>(const SegmentsView&, int64_t, const Dropout&); \
-  template void attention_forward<T>(const kernels::AttentionForward<T>&);               \
+#define HEED_INSTANTIATE(T)                                                                   \
+  template int64_t attention_keep_mask_size<T>(const SegmentsView&, int64_t, const Dropout&); \
+  template void attention_forward<T>(const kernels::AttentionForward<T>&);                    \
   template void attention_weights<T>(const kernels::AttentionWeights<T>&);
 HEED_INSTANTIATE(float)
 HEED_INSTANTIATE(bfloat16)

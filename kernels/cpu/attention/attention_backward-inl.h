@@ -38,7 +38,8 @@ HWY_INLINE Vec<D> score_gradient(D d, Vec<D> weight, Vec<D> g, Vec<D> delta) {
 /// is found here if the block has all keys, else it is in w.row[1].
 template <bool kAllKeys, class D>
 HWY_INLINE void gradient_block(D d, const ScoreBlock& at, const VisibleKeys& visible, bool hidden,
-                               const KeptBlock& kept, Lane<D> scale, const AttentionScratch<Lane<D>>& w) {
+                               const KeepMaskBlock& keep_mask, Lane<D> scale,
+                               const AttentionScratch<Lane<D>>& w) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t column = 0; column < at.vectors * lanes; column += lanes) {
     const auto lse = hn::LoadU(d, w.row[0] + column);
@@ -49,14 +50,14 @@ HWY_INLINE void gradient_block(D d, const ScoreBlock& at, const VisibleKeys& vis
       weights_of(d, weights, scale, lse, visible, column, at.key + first, hidden);
       for (int j = 0; j < K; ++j) {
         const int64_t k = first + j, i = k * w.block + column;
-        const auto g = kept.apply(d, hn::LoadU(d, w.gscores + i), k, column);
+        const auto g = keep_mask.apply(d, hn::LoadU(d, w.gscores + i), k, column);
         if constexpr (kAllKeys) {
           delta = hn::Add(delta, score_gradient(d, weights[j], g, hn::Zero(d)));
           total = hn::Add(total, weights[j]);
           hn::StoreU(weights[j], d, w.scores + i);
           hn::StoreU(g, d, w.gscores + i);
         } else {
-          hn::StoreU(kept.apply(d, weights[j], k, column), d, w.scores + i);
+          hn::StoreU(keep_mask.apply(d, weights[j], k, column), d, w.scores + i);
           hn::StoreU(score_gradient(d, weights[j], g, delta), d, w.gscores + i);
         }
       }
@@ -67,7 +68,7 @@ HWY_INLINE void gradient_block(D d, const ScoreBlock& at, const VisibleKeys& vis
       for (int64_t k = 0; k < at.keys; ++k) {
         const int64_t i = k * w.block + column;
         const auto weight = hn::LoadU(d, w.scores + i);
-        hn::StoreU(kept.apply(d, weight, k, column), d, w.scores + i);
+        hn::StoreU(keep_mask.apply(d, weight, k, column), d, w.scores + i);
         hn::StoreU(score_gradient(d, weight, hn::LoadU(d, w.gscores + i), delta), d, w.gscores + i);
       }
     }
@@ -159,11 +160,11 @@ HWY_INLINE void gradients_of_scores(const kernels::AttentionBackward<T>& args, c
                                     accumulator_t<T> scale, const AttentionScratch<accumulator_t<T>>& w) {
   const Tag<T> d;
   if (changes_scores(args)) change_scores(args, p, at, w.scores, w.block, w.slopes);
-  const auto kept = find_block(d, args, p, at, w);
+  const auto keep_mask = find_block(d, args, p, at, w);
   if (has_all_keys(p))
-    gradient_block<true>(d, at, visible, hidden, kept, scale, w);
+    gradient_block<true>(d, at, visible, hidden, keep_mask, scale, w);
   else
-    gradient_block<false>(d, at, visible, hidden, kept, scale, w);
+    gradient_block<false>(d, at, visible, hidden, keep_mask, scale, w);
 }
 
 /// One block of queries against one of keys: fills w.scores and w.gscores with weights and score gradients.

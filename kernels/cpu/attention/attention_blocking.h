@@ -163,7 +163,7 @@ inline void find_visible_keys(const Visibility& visibility, const BatchHead& p, 
 /// Bytes from one key to the next in what is kept of a block's dropout: a bit for each query, in whole
 /// vectors of any instruction set.
 template <class A>
-int64_t kept_stride(int64_t max_query) {
+int64_t keep_mask_stride(int64_t max_query) {
   return ceil_divide(std::min(max_query, kQueryBlock), 16) * static_cast<int64_t>(sizeof(A));
 }
 
@@ -183,7 +183,7 @@ struct AttentionScratch {
   A *keys, *values;        // [kKeyBlock, padded], where the originals cannot be used as they are
   A *scores, *gscores;     // [kKeyBlock, block]; gscores in the backward only
   A* slopes;               // likewise: of capped scores
-  uint8_t* kept;           // [kKeyBlock, kept_stride()], of dropout that the caller does not keep
+  uint8_t* keep_mask;      // [kKeyBlock, keep_mask_stride()], of dropout that the caller does not keep
   A* out;                  // [block, padded]
   A* row[4];               // [block] each: statistics of the queries
 
@@ -208,8 +208,8 @@ struct AttentionScratch {
     scores = take(kKeyBlock * block);
     gscores = backward ? take(kKeyBlock * block) : nullptr;
     slopes = backward ? take(kKeyBlock * block) : nullptr;
-    kept = reinterpret_cast<uint8_t*>(
-        take(kKeyBlock * kept_stride<A>(max_query) / static_cast<int64_t>(sizeof(A))));
+    keep_mask = reinterpret_cast<uint8_t*>(
+        take(kKeyBlock * keep_mask_stride<A>(max_query) / static_cast<int64_t>(sizeof(A))));
     out = take(block * padded);
     for (A*& r : row) r = take(block);
     return used;

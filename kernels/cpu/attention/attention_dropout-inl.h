@@ -34,7 +34,7 @@ HWY_INLINE void attention_words(D64 d, const PhiloxKeys<D64>& keys, uint64_t pos
 /// Draws which weights of a block dropout keeps: a bit each, a row a key.
 template <class D>
 HWY_NOINLINE void draw_weights(D d, const Dropout& dropout, uint32_t batch_head, const ScoreBlock& at,
-                               uint8_t* kept, int64_t stride) {
+                               uint8_t* keep_mask, int64_t stride) {
   const hn::ScalableTag<uint64_t> d64;
   const hn::RebindToSigned<D> di;
   using I = Lane<decltype(di)>;
@@ -58,7 +58,7 @@ HWY_NOINLINE void draw_weights(D d, const Dropout& dropout, uint32_t batch_head,
         }
       }
       const int64_t rows = std::min<int64_t>(8, at.keys - k);
-      uint8_t* to = kept + k * stride + v * kMaskBytes<D>;
+      uint8_t* to = keep_mask + k * stride + v * kMaskBytes<D>;
       for (int64_t i = 0; i < rows; ++i, to += stride) {
         auto b = bits[i / 2];
         if (i % 2 == 1) b = hn::ShiftRight<16>(b);
@@ -69,7 +69,7 @@ HWY_NOINLINE void draw_weights(D d, const Dropout& dropout, uint32_t batch_head,
 }
 
 /// What dropout does to the weights of a block.
-struct KeptBlock {
+struct KeepMaskBlock {
   const uint8_t* bits;  // as draw_weights() writes them; null if nothing is dropped
   int64_t stride;
   float scale;
@@ -78,31 +78,31 @@ struct KeptBlock {
   HWY_INLINE Vec<D> apply(D d, Vec<D> v, int64_t key, int64_t column) const {
     if (bits == nullptr) return v;
     const int64_t vector = column / static_cast<int64_t>(hn::MaxLanes(d));
-    const auto kept = mask_from_bits(d, bits + key * stride + vector * kMaskBytes<D>);
-    return hn::IfThenElseZero(kept, hn::Mul(v, hn::Set(d, static_cast<Lane<D>>(scale))));
+    const auto keep_mask = mask_from_bits(d, bits + key * stride + vector * kMaskBytes<D>);
+    return hn::IfThenElseZero(keep_mask, hn::Mul(v, hn::Set(d, static_cast<Lane<D>>(scale))));
   }
 };
 
 /// Draws the dropout of a block, into `keep` unless that is null.
 template <class D, class T>
-HWY_INLINE KeptBlock draw_block(D d, const kernels::AttentionScores<T>& args, const Dropout& dropout,
-                                const BatchHead& p, const ScoreBlock& at, uint8_t* keep,
-                                const AttentionScratch<Lane<D>>& w) {
+HWY_INLINE KeepMaskBlock draw_block(D d, const kernels::AttentionScores<T>& args, const Dropout& dropout,
+                                    const BatchHead& p, const ScoreBlock& at, uint8_t* keep,
+                                    const AttentionScratch<Lane<D>>& w) {
   if (!dropout.active()) return {nullptr, 0, 0};
-  const int64_t stride = kept_stride<Lane<D>>(args.segments.max_query),
+  const int64_t stride = keep_mask_stride<Lane<D>>(args.segments.max_query),
                 batch_head = p.sequence * args.heads + p.head;
-  uint8_t* const bits = keep == nullptr ? w.kept : keep + batch_head * args.segments.max_key * stride;
+  uint8_t* const bits = keep == nullptr ? w.keep_mask : keep + batch_head * args.segments.max_key * stride;
   draw_weights(d, dropout, static_cast<uint32_t>(batch_head), at, bits, stride);
   return {bits, stride, dropout.scale};
 }
 
 /// What the forward drew, if it was kept; else draws it again.
 template <class D, class T>
-HWY_INLINE KeptBlock find_block(D d, const kernels::AttentionBackward<T>& args, const BatchHead& p,
-                                const ScoreBlock& at, const AttentionScratch<Lane<D>>& w) {
-  if (args.kept == nullptr) return draw_block(d, args, args.dropout, p, at, nullptr, w);
-  const int64_t stride = kept_stride<Lane<D>>(args.segments.max_query);
-  return {args.kept + (p.sequence * args.heads + p.head) * args.segments.max_key * stride, stride,
+HWY_INLINE KeepMaskBlock find_block(D d, const kernels::AttentionBackward<T>& args, const BatchHead& p,
+                                    const ScoreBlock& at, const AttentionScratch<Lane<D>>& w) {
+  if (args.keep_mask == nullptr) return draw_block(d, args, args.dropout, p, at, nullptr, w);
+  const int64_t stride = keep_mask_stride<Lane<D>>(args.segments.max_query);
+  return {args.keep_mask + (p.sequence * args.heads + p.head) * args.segments.max_key * stride, stride,
           args.dropout.scale};
 }
 

@@ -35,8 +35,8 @@ constexpr float kMaxBehind = 8.0f;
 /// Turns scores, scale > 0 times what is there, into exponentials, after dropout, and updates the running
 /// softmax.
 template <bool kHidden, bool kDrops, class D>
-HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visible, const KeptBlock& kept,
-                              Lane<D>* scores, int64_t stride, Lane<D> scale,
+HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visible,
+                              const KeepMaskBlock& keep_mask, Lane<D>* scores, int64_t stride, Lane<D> scale,
                               const RunningSoftmax<Lane<D>>& run, bool first) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto lowest = hn::Set(d, -std::numeric_limits<Lane<D>>::infinity());
@@ -73,7 +73,7 @@ HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visi
       for (int i = 0; i < K; ++i) e[i] = hn::MulSub(hn::LoadU(d, s + (key + i) * stride), factor, shift);
       exp_fast(d, e, kMinWeight);
       for (int i = 0; i < K; ++i) {
-        hn::StoreU(kDrops ? kept.apply(d, e[i], key + i, column) : e[i], d, s + (key + i) * stride);
+        hn::StoreU(kDrops ? keep_mask.apply(d, e[i], key + i, column) : e[i], d, s + (key + i) * stride);
         sum = hn::Add(sum, e[i]);
       }
     });
@@ -89,16 +89,16 @@ HWY_INLINE void softmax_block(D d, const ScoreBlock& at, const VisibleKeys& visi
 
 template <class D>
 HWY_INLINE void softmax_block(D d, const ScoreBlock& at, BlockVisibility seen, const VisibleKeys& visible,
-                              const KeptBlock& kept, Lane<D>* scores, int64_t stride, Lane<D> scale,
+                              const KeepMaskBlock& keep_mask, Lane<D>* scores, int64_t stride, Lane<D> scale,
                               const RunningSoftmax<Lane<D>>& run, bool first) {
-  if (seen == BlockVisibility::all && kept.bits)
-    softmax_block<false, true>(d, at, visible, kept, scores, stride, scale, run, first);
+  if (seen == BlockVisibility::all && keep_mask.bits)
+    softmax_block<false, true>(d, at, visible, keep_mask, scores, stride, scale, run, first);
   else if (seen == BlockVisibility::all)
-    softmax_block<false, false>(d, at, visible, kept, scores, stride, scale, run, first);
-  else if (kept.bits)
-    softmax_block<true, true>(d, at, visible, kept, scores, stride, scale, run, first);
+    softmax_block<false, false>(d, at, visible, keep_mask, scores, stride, scale, run, first);
+  else if (keep_mask.bits)
+    softmax_block<true, true>(d, at, visible, keep_mask, scores, stride, scale, run, first);
   else
-    softmax_block<true, false>(d, at, visible, kept, scores, stride, scale, run, first);
+    softmax_block<true, false>(d, at, visible, keep_mask, scores, stride, scale, run, first);
 }
 
 /// out[i] *= shrink[i].
@@ -172,8 +172,8 @@ HWY_INLINE void attend_block(const kernels::AttentionForward<T>& args, const Bat
     const auto keys = score_rows(d, pairs, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
     score_product(d, keys, w.queries_t, at, args.width, static_cast<A>(args.scale), w, w.scores);
     if (changed) change_scores(args, p, at, w.scores, w.block);
-    const auto kept = draw_block(d, args, args.dropout, p, at, args.kept, w);
-    softmax_block(d, at, seen, visible, kept, w.scores, w.block, A(1), run, first);
+    const auto keep_mask = draw_block(d, args, args.dropout, p, at, args.keep_mask, w);
+    softmax_block(d, at, seen, visible, keep_mask, w.scores, w.block, A(1), run, first);
     if (!first) shrink_rows(d, run.shrink, w.out, w.padded, queries);
     const T* const v = args.v.data + row * args.v.row_stride + p.key_head * args.v.head_stride;
     const bool guarded = changed || seen != BlockVisibility::all;

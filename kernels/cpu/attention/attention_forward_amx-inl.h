@@ -140,8 +140,8 @@ HWY_INLINE void attend_keys(const kernels::AttentionForward<T>& args, const Batc
   const bool changed = changes_scores(args);
   if (changed || scale <= 0) scale_scores(at, std::exchange(scale, 1.0f), w.scores, w.block);
   if (changed) change_scores(args, p, at, w.scores, w.block);
-  const auto kept = draw_block(d, args, args.dropout, p, at, args.kept, w);
-  softmax_block(d, at, seen, visible, kept, w.scores, w.block, scale, run, block.first);
+  const auto keep_mask = draw_block(d, args, args.dropout, p, at, args.keep_mask, w);
+  softmax_block(d, at, seen, visible, keep_mask, w.scores, w.block, scale, run, block.first);
   if (!block.first) shrink_columns(d, run.shrink, w.out, w.block, args.width);
   pack_weights<false, T>(w.scores, w.block, at.queries, at.keys, packed_weights);
   next.schedule(sums.turns());  // not during scores too, which took longer

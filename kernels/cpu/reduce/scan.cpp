@@ -17,7 +17,7 @@ sum_t<T> widened(T x) {
 
 // Several lines at a time, since each waits for its last sum.
 template <int kLines, class T>
-void scan_lines(const kernels::CumulativeSum<T>& args, T* y, int64_t step_y, const T* x, int64_t step_x) {
+void scan_lines(const kernels::CumSum<T>& args, T* y, int64_t step_y, const T* x, int64_t step_x) {
   // Copied, since for all the compiler knows what is written may lie in args.
   const int64_t n = args.n, first = args.reverse ? n - 1 : 0, on = args.reverse ? -1 : 1;
   const int64_t on_y = on * args.stride_y, on_x = on * args.stride_x;
@@ -43,7 +43,7 @@ void scan_lines(const kernels::CumulativeSum<T>& args, T* y, int64_t step_y, con
 }  // namespace
 
 template <class T>
-void cumulative_sum(const kernels::CumulativeSum<T>& args) {
+void cumsum(const kernels::CumSum<T>& args) {
   constexpr int kBeside = 32, kTogether = 4;  // lines: neighbours, or others
   const int inner = args.lines.rank - 1;
   const bool beside = inner >= 0 && args.lines.strides[0][inner] == 1 && args.lines.strides[1][inner] == 1;
@@ -62,7 +62,7 @@ void cumulative_sum(const kernels::CumulativeSum<T>& args) {
   });
 }
 
-#define HEED_INSTANTIATE(T) template void cumulative_sum<T>(const kernels::CumulativeSum<T>&);
+#define HEED_INSTANTIATE(T) template void cumsum<T>(const kernels::CumSum<T>&);
 HEED_INSTANTIATE(float)
 HEED_INSTANTIATE(bfloat16)
 HEED_INSTANTIATE(double)

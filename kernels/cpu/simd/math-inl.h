@@ -171,13 +171,13 @@ HWY_INLINE Vec<D> exp(D d, Vec<D> x) {
 }
 
 /// Below it exp_fast is 0 unless told otherwise: the result would soon be subnormal.
-constexpr float kLeastExponent = -87.0f;
+constexpr float kMinExponent = -87.0f;
 
 /// e^x of K vectors, in place, within 4 ulp for |x| <= 32 and 6 for least <= x <= 88, and 0 below (doubles
-/// are exact everywhere); least >= kLeastExponent. NaN stays NaN. Each step is taken for all of them before
+/// are exact everywhere); least >= kMinExponent. NaN stays NaN. Each step is taken for all of them before
 /// the next: one vector after the other, the processor's queue fills with steps that wait.
 template <int K, class D>
-HWY_INLINE void exp_fast(D d, Vec<D> (&x)[K], float least = kLeastExponent) {
+HWY_INLINE void exp_fast(D d, Vec<D> (&x)[K], float least = kMinExponent) {
   if constexpr (std::is_same_v<hn::TFromD<D>, double>) {
     for (auto& v : x) v = map_lanes(d, v, std::exp);
   } else {
@@ -203,7 +203,7 @@ HWY_INLINE void exp_fast(D d, Vec<D> (&x)[K], float least = kLeastExponent) {
 }
 
 template <class D>
-HWY_INLINE Vec<D> exp_fast(D d, Vec<D> x, float least = kLeastExponent) {
+HWY_INLINE Vec<D> exp_fast(D d, Vec<D> x, float least = kMinExponent) {
   Vec<D> one[] = {x};
   exp_fast(d, one, least);
   return one[0];

@@ -112,9 +112,9 @@ void release_registers(int count, Location at) {
 void take_registers(int count, Location at) { meet("take_registers", take_for_group, &count, at); }
 
 void reset_warpgroups() {
-  constexpr int kOfMultiprocessor = 65536, kMostOfThread = 256;
+  constexpr int kOfMultiprocessor = 65536, kMaxOfThread = 256;
   const int each = kOfMultiprocessor / static_cast<int>(machine.threads) / 8 * 8;
-  std::fill_n(registers, kGroups, std::min(each, kMostOfThread));
+  std::fill_n(registers, kGroups, std::min(each, kMaxOfThread));
   free_registers = 0;
   for (Meeting& meeting : meetings) meeting.arrived = 0;
 }

@@ -27,7 +27,7 @@ Json write_gpt2(const LanguageModelConfig& config);
 Json write_llama(const LanguageModelConfig& config);
 Json write_marian(const TransformerConfig& config);
 
-constexpr int64_t kMostLayers = 4096;
+constexpr int64_t kMaxLayers = 4096;
 
 /// "gelu", "gelu_new", …; ConfigError for those that heed does not have.
 FeedForwardKind read_activation(const Settings& settings, const char* key, const char* standard);

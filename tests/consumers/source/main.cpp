@@ -35,7 +35,7 @@ int main() {
   manual_seed(1);
   nn::Linear layer(3, 1);
   const Tensor x = randn({64, 3}), target = sum(x, {.axes = {1}, .keep = true});
-  optim::Adam adam(layer.parameters(), {.rate = 0.05});
+  optim::Adam adam(layer.parameters(), {.lr = 0.05});
   double first = 0, last = 0;
   for (int step = 0; step < 200; ++step) {
     const Tensor loss = mean(smooth_relu(square(layer(x) - target)));

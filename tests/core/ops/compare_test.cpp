@@ -46,7 +46,8 @@ TEST(Compare, IntegersAndBools) {
   for (DType dtype : {DType::i64, DType::i32, DType::boolean})
     for (const CompareCase& op : comparisons()) {
       const Tensor a = whole({4, 9}, 1).to(dtype), b = whole({9}, 2).to(dtype);
-      EXPECT_TRUE(equal_all(op.function(a, b), compared(op, a.to(DType::f64), b.to(DType::f64)))) << op.name;
+      EXPECT_TRUE(array_equal(op.function(a, b), compared(op, a.to(DType::f64), b.to(DType::f64))))
+          << op.name;
     }
   const int64_t big = (int64_t{1} << 53) + 1;  // not a double
   EXPECT_FALSE(equal(tensor<int64_t>({big}), tensor<int64_t>({big - 1})).item<bool>());
@@ -58,7 +59,7 @@ TEST(Compare, NanEqualsNothing) {
     EXPECT_EQ(op.function(nan, number).item<bool>(), op.value(NAN, 1)) << op.name;
     EXPECT_EQ(op.function(nan, nan).item<bool>(), op.value(NAN, NAN)) << op.name;
   }
-  EXPECT_FALSE(equal_all(nan, nan));
+  EXPECT_FALSE(array_equal(nan, nan));
 }
 
 TEST(Compare, TheGreatestNumberIsFinite) {
@@ -94,10 +95,10 @@ TEST(Compare, Logic) {
 }
 
 TEST(Compare, EqualAll) {
-  EXPECT_TRUE(equal_all(arange(0, 6).reshape({2, 3}), arange(0, 6).reshape({3, 2}).reshape({2, 3})));
-  EXPECT_FALSE(equal_all(arange(0, 6).reshape({2, 3}), arange(0, 6)));
-  EXPECT_FALSE(equal_all(arange(0, 6), arange(0, 6).to(DType::f32)));
-  EXPECT_TRUE(equal_all(zeros({0, 3}), zeros({0, 3})));
+  EXPECT_TRUE(array_equal(arange(0, 6).reshape({2, 3}), arange(0, 6).reshape({3, 2}).reshape({2, 3})));
+  EXPECT_FALSE(array_equal(arange(0, 6).reshape({2, 3}), arange(0, 6)));
+  EXPECT_FALSE(array_equal(arange(0, 6), arange(0, 6).to(DType::f32)));
+  EXPECT_TRUE(array_equal(zeros({0, 3}), zeros({0, 3})));
 }
 
 TEST(Compare, WhereChoosesAndLeadsGradients) {
@@ -177,7 +178,8 @@ TEST(Compare, WithNumbers) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::i64, DType::i32}) {
       const Tensor x = whole({4, 9}, 1).to(dtype).to(device), one = full({}, 1, x.options());
       for (size_t i = 0; i < by_number.size(); ++i)
-        EXPECT_TRUE(equal_all(by_number[i](x, 1), comparisons()[i].function(x, one))) << i << dtype << device;
+        EXPECT_TRUE(array_equal(by_number[i](x, 1), comparisons()[i].function(x, one)))
+            << i << dtype << device;
     }
   EXPECT_TRUE(equal(tensor<float>({0.1f}), 0.1).item<bool>())
       << "the number is rounded to the tensor's dtype";

@@ -140,7 +140,7 @@ TEST(Conv2d, AnyNumberOfThreadsGivesTheSameBits) {
   };
   for (int64_t groups : {1, 4}) {
     const Tensors one = run(1, groups), three = run(3, groups);
-    for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(equal_all(one[i], three[i])) << i;
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(array_equal(one[i], three[i])) << i;
   }
 }
 

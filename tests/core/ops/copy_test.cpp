@@ -42,7 +42,7 @@ TEST(Copy, ContiguousCopiesOnlyWhereItMust) {
     const Tensor view = x.permute(order), copy = view.contiguous();
     EXPECT_TRUE(copy.is_contiguous());
     EXPECT_NE(copy.storage(), x.storage());
-    EXPECT_TRUE(equal_all(copy, view));
+    EXPECT_TRUE(array_equal(copy, view));
     for_each_place(copy.shape(), [&](const Place& p) { EXPECT_EQ(at(copy, p), at(view, p)); });
   }
 }
@@ -86,7 +86,7 @@ TEST(Copy, TransposedGradientsAreAdded) {
                    turned = normal({shape[1], shape[0]}, 2).to(DType::f32).to(device);
       const Tensor x = zeros_like(straight).set_requires_grad();
       (sum(x * straight) + sum(x.transpose(0, 1) * turned)).backward();
-      EXPECT_TRUE(equal_all(x.grad(), straight + turned.transpose(0, 1).contiguous())) << shape << device;
+      EXPECT_TRUE(array_equal(x.grad(), straight + turned.transpose(0, 1).contiguous())) << shape << device;
     }
 }
 
@@ -94,7 +94,7 @@ TEST(Copy, ColumnsOnEveryDevice) {
   for (DType dtype : {DType::f32, DType::bf16, DType::i64, DType::boolean})
     for (Device device : devices()) {
       const Tensor x = arange(0, 3 * 17).reshape({3, 17}).to(dtype), left = x.to(device).slice(1, 0, 16);
-      EXPECT_TRUE(equal_all(left.contiguous().to(kCpu), x.slice(1, 0, 16).contiguous())) << dtype << device;
+      EXPECT_TRUE(array_equal(left.contiguous().to(kCpu), x.slice(1, 0, 16).contiguous())) << dtype << device;
     }
 }
 
@@ -199,11 +199,11 @@ TEST(Copy, FillWritesExactlyTheView) {
     x.slice(1, 1, 6, 2).slice(0, 1, 3).fill_(1);
     const Tensor expected = build(
         {4, 6}, [](const Place& p) { return double(p[0] >= 1 && p[0] < 3 && p[1] % 2 == 1); }, dtype);
-    EXPECT_TRUE(equal_all(x, expected)) << x;
+    EXPECT_TRUE(array_equal(x, expected)) << x;
     x.transpose(0, 1).fill_(1);
-    EXPECT_TRUE(equal_all(x, ones({4, 6}, {.dtype = dtype})));
+    EXPECT_TRUE(array_equal(x, ones({4, 6}, {.dtype = dtype})));
     x.zero_();
-    EXPECT_TRUE(equal_all(x, zeros({4, 6}, {.dtype = dtype})));
+    EXPECT_TRUE(array_equal(x, zeros({4, 6}, {.dtype = dtype})));
     x.slice(0, 0, 0).fill_(1);
   }
   EXPECT_TRUE(std::signbit(full({2}, -0.0).to_vector<float>()[1]));
@@ -338,7 +338,7 @@ TEST(Copy, NoWriteGoesUnnoticed) {
       [](const Tensor& a, const Tensor& b) { return exp(a) + tanh(b); },
       [](const Tensor& a, const Tensor& b) { return sqrt(a) + log(b); },
       [](const Tensor& a, const Tensor& b) { return norm(a, {.axes = {1}, .keep = true}) + variance(b); },
-      [](const Tensor& a, const Tensor& b) { return max(a, {.axes = {0}}) + log_sum_exp(b, {.axes = {0}}); },
+      [](const Tensor& a, const Tensor& b) { return max(a, {.axes = {0}}) + logsumexp(b, {.axes = {0}}); },
       [](const Tensor& a, const Tensor& b) {
         return cat({a.slice(0, 1, 2), b}, 0);
       }};
@@ -357,7 +357,7 @@ TEST(Copy, NoWriteGoesUnnoticed) {
         const Tensors expected = run(false);
         try {
           const Tensors got = run(true);
-          EXPECT_TRUE(equal_all(got[0], expected[0]) && equal_all(got[1], expected[1]));
+          EXPECT_TRUE(array_equal(got[0], expected[0]) && array_equal(got[1], expected[1]));
         } catch (const AutogradError& error) {
           ++noticed;
           EXPECT_NE(std::string(error.what()).find("changed in place"), std::string::npos);
@@ -382,18 +382,18 @@ TEST(Copy, BetweenDevices) {
   const Tensor x = normal({3, 5}, 1).to(DType::f32).set_requires_grad();
   const Tensor there = x.transpose(0, 1).to(cuda_device());
   EXPECT_EQ(there.device(), cuda_device());
-  EXPECT_TRUE(equal_all(there.detach().to(kCpu), x.detach().transpose(0, 1)));
-  EXPECT_TRUE(equal_all(there.detach().clone().to(kCpu), x.detach().transpose(0, 1)));
+  EXPECT_TRUE(array_equal(there.detach().to(kCpu), x.detach().transpose(0, 1)));
+  EXPECT_TRUE(array_equal(there.detach().clone().to(kCpu), x.detach().transpose(0, 1)));
   there.backward(ones({5, 3}).to(cuda_device()));
-  EXPECT_TRUE(equal_all(x.grad(), ones({3, 5})));
+  EXPECT_TRUE(array_equal(x.grad(), ones({3, 5})));
   const Tensor target = zeros({5, 3}, {.device = cuda_device()});
   target.copy_(tensor<int64_t>({1, 2, 3}));
   EXPECT_EQ(target.select(0, 4).to_vector<float>(), (std::vector<float>{1, 2, 3}));
   target.zero_();
-  EXPECT_TRUE(equal_all(target.to(kCpu), zeros({5, 3})));
+  EXPECT_TRUE(array_equal(target.to(kCpu), zeros({5, 3})));
   const Tensor here = zeros({2, 5, 3});
   here.copy_(there.detach());
-  EXPECT_TRUE(equal_all(here.select(0, 1), x.detach().transpose(0, 1)));
+  EXPECT_TRUE(array_equal(here.select(0, 1), x.detach().transpose(0, 1)));
   expect_error<DeviceError>([&] { here.add_(there.detach()); }, {"add_", "cpu and cuda"});
 }
 

@@ -56,8 +56,7 @@ Tensor composed(const Tensor& logits, const Tensor& targets, const CrossEntropyO
   }
   const double divisor =
       options.reduction == Reduction::mean ? static_cast<double>(std::max<int64_t>(counted, 1)) : 1;
-  const Tensor flat = logits.reshape({rows, classes}),
-               total = log_sum_exp(flat, {.axes = {-1}, .keep = true});
+  const Tensor flat = logits.reshape({rows, classes}), total = logsumexp(flat, {.axes = {-1}, .keep = true});
   return sum((flat - total) * q.to(logits.dtype())) * (-1 / divisor);
 }
 

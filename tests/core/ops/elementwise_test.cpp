@@ -359,17 +359,17 @@ TEST(Elementwise, LayoutChangesNoBit) {
                      y = uniform({n, rows}, 0.25, 3, 2).to(dtype).to(device);
         const Tensor apart = x.transpose(0, 1), together = apart.contiguous();
         for (size_t i = 0; i < unary.size(); ++i)
-          EXPECT_TRUE(equal_all(unary[i](apart), unary[i](together))) << i;
+          EXPECT_TRUE(array_equal(unary[i](apart), unary[i](together))) << i;
         const Tensor one = y.slice(0, 0, 1).transpose(0, 1), each = one.expand({rows, n}).contiguous();
         const Tensor gaps = cat({together, together}, 1).slice(1, 0, 2 * n, 2);
         for (size_t i = 0; i < binary.size(); ++i) {
-          EXPECT_TRUE(equal_all(binary[i](apart, y.transpose(0, 1)),
-                                binary[i](together, y.transpose(0, 1).contiguous())))
+          EXPECT_TRUE(array_equal(binary[i](apart, y.transpose(0, 1)),
+                                  binary[i](together, y.transpose(0, 1).contiguous())))
               << i;
-          EXPECT_TRUE(equal_all(binary[i](apart, one), binary[i](together, each))) << i;
-          EXPECT_TRUE(equal_all(binary[i](one, apart), binary[i](each, together))) << i;
-          EXPECT_TRUE(equal_all(binary[i](apart, gaps), binary[i](together, gaps.contiguous()))) << i;
-          EXPECT_TRUE(equal_all(binary[i](gaps, apart), binary[i](gaps.contiguous(), together))) << i;
+          EXPECT_TRUE(array_equal(binary[i](apart, one), binary[i](together, each))) << i;
+          EXPECT_TRUE(array_equal(binary[i](one, apart), binary[i](each, together))) << i;
+          EXPECT_TRUE(array_equal(binary[i](apart, gaps), binary[i](together, gaps.contiguous()))) << i;
+          EXPECT_TRUE(array_equal(binary[i](gaps, apart), binary[i](gaps.contiguous(), together))) << i;
         }
       }
 }
@@ -383,7 +383,7 @@ TEST(Elementwise, ResultsDoNotDependOnThreads) {
   set_thread_count(3);
   const std::vector<Tensor> together = results();
   set_thread_count(before);
-  for (size_t i = 0; i < alone.size(); ++i) EXPECT_TRUE(equal_all(alone[i], together[i])) << i;
+  for (size_t i = 0; i < alone.size(); ++i) EXPECT_TRUE(array_equal(alone[i], together[i])) << i;
 }
 
 }  // namespace

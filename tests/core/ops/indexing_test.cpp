@@ -213,8 +213,8 @@ TEST(Indexing, Triangles) {
                         }));
                       }});
   const int64_t most = std::numeric_limits<int64_t>::max();
-  EXPECT_TRUE(equal_all(tril(ones({2, 3}), most), ones({2, 3})));
-  EXPECT_TRUE(equal_all(tril(ones({2, 3}), -most), zeros({2, 3})));
+  EXPECT_TRUE(array_equal(tril(ones({2, 3}), most), ones({2, 3})));
+  EXPECT_TRUE(array_equal(tril(ones({2, 3}), -most), zeros({2, 3})));
   EXPECT_EQ(tril(full({2, 2}, NAN)).to_vector<float>()[1], 0);
 }
 
@@ -304,8 +304,8 @@ TEST(Indexing, Flip) {
                     }));
                   }});
   }
-  EXPECT_TRUE(equal_all(flip(flip(arange(0, 12).reshape({3, 4}).transpose(0, 1), 0), 0),
-                        arange(0, 12).reshape({3, 4}).transpose(0, 1)));
+  EXPECT_TRUE(array_equal(flip(flip(arange(0, 12).reshape({3, 4}).transpose(0, 1), 0), 0),
+                          arange(0, 12).reshape({3, 4}).transpose(0, 1)));
 }
 
 TEST(Indexing, Errors) {
@@ -381,7 +381,7 @@ TEST(Indexing, ResultsDoNotDependOnThreads) {
   set_thread_count(1);
   const Tensor alone = gradients();
   set_thread_count(3);
-  EXPECT_TRUE(equal_all(alone, gradients()));
+  EXPECT_TRUE(array_equal(alone, gradients()));
   set_thread_count(before);
 }
 

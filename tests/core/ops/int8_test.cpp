@@ -90,9 +90,9 @@ TEST(Int8Linear, HasTheSameBitsForAnyThreadsRowsAndSlices) {
   EXPECT_EQ(linear(x, w).to_vector<float>(), one);
   set_thread_count(threads);
   const Tensor whole = linear(x, w);
-  EXPECT_TRUE(equal_all(linear(x.slice(0, 7, 8), w), whole.slice(0, 7, 8)));
-  EXPECT_TRUE(equal_all(linear(x, w.slice(0, 37, 401)), whole.slice(1, 37, 401)));
-  EXPECT_TRUE(equal_all(linear(x, w, {}, {.activation = Activation::silu}), silu(whole)));
+  EXPECT_TRUE(array_equal(linear(x.slice(0, 7, 8), w), whole.slice(0, 7, 8)));
+  EXPECT_TRUE(array_equal(linear(x, w.slice(0, 37, 401)), whole.slice(1, 37, 401)));
+  EXPECT_TRUE(array_equal(linear(x, w, {}, {.activation = Activation::silu}), silu(whole)));
 }
 
 TEST(Int8Linear, RowsWithNaNOrInfinityAreNaN) {
@@ -104,14 +104,14 @@ TEST(Int8Linear, RowsWithNaNOrInfinityAreNaN) {
   EXPECT_FALSE(any(nan.slice(0, 0, 1)).item<bool>());
   EXPECT_TRUE(all(nan.slice(0, 1, 3)).item<bool>());
   const Tensor zero = linear(zeros({2, 70}), int8_parameter(w));
-  EXPECT_TRUE(equal_all(zero, zeros({2, 5})));
+  EXPECT_TRUE(array_equal(zero, zeros({2, 5})));
 }
 
 TEST(Int8Embedding, LooksUpRows) {
   const Tensor w = int8_parameter(random({20, 12}, 2)),
                ids = tensor(std::vector<int64_t>{3, 0, 19, 3}, {2, 2});
   const Tensor rows = int8_rows(w, all_ids(w));
-  EXPECT_TRUE(equal_all(embedding(ids, w, {.scale = 2}), embedding(ids, rows, {.scale = 2})));
+  EXPECT_TRUE(array_equal(embedding(ids, w, {.scale = 2}), embedding(ids, rows, {.scale = 2})));
   EXPECT_THROW(static_cast<void>(embedding(tensor(std::vector<int64_t>{20}, {1}), w)), IndexError);
 }
 
@@ -119,7 +119,7 @@ TEST(Int8Weight, GivesTheLossOfItsLogits) {
   const NoGrad no_grad;
   const Tensor w = int8_parameter(random({20, 12}, 2)), x = random({3, 12}, 4),
                targets = tensor(std::vector<int64_t>{3, 0, 19}, {3});
-  EXPECT_TRUE(equal_all(linear_cross_entropy(x, w, targets), cross_entropy(linear(x, w), targets)));
+  EXPECT_TRUE(array_equal(linear_cross_entropy(x, w, targets), cross_entropy(linear(x, w), targets)));
 }
 
 TEST(Int8Weight, RefusesWhatItIsNotFor) {

@@ -252,10 +252,10 @@ TEST(Linear, AWideProductIsNotRounded) {
   x.zero_grad();
   weight.zero_grad();
   linear(x, weight).backward(g);
-  EXPECT_TRUE(equal_all(gx, x.grad()));
-  EXPECT_TRUE(equal_all(gweight, weight.grad()));
+  EXPECT_TRUE(array_equal(gx, x.grad()));
+  EXPECT_TRUE(array_equal(gweight, weight.grad()));
   const Tensor f32 = x.detach().to(DType::f32), matrix = weight.detach().to(DType::f32);
-  EXPECT_TRUE(equal_all(linear(f32, matrix, {}, {.wide = true}), linear(f32, matrix)));
+  EXPECT_TRUE(array_equal(linear(f32, matrix, {}, {.wide = true}), linear(f32, matrix)));
   EXPECT_THROW(linear(x, weight, zeros({33}, {.dtype = DType::bf16}), {.wide = true}), ConfigError);
   EXPECT_THROW(linear(x, weight, {}, {.activation = Activation::relu, .wide = true}), ConfigError);
 }

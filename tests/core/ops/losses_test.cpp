@@ -201,7 +201,7 @@ TEST(Losses, Nll) {
 }
 
 Tensor log_probabilities(const Tensor& x) {
-  return x - log_sum_exp(x, {.axes = {-1}, .keep = true}).expand(x.shape());
+  return x - logsumexp(x, {.axes = {-1}, .keep = true}).expand(x.shape());
 }
 
 TEST(Losses, CrossEntropyOfEachTargetAndWithWeights) {

@@ -73,7 +73,7 @@ TEST(Product, NoAxesReduceNothing) {
   const Tensor x = tensor(std::vector<double>{1, -2, 3, 4}, {2, 2});
   const std::vector<int64_t> none;
   for (const Tensor& y : {sum(x, {.axes = none}), mean(x, {.axes = none}), max(x, {.axes = none}),
-                          log_sum_exp(x, {.axes = none}), prod(x, {.axes = none})})
+                          logsumexp(x, {.axes = none}), prod(x, {.axes = none})})
     EXPECT_LE(max_difference(y, x), 0) << y;
   EXPECT_EQ(norm(x, {.axes = none}).to_vector<double>(), (std::vector<double>{1, 2, 3, 4}));
   EXPECT_EQ(sum(x, {.axes = {}}).item<double>(), 6);

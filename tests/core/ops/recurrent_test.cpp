@@ -147,7 +147,7 @@ TEST(Recurrent, AnyNumberOfThreadsGivesTheSameBits) {
   };
   for (CellKind kind : kKinds) {
     const Tensors one = run(kind, 1), three = run(kind, 3);
-    for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(equal_all(one[i], three[i])) << i;
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(array_equal(one[i], three[i])) << i;
   }
 }
 

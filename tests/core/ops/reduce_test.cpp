@@ -126,7 +126,7 @@ TEST(Reduce, Norm) {
 }
 
 TEST(Reduce, LogSumExp) {
-  check("log_sum_exp", log_sum_exp, [](const std::vector<double>& v) {
+  check("logsumexp", logsumexp, [](const std::vector<double>& v) {
     if (v.empty()) return -HUGE_VAL;
     const double largest = *std::max_element(v.begin(), v.end());
     double sum = 0;
@@ -136,14 +136,14 @@ TEST(Reduce, LogSumExp) {
   const float infinity = HUGE_VALF;
   const Tensor x =
       tensor(std::vector<float>{-infinity, -infinity, 1000, 1000, -infinity, 5}, {3, 2}).set_requires_grad();
-  const Tensor y = log_sum_exp(x, {.axes = {1}});
+  const Tensor y = logsumexp(x, {.axes = {1}});
   EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{-infinity, 1000 + std::log(2.0f), 5}));
   sum(y).backward();
   EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{0, 0, 0.5, 0.5, 0, 1}));
-  EXPECT_EQ(log_sum_exp(tensor<float>({infinity, 1})).item<float>(), infinity);
+  EXPECT_EQ(logsumexp(tensor<float>({infinity, 1})).item<float>(), infinity);
 }
 
-TEST(Reduce, CumulativeSum) {
+TEST(Reduce, CumSum) {
   for (const auto& [shape, axis] : std::vector<std::pair<Shape, int64_t>>{{{7}, 0},
                                                                           {{3, 5}, 0},
                                                                           {{3, 5}, -1},
@@ -154,9 +154,9 @@ TEST(Reduce, CumulativeSum) {
     const Shape s = shape;
     const int64_t a = axis;
     const size_t place = static_cast<size_t>(axis < 0 ? axis + shape.rank() : axis);
-    check_op({.name = concat("cumulative_sum of ", shape, " along ", axis),
+    check_op({.name = concat("cumsum of ", shape, " along ", axis),
               .inputs = {normal(shape, 1)},
-              .function = [=](const Tensors& in) { return one(cumulative_sum(in[0], a)); },
+              .function = [=](const Tensors& in) { return one(cumsum(in[0], a)); },
               .reference =
                   [=](const Tensors& in) {
                     return one(build(s, [&](const Place& p) {
@@ -168,8 +168,7 @@ TEST(Reduce, CumulativeSum) {
                   },
               .magnitude = 4});
   }
-  EXPECT_EQ(cumulative_sum(tensor<int32_t>({1, 2, 3}), 0).to_vector<int32_t>(),
-            (std::vector<int32_t>{1, 3, 6}));
+  EXPECT_EQ(cumsum(tensor<int32_t>({1, 2, 3}), 0).to_vector<int32_t>(), (std::vector<int32_t>{1, 3, 6}));
 }
 
 TEST(Reduce, SumTo) {
@@ -263,7 +262,7 @@ TEST(Reduce, OfNothing) {
   EXPECT_EQ(sum(nothing).item<float>(), 0);
   EXPECT_TRUE(std::isnan(mean(nothing).item<float>()));
   EXPECT_EQ(norm(nothing).item<float>(), 0);
-  EXPECT_EQ(log_sum_exp(nothing).item<float>(), -HUGE_VALF);
+  EXPECT_EQ(logsumexp(nothing).item<float>(), -HUGE_VALF);
   EXPECT_EQ(max(nothing, {.axes = {0}}).shape(), (Shape{0}));
   expect_error<ShapeError>([&] { max(nothing, {.axes = {1}}); }, {"max", "no elements", "[2, 0]"});
   expect_error<ShapeError>([&] { min(nothing); }, {"min", "no elements"});
@@ -355,14 +354,13 @@ TEST(Reduce, EveryLength) {
           const ReduceOptions options{.axes = {axis}}, exact{.axes = {1}};
           expect_near(sum(x, options), sum(wide, exact), max_abs(sum(abs(wide), exact)));
           expect_near(norm(x, options), norm(wide, exact), max_abs(norm(wide, exact)));
-          expect_near(log_sum_exp(x, options), log_sum_exp(wide, exact),
-                      4 + max_abs(log_sum_exp(wide, exact)));
+          expect_near(logsumexp(x, options), logsumexp(wide, exact), 4 + max_abs(logsumexp(wide, exact)));
           if (n > 1)
             expect_near(variance(x, options), variance(wide, exact), 4 * max_abs(variance(wide, exact)));
           EXPECT_EQ(max_difference(max(x, options), max(wide, exact)), 0);
           EXPECT_EQ(max_difference(min(x, options), min(wide, exact)), 0);
-          EXPECT_TRUE(equal_all(argmax(x, axis), argmax(wide, 1)));
-          EXPECT_TRUE(equal_all(argmin(x, axis), argmin(wide, 1)));
+          EXPECT_TRUE(array_equal(argmax(x, axis), argmax(wide, 1)));
+          EXPECT_TRUE(array_equal(argmin(x, axis), argmin(wide, 1)));
         };
         check_all(rows, 1);
         check_all(columns, 0);
@@ -429,11 +427,11 @@ TEST(Reduce, ResultsDoNotDependOnThreadsOrStrides) {
                                sum(x, {.axes = {1}}),
                                variance(x, {.axes = {1}}),
                                max(x),
-                               cumulative_sum(x, 1),
+                               cumsum(x, 1),
                                argmax(x, 0),
                                sum(x.transpose(0, 1), {.axes = {0}}),
-                               log_sum_exp(x, {.axes = {1}}),
-                               log_sum_exp(x.transpose(0, 1), {.axes = {0}})};
+                               logsumexp(x, {.axes = {1}}),
+                               logsumexp(x.transpose(0, 1), {.axes = {0}})};
   };
   const int before = thread_count();
   set_thread_count(1);
@@ -441,9 +439,9 @@ TEST(Reduce, ResultsDoNotDependOnThreadsOrStrides) {
   set_thread_count(4);
   const std::vector<Tensor> together = results();
   set_thread_count(before);
-  for (size_t i = 0; i < alone.size(); ++i) EXPECT_TRUE(equal_all(alone[i], together[i])) << i;
-  EXPECT_TRUE(equal_all(alone[2], alone[7]));
-  EXPECT_TRUE(equal_all(alone[8], alone[9]));
+  for (size_t i = 0; i < alone.size(); ++i) EXPECT_TRUE(array_equal(alone[i], together[i])) << i;
+  EXPECT_TRUE(array_equal(alone[2], alone[7]));
+  EXPECT_TRUE(array_equal(alone[8], alone[9]));
 }
 
 TEST(Reduce, TransposedAndExpandedInputs) {
@@ -452,7 +450,7 @@ TEST(Reduce, TransposedAndExpandedInputs) {
     for (const std::vector<int64_t>& axes : {std::vector<int64_t>{0}, {1}, {2}, {0, 2}, {1, 2}, {}}) {
       const Tensor view = x.permute(order);
       EXPECT_LE(max_difference(sum(view, {.axes = axes}), sum(view.contiguous(), {.axes = axes})), 1e-12);
-      EXPECT_TRUE(equal_all(max(view, {.axes = axes}), max(view.contiguous(), {.axes = axes})));
+      EXPECT_TRUE(array_equal(max(view, {.axes = axes}), max(view.contiguous(), {.axes = axes})));
     }
   EXPECT_EQ(sum(scalar(1).expand({300, 200}), {.axes = {1}}).to_vector<float>(),
             std::vector<float>(300, 200));
@@ -468,10 +466,10 @@ TEST(Reduce, Errors) {
   expect_error<DTypeError>([&] { mean(i); }, {"mean", "i64"});
   expect_error<DTypeError>([&] { variance(i); }, {"variance", "i64"});
   expect_error<DTypeError>([&] { norm(i); }, {"norm", "i64"});
-  expect_error<DTypeError>([&] { log_sum_exp(b); }, {"log_sum_exp", "bool"});
+  expect_error<DTypeError>([&] { logsumexp(b); }, {"logsumexp", "bool"});
   expect_error<DTypeError>([&] { max(b); }, {"max", "bool", "any()"});
   expect_error<DTypeError>([&] { any(x); }, {"any", "f32", "comparing"});
-  expect_error<DTypeError>([&] { cumulative_sum(b, 0); }, {"cumulative_sum", "bool"});
+  expect_error<DTypeError>([&] { cumsum(b, 0); }, {"cumsum", "bool"});
   expect_error<IndexError>([&] { argmax(x, 5); }, {"argmax", "axis 5"});
 }
 

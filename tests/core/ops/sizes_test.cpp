@@ -58,10 +58,9 @@ TEST_P(Sizes, ElementByElement) {
 TEST_P(Sizes, AlongTheRow) {
   for (const int64_t axis : {0, 1}) {
     check(concat("sum along ", axis), 1, [&](auto& x, auto&, auto&) { return sum(x, {.axes = {axis}}); });
-    check(concat("log_sum_exp along ", axis), 1,
-          [&](auto& x, auto&, auto&) { return log_sum_exp(x, {.axes = {axis}}); });
-    check(concat("cumulative_sum along ", axis), 1,
-          [&](auto& x, auto&, auto&) { return cumulative_sum(x, axis); });
+    check(concat("logsumexp along ", axis), 1,
+          [&](auto& x, auto&, auto&) { return logsumexp(x, {.axes = {axis}}); });
+    check(concat("cumsum along ", axis), 1, [&](auto& x, auto&, auto&) { return cumsum(x, axis); });
     check(concat("softmax along ", axis), 1, [&](auto& x, auto&, auto&) { return softmax(x, axis); });
     check(concat("log_softmax along ", axis), 1, [&](auto& x, auto&, auto&) { return log_softmax(x, axis); });
     check(concat("flip along ", axis), 2, [&](auto& x, auto& y, auto&) {

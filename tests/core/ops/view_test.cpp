@@ -112,7 +112,8 @@ TEST(View, ReshapeOfStrided) {
   EXPECT_NE(columns.reshape({24}).storage(), columns.storage());
   for (const Tensor& x : {columns, every_second, arange(0, 24).reshape({6, 4}).transpose(0, 1)})
     for (const Shape& shape : {Shape{24}, Shape{8, 3}, Shape{2, 2, 6}, Shape{4, 2, 3}, Shape{1, 4, 1, 6, 1}})
-      EXPECT_TRUE(equal_all(x.reshape(shape), x.contiguous().view(shape))) << x.strides() << " to " << shape;
+      EXPECT_TRUE(array_equal(x.reshape(shape), x.contiguous().view(shape)))
+          << x.strides() << " to " << shape;
 }
 
 TEST(View, ReshapeThatCopiesHasAGradient) {
@@ -249,7 +250,7 @@ TEST(View, PartsOfOneTensorEachGetTheirGradient) {
   const Tensor expected = build({4, 6}, [&](const Place& p) {
     return (p[1] < 2 ? at(w, p) : 0) + (p[1] >= 4 ? 3 : 0) + (p[1] == 1 || p[1] == 2 ? 1 : 0);
   });
-  EXPECT_TRUE(equal_all(x.grad(), expected)) << x.grad();
+  EXPECT_TRUE(array_equal(x.grad(), expected)) << x.grad();
 }
 
 TEST(View, SplitAndChunk) {
@@ -265,7 +266,7 @@ TEST(View, SplitAndChunk) {
   EXPECT_EQ(sizes(split(zeros({3, 0}), 2, 1)), (std::vector<int64_t>{0}));
   EXPECT_EQ(sizes(chunk(x, 2, 1)), (std::vector<int64_t>{4, 3}));
   EXPECT_EQ(sizes(chunk(x, 100, 1)), (std::vector<int64_t>{1, 1, 1, 1, 1, 1, 1}));
-  EXPECT_TRUE(equal_all(cat(split(x, 3, 1), 1), x));
+  EXPECT_TRUE(array_equal(cat(split(x, 3, 1), 1), x));
   EXPECT_EQ(split(x, 3, 1)[1].storage(), x.storage());
   expect_error<ShapeError>([&] { split(x, 0, 1); }, {"split", "0"});
   expect_error<ShapeError>([&] { chunk(x, 0, 1); }, {"chunk", "0"});

@@ -68,14 +68,14 @@ void expect_round_trip(const std::string& family) {
   for (const auto& [name, tensor] : saved)
     for (const auto& [other, want] : expected)
       if (name == other) {
-        EXPECT_TRUE(equal_all(tensor, want)) << name;
+        EXPECT_TRUE(array_equal(tensor, want)) << name;
         EXPECT_EQ(tensor.shape(), want.shape()) << name;
       }
   // And the settings are those of the model.
   const auto again = nn::load_pretrained<Model>(folder.file("out"));
   EXPECT_EQ(again->describe(), model->describe());
   for (int64_t i = 0; i < model->parameters().size(); ++i)
-    EXPECT_TRUE(equal_all(again->parameters()[i].tensor, model->parameters()[i].tensor));
+    EXPECT_TRUE(array_equal(again->parameters()[i].tensor, model->parameters()[i].tensor));
 }
 
 TEST(PretrainedFiles, WhatIsSavedHasTheNamesAndValuesOfTransformers) {
@@ -124,7 +124,7 @@ TEST(PretrainedFiles, StrictListsWhatIsWrongAndLoadsNothing) {
   nn::TextEncoder own(model->config());
   const Tensor before = own.embedding.weight.detach().clone();
   expect_error<CheckpointError>([&] { nn::load_pretrained_weights(own, copy.path()); }, {"missing (1)"});
-  EXPECT_TRUE(equal_all(own.embedding.weight.detach(), before));
+  EXPECT_TRUE(array_equal(own.embedding.weight.detach(), before));
 }
 
 TEST(PretrainedFiles, PrefixesAndHeadsOfOthers) {
@@ -136,12 +136,12 @@ TEST(PretrainedFiles, PrefixesAndHeadsOfOthers) {
   weights.emplace_back("bert.embeddings.position_ids", arange(0, 9));
   copy.put_weights(weights);
   const auto of_head = nn::load_pretrained<TextEncoder>(copy.path());
-  EXPECT_TRUE(equal_all(of_head->pooler->weight.detach(), plain->pooler->weight.detach()));
+  EXPECT_TRUE(array_equal(of_head->pooler->weight.detach(), plain->pooler->weight.detach()));
   for (auto& entry : weights) entry.first = "sentence." + entry.first;
   weights.emplace_back("other", zeros({1}));
   copy.put_weights(weights);
   const auto within = nn::load_pretrained<TextEncoder>(copy.path(), {.prefix = "sentence."});
-  EXPECT_TRUE(equal_all(within->pooler->weight.detach(), plain->pooler->weight.detach()));
+  EXPECT_TRUE(array_equal(within->pooler->weight.detach(), plain->pooler->weight.detach()));
   expect_error<CheckpointError>([&] { nn::load_pretrained<TextEncoder>(copy.path()); },
                                 {"missing", "unexpected"});
 }
@@ -166,11 +166,11 @@ TEST(PretrainedFiles, APartOfAModel) {
   const auto have = layer.named_parameters(), want = model->layers.layers[1]->named_parameters();
   ASSERT_EQ(have.size(), want.size());
   for (size_t i = 0; i < have.size(); ++i)
-    EXPECT_TRUE(equal_all(have[i].tensor, want[i].tensor)) << have[i].name;
+    EXPECT_TRUE(array_equal(have[i].tensor, want[i].tensor)) << have[i].name;
   const auto gguf = pretrained_folder() + "/llama.gguf";
   nn::Linear generator(16, 19, false);
   nn::load_pretrained_weights(generator, gguf, {.part = "generator."});
-  EXPECT_TRUE(equal_all(generator.weight.detach(), model->generator->weight.detach()));
+  EXPECT_TRUE(array_equal(generator.weight.detach(), model->generator->weight.detach()));
   expect_error<CheckpointError>([&] { nn::load_pretrained_weights(layer, gguf, {.part = "layers.2."}); },
                                 {"missing", "blk.2.attn_q.weight"});
   expect_error<ConfigError>([&] { nn::load_pretrained_weights(generator, gguf, {.part = "x."}); },
@@ -187,7 +187,7 @@ TEST(PretrainedFiles, TypesConvert) {
     EXPECT_EQ(model->embedding.weight.dtype(), stored);
     for (const auto& entry : weights)
       if (entry.first == "transformer.wte.weight") {
-        EXPECT_TRUE(equal_all(model->embedding.weight.detach(), entry.second));
+        EXPECT_TRUE(array_equal(model->embedding.weight.detach(), entry.second));
       }
   }
   const Copy copy("gpt2");
@@ -212,7 +212,7 @@ TEST(PretrainedFiles, MatricesOf8Bits) {
       const Tensor values = plain[i].tensor.detach();
       EXPECT_EQ(is_int8(x), values.rank() == 2 && kept[i].name != "position.weight") << kept[i].name;
       if (!is_int8(x)) {
-        EXPECT_TRUE(equal_all(x.detach(), values)) << kept[i].name;
+        EXPECT_TRUE(array_equal(x.detach(), values)) << kept[i].name;
         continue;
       }
       const Tensor most = max(abs(values), {.axes = {1}, .keep = true});

@@ -142,7 +142,7 @@ TEST(PretrainedParity, LlamaOfGguf) {
   // The two files differ in one number alone: GGUF keeps eps as f32.
   EXPECT_LE(difference(logits, same), 1e-6 * largest(same));
   for (int64_t i = 0; i < model->parameters().size(); ++i)
-    EXPECT_TRUE(equal_all(model->parameters()[i].tensor, twin->parameters()[i].tensor))
+    EXPECT_TRUE(array_equal(model->parameters()[i].tensor, twin->parameters()[i].tensor))
         << model->parameters()[i].name;
 }
 

@@ -12,7 +12,7 @@
 namespace heed::data::detail {
 namespace {
 
-constexpr int64_t kMostMovedWords = 10, kMostDistance = 50, kMostCandidates = 1000;
+constexpr int64_t kMaxMovedWords = 10, kMaxDistance = 50, kMaxCandidates = 1000;
 constexpr double kBeamWidth = 25;
 constexpr int32_t kUnreachable = 1 << 30;
 
@@ -158,15 +158,15 @@ class MoveSearch {
   std::optional<Move> best() {
     const auto words = static_cast<int64_t>(words_.size()), all = static_cast<int64_t>(reference_.size());
     for (int64_t start = 0; start < words; ++start)
-      for (int64_t from = std::max<int64_t>(0, start - kMostDistance);
-           from < std::min(all, start + kMostDistance + 1); ++from)
+      for (int64_t from = std::max<int64_t>(0, start - kMaxDistance);
+           from < std::min(all, start + kMaxDistance + 1); ++from)
         for (int64_t length = 1;
-             length <= kMostMovedWords && start + length <= words && from + length <= all &&
+             length <= kMaxMovedWords && start + length <= words && from + length <= all &&
              words_[static_cast<size_t>(start + length - 1)] ==
                  reference_[static_cast<size_t>(from + length - 1)];
              ++length) {
           if (may_help(start, from, length)) try_places(start, from, length);
-          if (candidates_ >= kMostCandidates) return std::move(best_);
+          if (candidates_ >= kMaxCandidates) return std::move(best_);
         }
     return std::move(best_);
   }
@@ -217,7 +217,7 @@ int64_t count_ter_edits(std::u32string_view hypothesis, std::u32string_view refe
   while (true) {
     table.fill(words);
     std::optional<Move> move = MoveSearch(reference, words, table, candidates).best();
-    if (candidates >= kMostCandidates || !move || move->gain <= 0) return moves + table.distance();
+    if (candidates >= kMaxCandidates || !move || move->gain <= 0) return moves + table.distance();
     words = std::move(move->words);
     ++moves;
   }
