@@ -11,7 +11,7 @@
 namespace heed::bench {
 namespace {
 
-apps::Json rows(const data::Symbols& ids, const data::Sequences& sequences) {
+apps::Json rows(const data::TokenIds& ids, const data::Sequences& sequences) {
   apps::Json result = apps::Json::array();
   for (size_t i = 0; i < sequences.first.size(); ++i) {
     const auto first = ids.begin() + sequences.first[i];

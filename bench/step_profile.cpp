@@ -39,9 +39,9 @@ class Machine {
     return rate;
   }
 
-  double floor_seconds(const Work& work) {
-    return std::max(work.operations > 0 ? work.operations / operations_per_second() : 0,
-                    work.bytes > 0 ? work.bytes / bytes_per_second(work.bytes) : 0);
+  double floor_seconds(const Cost& cost) {
+    return std::max(cost.flops > 0 ? cost.flops / operations_per_second() : 0,
+                    cost.bytes > 0 ? cost.bytes / bytes_per_second(cost.bytes) : 0);
   }
 
  private:
@@ -53,7 +53,7 @@ class Machine {
 struct Row {
   int64_t calls = 0;
   double milliseconds = 0, floor = 0;
-  Work work;
+  Cost cost;
 };
 
 void print_row(const std::string& name, const Row& row, double steps, double whole) {
@@ -66,8 +66,8 @@ void print_row(const std::string& name, const Row& row, double steps, double who
   std::printf("%-30s %7s %9.2f %6.1f %% %8s %7s %9s %7s\n", name.c_str(),
               row.calls > 0 ? number(static_cast<double>(row.calls) / steps, true).c_str() : "",
               row.milliseconds / steps, 100 * row.milliseconds / whole,
-              number(row.work.operations / seconds / 1e9, row.work.operations > 0).c_str(),
-              number(row.work.bytes / seconds / 1e9, row.work.bytes > 0).c_str(),
+              number(row.cost.flops / seconds / 1e9, row.cost.flops > 0).c_str(),
+              number(row.cost.bytes / seconds / 1e9, row.cost.bytes > 0).c_str(),
               number(row.floor / steps, row.floor > 0).c_str(),
               number(row.milliseconds / row.floor, row.floor / steps >= 0.005).c_str());
 }
@@ -95,13 +95,13 @@ void print_profile(const std::function<void()>& step, DType dtype) {
   Row rest = whole;
   for (const ProfileEvent& event : profile_events()) {
     Row& row = kernels[event.name];
-    const double floor = 1e3 * machine.floor_seconds(event.work);
+    const double floor = 1e3 * machine.floor_seconds(event.cost);
     ++row.calls;
     row.milliseconds += event.duration / 1e3;
     rest.milliseconds -= event.duration / 1e3;
     row.floor += floor;
     whole.floor += floor;
-    row.work = row.work + event.work;
+    row.cost = row.cost + event.cost;
   }
   std::vector<std::pair<std::string, Row>> rows(kernels.begin(), kernels.end());
   std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {

@@ -15,7 +15,7 @@
 namespace {
 
 using heed::data::PretrainedTokenizer;
-using heed::data::Symbols;
+using heed::data::TokenIds;
 
 std::vector<std::string> texts_of(const std::string& path) {
   const std::string content = heed::read_whole_file(path, uint64_t{1} << 31);
@@ -31,7 +31,7 @@ std::vector<std::string> texts_of(const std::string& path) {
 void write(const PretrainedTokenizer& tokenizer, const std::vector<std::string>& texts, bool marks) {
   std::string decoded;
   for (const std::string& text : texts) {
-    const Symbols ids = tokenizer.encode(text, {.add_marks = marks});
+    const TokenIds ids = tokenizer.encode(text, {.add_marks = marks});
     std::string line;
     for (const int64_t id : ids) line += (line.empty() ? "" : " ") + std::to_string(id);
     std::puts(line.c_str());

@@ -93,7 +93,7 @@ class AttentionRecord {
   Tensor weights(const std::string& name, int64_t sequence) const;
   /// Query rows that see no key, counted over all sequences and heads: their output is zero. A mask that
   /// hides more than was meant shows here.
-  int64_t blind_rows(const std::string& name) const;
+  int64_t fully_masked_rows(const std::string& name) const;
 
   struct Call;
   static AttentionRecord* current();

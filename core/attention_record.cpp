@@ -48,7 +48,7 @@ struct Part {
 template <class T>
 void rebuild(const AttentionRecord::Call& recorded, const Part& part, int64_t head,
              accumulator_t<T>* weights) {
-  const AttentionCall& call = recorded.call;
+  const AttentionContext& call = recorded.call;
   for (const Saved* bias : {&call.bias, &call.mask, &call.alibi_slopes, &call.relative})
     unchanged(*bias, recorded.name);
   const Tensor q = unchanged(recorded.q, recorded.name), k = unchanged(recorded.k, recorded.name);
@@ -82,7 +82,7 @@ Tensor zeroed_slot(GradOut& gx, int input) {
 
 // Of q [query_rows, …] what one head has of the part, [queries, width]; of k that which it reads.
 Tensor part_of_q(const WeightsSaved& saved, const Tensor& q, int64_t head) {
-  const AttentionCall& call = saved.recorded.call;
+  const AttentionContext& call = saved.recorded.call;
   const int64_t row = saved.segments().query_first(saved.part.sequence) + saved.part.first_query,
                 column = saved.recorded.q_column + head * call.width;
   return q.view({call.query_rows, q.size(-1)})
@@ -91,7 +91,7 @@ Tensor part_of_q(const WeightsSaved& saved, const Tensor& q, int64_t head) {
 }
 
 Tensor part_of_k(const WeightsSaved& saved, const Tensor& k, int64_t head) {
-  const AttentionCall& call = saved.recorded.call;
+  const AttentionContext& call = saved.recorded.call;
   const int64_t row = saved.segments().key_first(saved.part.sequence),
                 column = saved.recorded.k_column + head * call.key_heads / call.heads * call.width;
   return k.view({call.key_rows, k.size(-1)})
@@ -132,7 +132,7 @@ void add_to_relative(const WeightsSaved& saved, const Tensor& gscores, const Ten
 
 // Inputs: q, k, bias, relative.
 void weights_backward(const WeightsSaved& saved, const GradIn& gy, GradOut& gx) {
-  const AttentionCall& call = saved.recorded.call;
+  const AttentionContext& call = saved.recorded.call;
   const Tensor weights = *saved.weights, g = gy[0];
   const Tensor gscores = weights * (g - sum(g * weights, {.axes = {-1}, .keep = true}));
   const Tensor gq = gx.wants(0) ? zeroed_slot(gx, 0) : Tensor(),
@@ -216,7 +216,7 @@ int64_t AttentionRecord::sequences(const std::string& name) const {
   return find(calls_, name).call.segments.count();
 }
 
-int64_t AttentionRecord::blind_rows(const std::string& name) const {
+int64_t AttentionRecord::fully_masked_rows(const std::string& name) const {
   const Call& recorded = find(calls_, name);
   const Segments& segments = recorded.call.segments;
   if (recorded.weights.defined()) {  // all rows of the sequences without keys

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include <heed/core/backend.h>
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/core/captured_step.h>
 #include <heed/core/creation.h>
 #include <heed/core/dispatch.h>

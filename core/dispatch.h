@@ -90,8 +90,8 @@ template <class OnCpu, class OnCuda, class Args>
 void dispatch(Device device, const char* kernel, OnCpu on_cpu, OnCuda on_cuda, const Args& args) {
   ProfileScope scope(kernel);
   if (device.type == DeviceType::cpu) {
-    if constexpr (requires { args.work(); }) {
-      if (scope.recorded()) scope.note(args.work());
+    if constexpr (requires { args.cost(); }) {
+      if (scope.recorded()) scope.note(args.cost());
     }
     if constexpr (!kHasKernel<DeviceType::cpu, Args>) {
       fail_without_kernel(kernel, device, kIsF64<Args>);

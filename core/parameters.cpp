@@ -2,8 +2,8 @@
 #include <bit>
 #include <unordered_map>
 
-#include <heed/core/base/divide.h>
-#include <heed/core/base/pattern.h>
+#include <heed/core/base/glob.h>
+#include <heed/core/base/int_math.h>
 #include <heed/core/creation.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/leaf_node.h>

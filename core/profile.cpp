@@ -45,8 +45,8 @@ std::string to_json(const Profile& p) {
     text += concat(text.back() == '[' ? "" : ",", "\n{\"name\":\"", event.name,
                    "\",\"ph\":\"X\",\"pid\":1,\"tid\":", event.thread, ",\"ts\":", fixed_text(event.begin, 3),
                    ",\"dur\":", fixed_text(event.duration, 3),
-                   ",\"args\":{\"operations\":", fixed_text(event.work.operations, 0),
-                   ",\"bytes\":", fixed_text(event.work.bytes, 0), "}}");
+                   ",\"args\":{\"operations\":", fixed_text(event.cost.flops, 0),
+                   ",\"bytes\":", fixed_text(event.cost.bytes, 0), "}}");
   return text + concat("\n],\"otherData\":{\"lost\":", p.lost, "}}\n");
 }
 
@@ -102,7 +102,7 @@ void ProfileScope::finish() noexcept {
   }
   try {
     p.events.push_back(
-        {name_, thread_number(), microseconds(begin_ - p.start), microseconds(end - begin_), work_});
+        {name_, thread_number(), microseconds(begin_ - p.start), microseconds(end - begin_), cost_});
   } catch (...) {
     ++p.lost;
   }

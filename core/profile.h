@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <heed/core/base/work.h>
+#include <heed/core/base/cost.h>
 
 namespace heed {
 
@@ -15,7 +15,7 @@ struct ProfileEvent {
   const char* name;
   int thread;              // counted from 0, in the order of their first events
   double begin, duration;  // microseconds from the start
-  Work work;               // nothing where it is not counted: on CUDA, and for kernels that do not tell
+  Cost cost;               // nothing where it is not counted: on CUDA, and for kernels that do not tell
 };
 
 /// Whether scopes are recorded: HEED_PROFILE is set, or start_profile() was called.
@@ -42,7 +42,7 @@ class ProfileScope {
 
   bool recorded() const { return name_ != nullptr; }
   /// What is done in the scope.
-  void note(const Work& work) { work_ = work; }
+  void note(const Cost& cost) { cost_ = cost; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -50,7 +50,7 @@ class ProfileScope {
 
   const char* name_;
   Clock::time_point begin_;
-  Work work_;
+  Cost cost_;
 };
 
 }  // namespace heed

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include <heed/core/base/check.h>
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/core/base/philox.h>
 #include <heed/data/batch_order.h>
 

@@ -77,24 +77,24 @@ SpanCounts count_spans(int64_t length, const SpanOptions& o) {
   return {tokens, std::min(spans, length - tokens)};  // each has a token before it
 }
 
-void append(Symbols& to, const Symbols& from, int64_t first, int64_t count) {
+void append(TokenIds& to, const TokenIds& from, int64_t first, int64_t count) {
   to.insert(to.end(), from.begin() + first, from.begin() + first + count);
 }
 
-std::string fingerprint_of(const Dataset<Symbols>& texts, uint64_t seed, const std::string& settings) {
+std::string fingerprint_of(const Dataset<TokenIds>& texts, uint64_t seed, const std::string& settings) {
   return concat(texts.fingerprint(), " seed ", seed, ' ', settings);
 }
 
 template <class Look>
-void for_each_length(const Dataset<Symbols>& texts, Look&& look) {
+void for_each_length(const Dataset<TokenIds>& texts, Look&& look) {
   for (int64_t i = 0; i < texts.size(); ++i) look(std::ssize(texts.get(0, i)));
 }
 
 }  // namespace
 
-MaskedText mask_tokens(const Symbols& text, const MaskingOptions& o, SampleDraw& draw) {
+MaskedText mask_tokens(const TokenIds& text, const MaskingOptions& o, SampleDraw& draw) {
   check(o);
-  MaskedText result{text, Symbols(text.size(), kNoLabel)};
+  MaskedText result{text, TokenIds(text.size(), kNoLabel)};
   PooledVector<int64_t> places;
   for (int64_t i = 0; i < std::ssize(text); ++i)
     if (!is_special(o, text[static_cast<size_t>(i)])) places.push_back(i);
@@ -115,7 +115,7 @@ MaskedText mask_tokens(const Symbols& text, const MaskingOptions& o, SampleDraw&
   return result;
 }
 
-Pair corrupt_spans(const Symbols& text, const SpanOptions& o, SampleDraw& draw) {
+Pair corrupt_spans(const TokenIds& text, const SpanOptions& o, SampleDraw& draw) {
   check(o);
   const auto [tokens, spans] = count_spans(std::ssize(text), o);
   HEED_CHECK(spans <= std::ssize(o.sentinels), ConfigError, "span corruption: ", spans,
@@ -135,7 +135,7 @@ Pair corrupt_spans(const Symbols& text, const SpanOptions& o, SampleDraw& draw) 
   return pair;
 }
 
-Pair infill(const Symbols& text, const InfillingOptions& o, SampleDraw& draw) {
+Pair infill(const TokenIds& text, const InfillingOptions& o, SampleDraw& draw) {
   check(o);
   const int64_t length = std::ssize(text), tokens = rounded(o.rate * static_cast<double>(length));
   std::vector<int64_t> spans;

@@ -28,13 +28,13 @@ struct MaskingOptions {
 };
 
 struct MaskedText {
-  Symbols ids;
-  Symbols labels;  // of each id what it was if it was chosen, else kNoLabel
+  TokenIds ids;
+  TokenIds labels;  // of each id what it was if it was chosen, else kNoLabel
 };
 
 /// Chosen are round(rate · count) tokens, any of them as likely. A text of special tokens alone stays.
 /// ConfigError for shares that are none, a mask outside the vocabulary, or one of special tokens alone.
-MaskedText mask_tokens(const Symbols& text, const MaskingOptions& options, SampleDraw& draw);
+MaskedText mask_tokens(const TokenIds& text, const MaskingOptions& options, SampleDraw& draw);
 
 /// Span corruption, as T5's (Raffel et al., arXiv 1910.10683): each span becomes a sentinel in the source;
 /// the target is the sentinels, each before what it stands for.
@@ -47,7 +47,7 @@ struct SpanOptions {
 /// round(rate · length) tokens, at least 1 and at most length - 1, in round(tokens / mean_span) spans, at
 /// least 1, all lengths of spans and of what lies between as likely; the first token is in no span. A text of
 /// one token has no span, and an empty target. ConfigError for numbers out of range or too few sentinels.
-Pair corrupt_spans(const Symbols& text, const SpanOptions& options, SampleDraw& draw);
+Pair corrupt_spans(const TokenIds& text, const SpanOptions& options, SampleDraw& draw);
 
 /// Text infilling, as BART's (Lewis et al., arXiv 1910.13461): each span becomes one mask, one of length 0 is
 /// a mask between two tokens; the target is the whole text.
@@ -60,9 +60,9 @@ struct InfillingOptions {
 /// Spans are drawn until they have round(rate · length) tokens, the last cut to fit; at most as many of
 /// length 0 as the text has tokens. Any order of spans and remaining tokens is as likely. ConfigError for
 /// numbers out of range.
-Pair infill(const Symbols& text, const InfillingOptions& options, SampleDraw& draw);
+Pair infill(const TokenIds& text, const InfillingOptions& options, SampleDraw& draw);
 
-using TextSource = std::shared_ptr<const Dataset<Symbols>>;
+using TextSource = std::shared_ptr<const Dataset<TokenIds>>;
 
 /// Masked texts of a data set of texts.
 class MaskedDataset final : public Dataset<MaskedText> {
@@ -82,7 +82,7 @@ class MaskedDataset final : public Dataset<MaskedText> {
 /// A batch of masked texts, packed.
 struct MaskedBatch {
   Sequences texts;
-  Symbols ids, labels;            // [texts.rows]
+  TokenIds ids, labels;           // [texts.rows]
   PooledVector<int64_t> samples;  // [texts]: which of the data set each one is
 
   int64_t size() const { return std::ssize(texts.length); }

@@ -26,8 +26,8 @@ Sequences spread(const Sequences& packed) {
 }
 
 /// Copies every sequence from its rows in `from` to those in `to`; the other rows hold kPad.
-Symbols move_rows(const Symbols& ids, const Sequences& from, const Sequences& to) {
-  Symbols moved(static_cast<size_t>(to.rows), kPad);
+TokenIds move_rows(const TokenIds& ids, const Sequences& from, const Sequences& to) {
+  TokenIds moved(static_cast<size_t>(to.rows), kPad);
   for (size_t i = 0; i < from.first.size(); ++i)
     std::copy_n(ids.begin() + from.first[i], from.length[i], moved.begin() + to.first[i]);
   return moved;

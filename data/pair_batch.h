@@ -15,12 +15,12 @@ inline constexpr int64_t kEnd = 2;
 inline constexpr int64_t kFirstSymbol = 3;
 
 /// Symbols in order. Pooled, as all that a batch is made of: a training step asks the system for no memory.
-using Symbols = PooledVector<int64_t>;
+using TokenIds = PooledVector<int64_t>;
 
 /// A source and its target, bare: without start and end marks.
 struct Pair {
-  Symbols source;
-  Symbols target;
+  TokenIds source;
+  TokenIds target;
 
   friend bool operator==(const Pair&, const Pair&) = default;
 };
@@ -38,9 +38,9 @@ struct Sequences {
 struct PairBatch {
   Sequences source;
   Sequences target;
-  Symbols source_ids;           // [source.rows]: `1 s… 2`, or bare `s…`
-  Symbols target_ids;           // [target.rows]: what the decoder is fed, `1 t…`: labels, one row late
-  Symbols labels;               // [target.rows]: what it should answer, `t… 2`, or bare `t…`
+  TokenIds source_ids;          // [source.rows]: `1 s… 2`, or bare `s…`
+  TokenIds target_ids;          // [target.rows]: what the decoder is fed, `1 t…`: labels, one row late
+  TokenIds labels;              // [target.rows]: what it should answer, `t… 2`, or bare `t…`
   PooledVector<int64_t> pairs;  // [B]: which pair of the data set each one is
 
   int64_t size() const { return static_cast<int64_t>(source.length.size()); }

@@ -10,7 +10,7 @@ namespace heed::data {
 namespace {
 
 // Turns each number of a row of symbols round: what lies between signs.
-Symbols with_numbers_reversed(Symbols symbols) {
+TokenIds with_numbers_reversed(TokenIds symbols) {
   const auto is_sign = [](int64_t symbol) { return symbol >= kFirstSymbol + 10; };
   for (auto first = symbols.begin(); first != symbols.end();) {
     const auto last = std::find_if(first, symbols.end(), is_sign);
@@ -60,19 +60,19 @@ int64_t Task::sources(int64_t min_length, int64_t max_length, int64_t vocab) con
 
 bool Task::has_numbers() const { return kind_ && kind_->numbers; }
 
-Symbols Task::solve(const Symbols& source, int64_t vocab, bool last_digit_first) const {
+TokenIds Task::solve(const TokenIds& source, int64_t vocab, bool last_digit_first) const {
   if (!kind_) return detail::evaluate(*terms_, source, vocab);
   if (!last_digit_first || !kind_->numbers) return kind_->solve(source, vocab);
   return with_numbers_reversed(kind_->solve(with_numbers_reversed(source), vocab));
 }
 
-Symbols Task::draw(int64_t min_length, int64_t max_length, int64_t vocab, bool last_digit_first,
-                   detail::TaskDraw& draw) const {
+TokenIds Task::draw(int64_t min_length, int64_t max_length, int64_t vocab, bool last_digit_first,
+                    detail::TaskDraw& draw) const {
   if (kind_) {
-    Symbols source = kind_->draw(min_length, max_length, vocab, draw);
+    TokenIds source = kind_->draw(min_length, max_length, vocab, draw);
     return last_digit_first && kind_->numbers ? with_numbers_reversed(std::move(source)) : source;
   }
-  Symbols source(static_cast<size_t>(min_length + draw.below(max_length - min_length + 1)));
+  TokenIds source(static_cast<size_t>(min_length + draw.below(max_length - min_length + 1)));
   for (int64_t& symbol : source) symbol = kFirstSymbol + draw.below(vocab - kFirstSymbol);
   return source;
 }
@@ -90,12 +90,12 @@ std::string Task::text(std::span<const int64_t> symbols) const {
   return text;
 }
 
-Symbols Task::symbols(std::string_view text, int64_t vocab) const {
-  Symbols result;
+TokenIds Task::symbols(std::string_view text, int64_t vocab) const {
+  TokenIds result;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find(' ', at), text.size());
     const std::string_view word = text.substr(at, end - at);
-    const Symbols symbols = word_symbols(word);
+    const TokenIds symbols = word_symbols(word);
     for (const int64_t symbol : symbols)
       HEED_CHECK(symbol >= kFirstSymbol && symbol < vocab, DataError, "'", text, "': '", word,
                  "' is no symbol of the vocabulary, ", this->text(kFirstSymbol), " to ",
@@ -108,8 +108,8 @@ Symbols Task::symbols(std::string_view text, int64_t vocab) const {
 }
 
 // Of a word without spaces: characters that all have names, else one number, which is -1 for what is none.
-Symbols Task::word_symbols(std::string_view word) const {
-  Symbols named;
+TokenIds Task::word_symbols(std::string_view word) const {
+  TokenIds named;
   for (size_t at = 0; kind_ && at < word.size();) {
     size_t end = at + 1;
     while (end < word.size() && (static_cast<unsigned char>(word[end]) & 0xc0) == 0x80) ++end;

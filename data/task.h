@@ -58,22 +58,22 @@ class Task {
   bool has_numbers() const;
 
   /// The target that belongs to a source. DataError if it is no source of the task.
-  Symbols solve(const Symbols& source, int64_t vocab, bool last_digit_first = false) const;
+  TokenIds solve(const TokenIds& source, int64_t vocab, bool last_digit_first = false) const;
   /// A source with the length drawn from a range.
-  Symbols draw(int64_t min_length, int64_t max_length, int64_t vocab, bool last_digit_first,
-               detail::TaskDraw& draw) const;
+  TokenIds draw(int64_t min_length, int64_t max_length, int64_t vocab, bool last_digit_first,
+                detail::TaskDraw& draw) const;
 
   /// A symbol as people write it: "7" and "+" in numbers, "(" among brackets, else its number.
   std::string text(int64_t symbol) const;
   /// Symbols with spaces between them, or without where each is a character: "12+345", "3 17 4".
   std::string text(std::span<const int64_t> symbols) const;
   /// The inverse. DataError naming the text and its first word that is no symbol from 3 to vocab - 1.
-  Symbols symbols(std::string_view text, int64_t vocab) const;
+  TokenIds symbols(std::string_view text, int64_t vocab) const;
 
   friend bool operator==(const Task& a, const Task& b) { return a.name_ == b.name_; }
 
  private:
-  Symbols word_symbols(std::string_view word) const;
+  TokenIds word_symbols(std::string_view word) const;
   int64_t named_symbol(std::string_view name) const;  // -1: none
 
   std::string name_;

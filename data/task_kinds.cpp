@@ -24,14 +24,14 @@ int64_t one(int64_t) { return 1; }
 
 bool is_digit(int64_t symbol) { return symbol >= kFirstSymbol && symbol < kFirstSymbol + 10; }
 
-void append_number(Symbols& source, int64_t digits, TaskDraw& draw) {
+void append_number(TokenIds& source, int64_t digits, TaskDraw& draw) {
   for (int64_t i = 0; i < digits; ++i)
     source.push_back(kFirstSymbol + (i == 0 && digits > 1 ? 1 + draw.below(9) : draw.below(10)));
 }
 
 template <int64_t kSign>
-Symbols draw_numbers(int64_t least, int64_t most, int64_t, TaskDraw& draw) {
-  Symbols source;
+TokenIds draw_numbers(int64_t least, int64_t most, int64_t, TaskDraw& draw) {
+  TokenIds source;
   append_number(source, drawn_length(least, most, draw), draw);
   source.push_back(kSign);
   append_number(source, drawn_length(least, most, draw), draw);
@@ -43,7 +43,7 @@ struct Numbers {
   std::vector<int64_t> a, b;
 };
 
-Numbers numbers_of(const Symbols& source, int64_t sign, const char* what) {
+Numbers numbers_of(const TokenIds& source, int64_t sign, const char* what) {
   const auto at = std::find(source.begin(), source.end(), sign);
   HEED_CHECK(at != source.begin() && at != source.end() && at + 1 != source.end() &&
                  std::all_of(source.begin(), at, is_digit) && std::all_of(at + 1, source.end(), is_digit),
@@ -57,7 +57,7 @@ Numbers numbers_of(const Symbols& source, int64_t sign, const char* what) {
 }
 
 // Digits of any size, the last first, as a number's symbols.
-Symbols to_number(std::vector<int64_t> digits) {
+TokenIds to_number(std::vector<int64_t> digits) {
   int64_t carry = 0;
   for (size_t i = 0; i < digits.size() || carry > 0; ++i) {
     if (i == digits.size()) digits.push_back(0);
@@ -66,19 +66,19 @@ Symbols to_number(std::vector<int64_t> digits) {
     carry /= 10;
   }
   while (digits.size() > 1 && digits.back() == 0) digits.pop_back();
-  Symbols symbols;
+  TokenIds symbols;
   for (size_t i = digits.size(); i-- > 0;) symbols.push_back(kFirstSymbol + digits[i]);
   return symbols;
 }
 
-Symbols add(const Symbols& source, int64_t) {
+TokenIds add(const TokenIds& source, int64_t) {
   Numbers n = numbers_of(source, kPlus, "add");
   n.a.resize(std::max(n.a.size(), n.b.size()));
   for (size_t i = 0; i < n.b.size(); ++i) n.a[i] += n.b[i];
   return to_number(std::move(n.a));
 }
 
-Symbols multiply(const Symbols& source, int64_t) {
+TokenIds multiply(const TokenIds& source, int64_t) {
   const Numbers n = numbers_of(source, kTimes, "multiply");
   std::vector<int64_t> product(n.a.size() + n.b.size());
   for (size_t i = 0; i < n.a.size(); ++i)
@@ -100,13 +100,13 @@ std::string number_text(int64_t symbol) {
 // Parity
 // -------------------------------------------------------------------------------------------------------
 
-Symbols draw_bits(int64_t least, int64_t most, int64_t, TaskDraw& draw) {
-  Symbols source(static_cast<size_t>(drawn_length(least, most, draw)));
+TokenIds draw_bits(int64_t least, int64_t most, int64_t, TaskDraw& draw) {
+  TokenIds source(static_cast<size_t>(drawn_length(least, most, draw)));
   for (int64_t& bit : source) bit = kFirstSymbol + draw.below(2);
   return source;
 }
 
-Symbols parity(const Symbols& source, int64_t) {
+TokenIds parity(const TokenIds& source, int64_t) {
   int64_t sum = 0;
   for (const int64_t symbol : source) {
     HEED_CHECK(symbol == kFirstSymbol || symbol == kFirstSymbol + 1, DataError, "task parity: ", symbol,
@@ -132,11 +132,11 @@ int64_t recall_length(int64_t pairs, int64_t vocab) {
   return 2 * pairs + 1;
 }
 
-Symbols draw_recall(int64_t least, int64_t most, int64_t vocab, TaskDraw& draw) {
+TokenIds draw_recall(int64_t least, int64_t most, int64_t vocab, TaskDraw& draw) {
   const int64_t pairs = drawn_length(least, most, draw), keys = count_keys(vocab);
   std::vector<int64_t> left(static_cast<size_t>(keys));
   std::iota(left.begin(), left.end(), kFirstSymbol);
-  Symbols source;
+  TokenIds source;
   for (int64_t i = 0; i < pairs; ++i) {
     std::swap(left[static_cast<size_t>(i)], left[static_cast<size_t>(i + draw.below(keys - i))]);
     source.push_back(left[static_cast<size_t>(i)]);
@@ -146,7 +146,7 @@ Symbols draw_recall(int64_t least, int64_t most, int64_t vocab, TaskDraw& draw) 
   return source;
 }
 
-Symbols recall(const Symbols& source, int64_t) {
+TokenIds recall(const TokenIds& source, int64_t) {
   HEED_CHECK(source.size() % 2 == 1, DataError,
              "task recall: a source is pairs of symbols and one of their keys");
   for (size_t i = 0; i + 1 < source.size(); i += 2)
@@ -168,9 +168,9 @@ int64_t count_recalls(int64_t pairs, int64_t vocab) {
 
 bool opens(int64_t symbol) { return (symbol - kFirstSymbol) % 2 == 0; }
 
-Symbols draw_brackets(int64_t least, int64_t most, int64_t vocab, TaskDraw& draw) {
+TokenIds draw_brackets(int64_t least, int64_t most, int64_t vocab, TaskDraw& draw) {
   const int64_t length = drawn_length(least, most, draw), kinds = (vocab - kFirstSymbol) / 2;
-  Symbols source, open;
+  TokenIds source, open;
   while (std::ssize(source) < length) {
     if (open.empty() || draw.below(2) == 0) {
       open.push_back(kFirstSymbol + 2 * draw.below(kinds));
@@ -183,8 +183,8 @@ Symbols draw_brackets(int64_t least, int64_t most, int64_t vocab, TaskDraw& draw
   return source;
 }
 
-Symbols close_brackets(const Symbols& source, int64_t) {
-  Symbols open;
+TokenIds close_brackets(const TokenIds& source, int64_t) {
+  TokenIds open;
   for (const int64_t symbol : source) {
     if (opens(symbol)) {
       open.push_back(symbol);

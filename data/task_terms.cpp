@@ -12,40 +12,40 @@ namespace {
 struct Function {
   const char* name;
   int64_t growth;  // times as long as what it is of, at most
-  Symbols (*apply)(Symbols symbols, int64_t vocab);
+  TokenIds (*apply)(TokenIds symbols, int64_t vocab);
 };
 
-Symbols reversed(Symbols symbols, int64_t) {
+TokenIds reversed(TokenIds symbols, int64_t) {
   std::reverse(symbols.begin(), symbols.end());
   return symbols;
 }
 
-Symbols sorted(Symbols symbols, int64_t) {
+TokenIds sorted(TokenIds symbols, int64_t) {
   std::sort(symbols.begin(), symbols.end());
   return symbols;
 }
 
-Symbols unique(Symbols symbols, int64_t) {
-  Symbols result;
+TokenIds unique(TokenIds symbols, int64_t) {
+  TokenIds result;
   for (const int64_t symbol : symbols)
     if (std::find(result.begin(), result.end(), symbol) == result.end()) result.push_back(symbol);
   return result;
 }
 
-Symbols shifted(Symbols symbols, int64_t vocab) {
+TokenIds shifted(TokenIds symbols, int64_t vocab) {
   for (int64_t& symbol : symbols) symbol = symbol + 1 < vocab ? symbol + 1 : kFirstSymbol;
   return symbols;
 }
 
-Symbols with_reverse(Symbols symbols, int64_t) {
-  const Symbols source = symbols;
+TokenIds with_reverse(TokenIds symbols, int64_t) {
+  const TokenIds source = symbols;
   symbols.insert(symbols.end(), source.rbegin(), source.rend());
   return symbols;
 }
 
 constexpr std::array<Function, 6> kFunctions{{
     {"copy_reverse", 2, with_reverse},
-    {"copy", 1, [](Symbols symbols, int64_t) { return symbols; }},
+    {"copy", 1, [](TokenIds symbols, int64_t) { return symbols; }},
     {"reverse", 1, reversed},
     {"sort", 1, sorted},
     {"unique", 1, unique},
@@ -123,10 +123,10 @@ std::string to_text(const TaskTerms& terms) {
   return text;
 }
 
-Symbols evaluate(const TaskTerms& terms, const Symbols& source, int64_t vocab) {
-  Symbols target;
+TokenIds evaluate(const TaskTerms& terms, const TokenIds& source, int64_t vocab) {
+  TokenIds target;
   for (const TaskTerm& term : terms) {
-    const Symbols part =
+    const TokenIds part =
         kFunctions[term.function].apply(term.of.empty() ? source : evaluate(term.of, source, vocab), vocab);
     target.insert(target.end(), part.begin(), part.end());
   }

@@ -18,13 +18,13 @@ TaskDraw draw_of(const TaskOptions& options, Split split, int64_t epoch, int64_t
   return {options.seed, static_cast<uint32_t>(epoch) << 1 | (split == Split::valid), index, attempt};
 }
 
-Symbols draw_source(const TaskOptions& options, TaskDraw draw) {
+TokenIds draw_source(const TaskOptions& options, TaskDraw draw) {
   return options.task.draw(options.min_length, options.max_length, options.vocab, options.last_digit_first,
                            draw);
 }
 
 /// One source in eight is for validation, by a hash (FNV-1a with a final mix) that depends on nothing else.
-bool is_validation(const Symbols& source) {
+bool is_validation(const TokenIds& source) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const int64_t symbol : source) hash = (hash ^ static_cast<uint64_t>(symbol)) * 0x100000001b3u;
   hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccdu;
@@ -67,16 +67,16 @@ TaskDataset::TaskDataset(const TaskOptions& options, Split split) : options_(opt
   }
 }
 
-bool TaskDataset::belongs(const Symbols& source) const {
+bool TaskDataset::belongs(const TokenIds& source) const {
   return options_.valid_pairs == 0 || is_validation(source) == (split_ == Split::valid);
 }
 
 void TaskDataset::choose_validation_draws() {
   const int64_t wanted = options_.valid_pairs;
   const int64_t most = 64 * wanted + 10'000;  // eight draws a source where there are plenty
-  std::set<Symbols> seen;
+  std::set<TokenIds> seen;
   for (int64_t draw = 0; draw < most && size_t(wanted) > draws_.size(); ++draw) {
-    Symbols source = draw_source(options_, draw_of(options_, Split::valid, 0, draw, 0));
+    TokenIds source = draw_source(options_, draw_of(options_, Split::valid, 0, draw, 0));
     if (belongs(source) && seen.insert(std::move(source)).second) draws_.push_back(draw);
   }
   HEED_CHECK(static_cast<int64_t>(draws_.size()) == wanted, ConfigError,
@@ -86,10 +86,10 @@ void TaskDataset::choose_validation_draws() {
              " sources, an eighth of them for validation; ask for fewer, or for longer sources");
 }
 
-Symbols TaskDataset::training_source(int64_t epoch, int64_t index) const {
+TokenIds TaskDataset::training_source(int64_t epoch, int64_t index) const {
   const int64_t stream = options_.fresh ? epoch : 0;
   for (uint32_t attempt = 0; attempt < kAttempts; ++attempt) {
-    Symbols source = draw_source(options_, draw_of(options_, Split::train, stream, index, attempt));
+    TokenIds source = draw_source(options_, draw_of(options_, Split::train, stream, index, attempt));
     if (belongs(source)) return source;
   }
   throw ConfigError(concat("too few different sources: none is left for training; task ",

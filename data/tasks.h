@@ -42,9 +42,9 @@ class TaskDataset final : public PairDataset {
   std::string fingerprint() const override;
 
  private:
-  bool belongs(const Symbols& source) const;
+  bool belongs(const TokenIds& source) const;
   void choose_validation_draws();
-  Symbols training_source(int64_t epoch, int64_t index) const;
+  TokenIds training_source(int64_t epoch, int64_t index) const;
 
   TaskOptions options_;
   Split split_;

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/declare.h>
 
 namespace heed {
@@ -24,7 +24,7 @@ struct ActivationForward {  // y = f(x)
   T* y;        // [count]; may be x
   int64_t count;
 
-  Work work() const { return moves<T>(2 * count); }
+  Cost cost() const { return bytes_moved<T>(2 * count); }
 };
 
 template <class T>
@@ -36,7 +36,7 @@ struct ActivationBackward {  // gx (+)= f'(x) gy
   int64_t count;
   bool accumulate;
 
-  Work work() const { return moves<T>((accumulate ? 4 : 3) * count); }
+  Cost cost() const { return bytes_moved<T>((accumulate ? 4 : 3) * count); }
 };
 
 template <class T>
@@ -47,7 +47,7 @@ struct GatedForward {  // y = f(gate) * up, element by element; with silu this i
   T* y;           // [rows, cols], contiguous
   int64_t rows, cols, ld;
 
-  Work work() const { return moves<T>(3 * rows * cols); }
+  Cost cost() const { return bytes_moved<T>(3 * rows * cols); }
 };
 
 template <class T>
@@ -61,10 +61,10 @@ struct GatedBackward {
   int64_t rows, cols, ld, gld;
   bool accumulate_gate, accumulate_up;
 
-  Work work() const {
+  Cost cost() const {
     const int written = (ggate ? 1 : 0) + (gup ? 1 : 0),
               added = (ggate && accumulate_gate ? 1 : 0) + (gup && accumulate_up ? 1 : 0);
-    return moves<T>((3 + written + added) * rows * cols);
+    return bytes_moved<T>((3 + written + added) * rows * cols);
   }
 };
 

@@ -4,11 +4,11 @@
 
 #include <cstdint>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/philox.h>
 #include <heed/core/base/segments.h>
 #include <heed/core/base/visibility.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/declare.h>
 
 namespace heed::kernels {
@@ -51,7 +51,7 @@ struct AttentionScores {
 
   /// Products with each visible pair of query and key, `factor` of them, each as long as a head is wide.
   /// Reads the segments: for the CPU. Holes in a dilated window count as visible.
-  Work products(int factor) const {
+  Cost products(int factor) const {
     int64_t pairs = 0;
     for (int64_t i = 0; i < segments.count; ++i) {
       const int64_t queries = segments.query_length[i], keys = segments.key_length[i];
@@ -77,9 +77,9 @@ struct AttentionForward : AttentionScores<T> {
   // What dropout keeps, for the CPU's backward: attention_keep_mask_size() bytes, or null.
   uint8_t* keep_mask = nullptr;
 
-  Work work() const {
+  Cost cost() const {
     const int64_t query = this->query_rows * this->heads, key = this->key_rows * this->key_heads;
-    return this->products(2) + moves<T>(2 * (query + key) * this->width);
+    return this->products(2) + bytes_moved<T>(2 * (query + key) * this->width);
   }
 };
 
@@ -99,9 +99,9 @@ struct AttentionBackward : AttentionScores<T> {
   // What the forward wrote there; null: drawn again.
   const uint8_t* keep_mask = nullptr;
 
-  Work work() const {  // the scores again, and the gradients of weights, values, queries and keys
+  Cost cost() const {  // the scores again, and the gradients of weights, values, queries and keys
     const int64_t query = this->query_rows * this->heads, key = this->key_rows * this->key_heads;
-    return this->products(5) + moves<T>(4 * (query + key) * this->width);
+    return this->products(5) + bytes_moved<T>(4 * (query + key) * this->width);
   }
 };
 

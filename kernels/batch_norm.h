@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/declare.h>
 
 namespace heed::kernels {
@@ -21,7 +21,7 @@ struct BatchNormForward {           // y = weight * (x - mean) / sqrt(variance +
   int64_t batch, channels, pixels;  // 1 <= batch * pixels < 2^31
   double eps;
 
-  Work work() const { return moves<T>(2 * batch * channels * pixels); }
+  Cost cost() const { return bytes_moved<T>(2 * batch * channels * pixels); }
 };
 
 template <class T>
@@ -38,7 +38,7 @@ struct BatchNormBackward {
   int64_t batch, channels, pixels;
   double eps;
 
-  Work work() const { return moves<T>(batch * channels * pixels * (2 + (gx ? 1 : 0))); }
+  Cost cost() const { return bytes_moved<T>(batch * channels * pixels * (2 + (gx ? 1 : 0))); }
 };
 
 }  // namespace heed::kernels

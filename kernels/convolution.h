@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/declare.h>
 #include <heed/kernels/window.h>
 
@@ -25,7 +25,7 @@ struct ConvolutionSizes {
   int64_t taps() const { return window.kernel[0] * window.kernel[1]; }
   int64_t depth() const { return group_channels() * taps(); }  // terms of a sum
 
-  Work product() const { return Work{2.0 * static_cast<double>(batch * outputs * pixels() * depth()), 0}; }
+  Cost product() const { return Cost{2.0 * static_cast<double>(batch * outputs * pixels() * depth()), 0}; }
 };
 
 template <class T>
@@ -36,9 +36,9 @@ struct ConvolutionForward {
   const T* bias;    // [outputs] or null
   T* y;             // [batch, outputs, out_height, out_width]
 
-  Work work() const {
-    return sizes.product() + moves<T>(sizes.batch * (sizes.channels * sizes.height * sizes.width +
-                                                     sizes.outputs * sizes.pixels()));
+  Cost cost() const {
+    return sizes.product() + bytes_moved<T>(sizes.batch * (sizes.channels * sizes.height * sizes.width +
+                                                           sizes.outputs * sizes.pixels()));
   }
 };
 
@@ -52,8 +52,8 @@ struct ConvolutionBackward {
   accumulator_t<T>* gweight;  // the weight's shape; summed in fixed order; null if not wanted
   bool accumulate_x, accumulate_weight;
 
-  Work work() const {
-    Work all = moves<T>(sizes.batch * sizes.outputs * sizes.pixels());
+  Cost cost() const {
+    Cost all = bytes_moved<T>(sizes.batch * sizes.outputs * sizes.pixels());
     if (gx) all = all + sizes.product();
     if (gweight) all = all + sizes.product();
     return all;

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/host_device.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/declare.h>
 
 namespace heed::kernels {
@@ -35,7 +35,7 @@ struct CrossEntropyForward {
 
   HEED_HOST_DEVICE int64_t row_stride() const { return stride == 0 ? classes : stride; }
 
-  Work work() const { return moves<T>((glogits ? 2 : 1) * rows * classes); }
+  Cost cost() const { return bytes_moved<T>((glogits ? 2 : 1) * rows * classes); }
 };
 
 template <class T>
@@ -46,7 +46,7 @@ struct CrossEntropyBackward {     // gx (+)= gloss * glogits
   int64_t count;
   bool accumulate;
 
-  Work work() const { return moves<T>((accumulate ? 3 : 2) * count); }
+  Cost cost() const { return bytes_moved<T>((accumulate ? 3 : 2) * count); }
 };
 
 }  // namespace heed::kernels

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/philox.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/declare.h>
 
 namespace heed::kernels {
@@ -18,7 +18,7 @@ struct DropoutForward {  // y = residual + dropout(x)
   int64_t count;
   Dropout dropout;  // its mask is drawn again in the backward
 
-  Work work() const { return moves<T>((residual ? 3 : 2) * count); }
+  Cost cost() const { return bytes_moved<T>((residual ? 3 : 2) * count); }
 };
 
 template <class T>
@@ -29,7 +29,7 @@ struct DropoutBackward {  // gx (+)= dropout'(gy)
   Dropout dropout;
   bool accumulate;
 
-  Work work() const { return moves<T>((accumulate ? 3 : 2) * count); }
+  Cost cost() const { return bytes_moved<T>((accumulate ? 3 : 2) * count); }
 };
 
 }  // namespace heed::kernels

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/strided.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/declare.h>
 
 namespace heed::kernels {
@@ -68,8 +68,8 @@ struct Copy {
   Strided<2> index;
   bool accumulate;
 
-  Work work() const {
-    return moves<To>((accumulate ? 2 : 1) * index.count()) + moves<From>(index.count_of(1));
+  Cost cost() const {
+    return bytes_moved<To>((accumulate ? 2 : 1) * index.count()) + bytes_moved<From>(index.count_of(1));
   }
 };
 
@@ -79,7 +79,7 @@ struct Fill {  // y = value
   T value;
   Strided<1> index;
 
-  Work work() const { return moves<T>(index.count()); }
+  Cost cost() const { return bytes_moved<T>(index.count()); }
 };
 
 template <class T>
@@ -89,7 +89,7 @@ struct Unary {  // y = op(x); integers: negative, absolute, sign, square; bool: 
   const T* x;
   Strided<2> index;
 
-  Work work() const { return moves<T>(index.count() + index.count_of(1)); }
+  Cost cost() const { return bytes_moved<T>(index.count() + index.count_of(1)); }
 };
 
 template <class T>
@@ -99,7 +99,7 @@ struct Predicate {  // y = op(x); f32, bf16, f64
   const T* x;
   Strided<2> index;
 
-  Work work() const { return moves<bool>(index.count()) + moves<T>(index.count_of(1)); }
+  Cost cost() const { return bytes_moved<bool>(index.count()) + bytes_moved<T>(index.count_of(1)); }
 };
 
 template <class T>
@@ -112,8 +112,8 @@ struct Binary {  // y = op(a, b); divide, power, leaky_relu, elu and their slope
   T scalar;
   Strided<3> index;
 
-  Work work() const {
-    return moves<T>(index.count() + (a ? index.count_of(1) : 0) + (b ? index.count_of(2) : 0));
+  Cost cost() const {
+    return bytes_moved<T>(index.count() + (a ? index.count_of(1) : 0) + (b ? index.count_of(2) : 0));
   }
 };
 
@@ -125,7 +125,9 @@ struct Compare {  // y = op(a, b)
   const T* b;
   Strided<3> index;
 
-  Work work() const { return moves<bool>(index.count()) + moves<T>(index.count_of(1) + index.count_of(2)); }
+  Cost cost() const {
+    return bytes_moved<bool>(index.count()) + bytes_moved<T>(index.count_of(1) + index.count_of(2));
+  }
 };
 
 template <class T>
@@ -135,7 +137,7 @@ struct Clamp {  // y = low where x < low, high where x > high, else x
   T low, high;  // low <= high
   Strided<2> index;
 
-  Work work() const { return moves<T>(index.count() + index.count_of(1)); }
+  Cost cost() const { return bytes_moved<T>(index.count() + index.count_of(1)); }
 };
 
 template <class T>
@@ -146,8 +148,9 @@ struct Where {  // y = condition ? a : b
   const T* b;
   Strided<4> index;
 
-  Work work() const {
-    return moves<T>(index.count() + index.count_of(2) + index.count_of(3)) + moves<bool>(index.count_of(1));
+  Cost cost() const {
+    return bytes_moved<T>(index.count() + index.count_of(2) + index.count_of(3)) +
+           bytes_moved<bool>(index.count_of(1));
   }
 };
 

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/philox.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/declare.h>
 #include <heed/kernels/wrong_index.h>
 
@@ -32,7 +32,7 @@ struct EmbeddingForward {       // y = dropout(scale * weight[id] + position[pos
   T* y;  // [rows, cols]
   int64_t rows, cols, vocabulary, positions;
 
-  Work work() const { return moves<T>((position ? 3 : 2) * rows * cols); }
+  Cost cost() const { return bytes_moved<T>((position ? 3 : 2) * rows * cols); }
 };
 
 template <class T>
@@ -48,13 +48,13 @@ struct EmbeddingBackward {      // each table row sums its gradients in the orde
   bool accumulate_weight, accumulate_position;
   int64_t rows, cols, vocabulary, positions;
 
-  Work work() const {  // a table that is not added to is written whole
+  Cost cost() const {  // a table that is not added to is written whole
     const auto table = [&](const accumulator_t<T>* to, int64_t entries, bool accumulate) {
       return to ? (accumulate ? 2 * (rows < entries ? rows : entries) : entries) : 0;
     };
-    return moves<T>(rows * cols) +
-           moves<accumulator_t<T>>(cols * (table(gweight, vocabulary, accumulate_weight) +
-                                           table(gposition, positions, accumulate_position)));
+    return bytes_moved<T>(rows * cols) +
+           bytes_moved<accumulator_t<T>>(cols * (table(gweight, vocabulary, accumulate_weight) +
+                                                 table(gposition, positions, accumulate_position)));
   }
 };
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/declare.h>
 
 namespace heed::kernels {
@@ -27,10 +27,10 @@ struct Gemm {
   float alpha = 1;
   bool accumulate = false;
 
-  Work work() const {
+  Cost cost() const {
     const int64_t results = accumulate ? 2 : 1;
-    return Work{2.0 * static_cast<double>(batch * m * n * k), 0} + moves<T>(batch * (m + n) * k) +
-           moves<C>(batch * m * n * results);
+    return Cost{2.0 * static_cast<double>(batch * m * n * k), 0} + bytes_moved<T>(batch * (m + n) * k) +
+           bytes_moved<C>(batch * m * n * results);
   }
 };
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <heed/core/base/work.h>
+#include <heed/core/base/cost.h>
 #include <heed/kernels/declare.h>
 
 namespace heed::kernels {
@@ -32,7 +32,7 @@ struct Int8Pack {
   Int8Matrix matrix;    // its data are not looked at
   std::byte* data;      // [matrix.bytes()]
 
-  Work work() const { return moves<float>(matrix.rows * matrix.cols); }
+  Cost cost() const { return bytes_moved<float>(matrix.rows * matrix.cols); }
 };
 
 /// Rows of the matrix as floats.
@@ -42,7 +42,7 @@ struct Int8Rows {
   int64_t count;
   float* y;  // [count, matrix.cols]
 
-  Work work() const { return moves<float>(count * matrix.cols); }
+  Cost cost() const { return bytes_moved<float>(count * matrix.cols); }
 };
 
 /// y = x Wᵀ + bias, W the rows [first, first + out) of the matrix. Each kInt8Block elements of a row of x are
@@ -56,9 +56,9 @@ struct Int8Linear {
   float* y;           // [rows, out]
   int64_t rows;
 
-  Work work() const {
-    return Work{2.0 * static_cast<double>(rows * matrix.cols * out), 0} +
-           moves<float>(rows * (matrix.cols + out) + matrix.cols * out / 4);
+  Cost cost() const {
+    return Cost{2.0 * static_cast<double>(rows * matrix.cols * out), 0} +
+           bytes_moved<float>(rows * (matrix.cols + out) + matrix.cols * out / 4);
   }
 };
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/declare.h>
 
 namespace heed::kernels {
@@ -20,7 +20,7 @@ struct LayerNormForward {  // y = weight * (x - mean) * rstd + bias, for each ro
   int64_t rows, cols;      // cols >= 1
   double eps;
 
-  Work work() const { return moves<T>(2 * rows * cols); }
+  Cost cost() const { return bytes_moved<T>(2 * rows * cols); }
 };
 
 template <class T>
@@ -36,7 +36,9 @@ struct LayerNormBackward {
   bool accumulate_x, accumulate_weight, accumulate_bias;
   int64_t rows, cols;
 
-  Work work() const { return moves<T>(rows * cols * (2 + (gx ? 1 : 0) + (gx && accumulate_x ? 1 : 0))); }
+  Cost cost() const {
+    return bytes_moved<T>(rows * cols * (2 + (gx ? 1 : 0) + (gx && accumulate_x ? 1 : 0)));
+  }
 };
 
 }  // namespace heed::kernels

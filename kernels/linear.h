@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/philox.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/activation.h>
 #include <heed/kernels/declare.h>
 #include <heed/kernels/gemm.h>
@@ -26,9 +26,9 @@ struct LinearForward {   // y = dropout(f(x Wᵀ + bias))
                       // wanted
   int64_t rows, in, out;
 
-  Work work() const {
-    return Work{2.0 * static_cast<double>(rows * in * out), 0} +
-           moves<T>(rows * in + in * out + rows * out * (pre_activation ? 2 : 1));
+  Cost cost() const {
+    return Cost{2.0 * static_cast<double>(rows * in * out), 0} +
+           bytes_moved<T>(rows * in + in * out + rows * out * (pre_activation ? 2 : 1));
   }
 };
 
@@ -44,7 +44,7 @@ struct LinearActivationBackward {
   bool accumulate_bias;
   int64_t rows, out;
 
-  Work work() const { return moves<T>(rows * out * (1 + (saved ? 1 : 0) + (gpre ? 1 : 0))); }
+  Cost cost() const { return bytes_moved<T>(rows * out * (1 + (saved ? 1 : 0) + (gpre ? 1 : 0))); }
 };
 
 /// Takes the gradient of x Wᵀ + bias to those of bias, W and x, each where it is wanted.
@@ -79,10 +79,10 @@ struct LinearBackward {
   /// gx (+)= g W
   Gemm<T> input_product() const { return product(false, weight, gx, rows, out, accumulate_x); }
 
-  Work work() const {
-    Work all = gbias ? bias_sums().work() : Work{};
-    if (gweight) all = all + weight_product().work();
-    if (gx) all = all + input_product().work();
+  Cost cost() const {
+    Cost all = gbias ? bias_sums().cost() : Cost{};
+    if (gweight) all = all + weight_product().cost();
+    if (gx) all = all + input_product().cost();
     return all;
   }
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/declare.h>
 
 namespace heed::kernels {
@@ -44,7 +44,7 @@ struct GradientNorm {
   Parts<GradientPart<A>> gradients;
   double* norm;  // [1]
 
-  Work work() const { return moves<A>(elements_of(gradients)); }
+  Cost cost() const { return bytes_moved<A>(elements_of(gradients)); }
 };
 
 /// What changes from step to step lies in the memory of the device, so that a captured step can be repeated:
@@ -79,7 +79,9 @@ struct StepSlice {
   double clip;  // gradients are scaled by min(1, clip / (norm + 1e-6)); 0 or no norm: they are not
 
   int64_t count() const { return elements_of(parts); }
-  Work work() const { return moves<T>((master ? 1 : 2) * count()) + moves<A>((master ? 3 : 1) * count()); }
+  Cost cost() const {
+    return bytes_moved<T>((master ? 1 : 2) * count()) + bytes_moved<A>((master ? 3 : 1) * count());
+  }
 };
 
 /// Adam (Kingma and Ba, arXiv 1412.6980); decoupled: AdamW (Loshchilov and Hutter, arXiv 1711.05101).
@@ -93,7 +95,7 @@ struct AdamStep {
   double beta1, beta2, eps;
   bool decoupled;  // weight decay acts on the value, not on the gradient
 
-  Work work() const { return slice.work() + moves<accumulator_t<T>>(4 * slice.count()); }
+  Cost cost() const { return slice.cost() + bytes_moved<accumulator_t<T>>(4 * slice.count()); }
 };
 
 /// Stochastic gradient descent: b = momentum * b + (1 - dampening) * g; value -= lr * (nesterov ? g +
@@ -105,8 +107,8 @@ struct SgdStep {
   double momentum, dampening;
   bool nesterov;  // in a parameter's first step the buffer is set to g
 
-  Work work() const {
-    return slice.work() + moves<accumulator_t<T>>((momentum_buffer ? 2 : 0) * slice.count());
+  Cost cost() const {
+    return slice.cost() + bytes_moved<accumulator_t<T>>((momentum_buffer ? 2 : 0) * slice.count());
   }
 };
 
@@ -118,7 +120,7 @@ struct LionStep {
   accumulator_t<T>* m;  // arena
   double beta1, beta2;
 
-  Work work() const { return slice.work() + moves<accumulator_t<T>>(2 * slice.count()); }
+  Cost cost() const { return slice.cost() + bytes_moved<accumulator_t<T>>(2 * slice.count()); }
 };
 
 }  // namespace heed::kernels

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/declare.h>
 #include <heed/kernels/window.h>
 
@@ -36,7 +36,7 @@ struct PoolForward {
   int32_t* index;  // the same: the first of the largest in its plane, -1 under padding alone. For the
                    // backward of max; null if there is none
 
-  Work work() const { return moves<T>(sizes.planes * (sizes.height * sizes.width + sizes.pixels())); }
+  Cost cost() const { return bytes_moved<T>(sizes.planes * (sizes.height * sizes.width + sizes.pixels())); }
 };
 
 template <class T>
@@ -47,7 +47,7 @@ struct PoolBackward {
   T* gx;                 // [planes, height, width]
   bool accumulate;
 
-  Work work() const { return moves<T>(sizes.planes * (sizes.height * sizes.width + sizes.pixels())); }
+  Cost cost() const { return bytes_moved<T>(sizes.planes * (sizes.height * sizes.width + sizes.pixels())); }
 };
 
 }  // namespace heed::kernels

@@ -10,8 +10,8 @@
 
 #include <cstdint>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/declare.h>
 
 namespace heed {
@@ -52,10 +52,10 @@ struct RecurrentForward {
   T* kept;               // [.., 4 * width], for the backward; null if there is none
   int64_t total, width;  // total: rows of all sequences
 
-  Work work() const {
+  Cost cost() const {
     const int64_t gates_width = gate_count(kind) * width;
-    return Work{2.0 * static_cast<double>(total * gates_width * width), 0} +
-           moves<T>(total * (gates_width + width * (kept ? 6 : 1)));
+    return Cost{2.0 * static_cast<double>(total * gates_width * width), 0} +
+           bytes_moved<T>(total * (gates_width + width * (kept ? 6 : 1)));
   }
 };
 
@@ -74,10 +74,10 @@ struct RecurrentBackward {
   T* previous;                // [.., width]: the h before each row
   int64_t total, width;
 
-  Work work() const {
+  Cost cost() const {
     const int64_t gates_width = gate_count(kind) * width;
-    return Work{2.0 * static_cast<double>(total * gates_width * width), 0} +
-           moves<T>(total * (gates_width + 7 * width));
+    return Cost{2.0 * static_cast<double>(total * gates_width * width), 0} +
+           bytes_moved<T>(total * (gates_width + 7 * width));
   }
 };
 

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/strided.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/declare.h>
 
 namespace heed::kernels {
@@ -37,7 +37,9 @@ struct Reduce {
   Strided<2> kept;             // y, x
   Strided<1> reduced;          // x
 
-  Work work() const { return moves<T>(kept.count() * reduced.count()) + moves<reduced_t<T>>(kept.count()); }
+  Cost cost() const {
+    return bytes_moved<T>(kept.count() * reduced.count()) + bytes_moved<reduced_t<T>>(kept.count());
+  }
 };
 
 /// y = position of the largest (smallest) of `n` elements of x along an axis, for each line: the first of
@@ -50,7 +52,7 @@ struct ArgReduce {
   Strided<2> lines;  // y, x
   int64_t n, stride;
 
-  Work work() const { return moves<T>(lines.count() * n) + moves<int64_t>(lines.count()); }
+  Cost cost() const { return bytes_moved<T>(lines.count() * n) + bytes_moved<int64_t>(lines.count()); }
 };
 
 /// y[i] = Σ x[j] over j <= i, or over j >= i if `reverse`, along an axis, for each line; added to y if
@@ -64,7 +66,7 @@ struct CumSum {
   bool reverse;
   bool accumulate;
 
-  Work work() const { return moves<T>((accumulate ? 3 : 2) * lines.count() * n); }
+  Cost cost() const { return bytes_moved<T>((accumulate ? 3 : 2) * lines.count() * n); }
 };
 
 }  // namespace heed::kernels

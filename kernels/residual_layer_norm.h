@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/philox.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/declare.h>
 
 namespace heed::kernels {
@@ -26,7 +26,7 @@ struct ResidualLayerNormForward {  // sum = residual + dropout(x); y = layer_nor
   uint8_t* keep_mask = nullptr;  // for the CPU's backward, residual_layer_norm_keep_mask_size() bytes of what
                                  // dropout keeps; or null
 
-  Work work() const { return moves<T>((residual ? 4 : 2) * rows * cols); }
+  Cost cost() const { return bytes_moved<T>((residual ? 4 : 2) * rows * cols); }
 };
 
 template <class T>
@@ -46,11 +46,11 @@ struct ResidualLayerNormBackward {
   int64_t rows, cols;
   const uint8_t* keep_mask = nullptr;  // what the forward wrote there; null: drawn again
 
-  Work work() const {
+  Cost cost() const {
     const int matrices = 2 + (gsum ? 1 : 0) + (gresidual ? 1 : 0) +
                          (gresidual && accumulate_residual ? 1 : 0) + (gx ? 1 : 0) +
                          (gx && accumulate_x ? 1 : 0);
-    return moves<T>(rows * cols * matrices);
+    return bytes_moved<T>(rows * cols * matrices);
   }
 };
 

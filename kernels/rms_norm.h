@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/philox.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/declare.h>
 
 namespace heed::kernels {
@@ -25,7 +25,7 @@ struct RMSNormForward {
   int64_t rows, cols;      // cols >= 1
   double eps;
 
-  Work work() const { return moves<T>((residual ? 4 : 2) * rows * cols); }
+  Cost cost() const { return bytes_moved<T>((residual ? 4 : 2) * rows * cols); }
 };
 
 template <class T>
@@ -42,11 +42,11 @@ struct RMSNormBackward {
   bool accumulate_residual, accumulate_x, accumulate_weight;
   int64_t rows, cols;
 
-  Work work() const {
+  Cost cost() const {
     const int matrices = 2 + (gsum ? 1 : 0) + (gresidual ? 1 : 0) +
                          (gresidual && accumulate_residual ? 1 : 0) + (gx ? 1 : 0) +
                          (gx && accumulate_x ? 1 : 0);
-    return moves<T>(rows * cols * matrices);
+    return bytes_moved<T>(rows * cols * matrices);
   }
 };
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/declare.h>
 #include <heed/kernels/wrong_index.h>
 
@@ -34,7 +34,7 @@ struct Rotary {
   RotaryPairing pairing;
   bool inverse, accumulate;
 
-  Work work() const { return moves<T>((accumulate ? 3 : 2) * rows * heads * width); }
+  Cost cost() const { return bytes_moved<T>((accumulate ? 3 : 2) * rows * heads * width); }
 };
 
 /// IndexError for the first position that is not in the table. For the CPU.

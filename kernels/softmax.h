@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/declare.h>
 
 namespace heed::kernels {
@@ -16,7 +16,7 @@ struct SoftmaxForward {  // y = exp(x - m) / sum exp(x - m), m the row's maximum
   int64_t rows, cols;
   bool log;
 
-  Work work() const { return moves<T>(2 * rows * cols); }
+  Cost cost() const { return bytes_moved<T>(2 * rows * cols); }
 };
 
 template <class T>
@@ -27,7 +27,7 @@ struct SoftmaxBackward {
   int64_t rows, cols;
   bool log, accumulate;
 
-  Work work() const { return moves<T>((accumulate ? 4 : 3) * rows * cols); }
+  Cost cost() const { return bytes_moved<T>((accumulate ? 4 : 3) * rows * cols); }
 };
 
 }  // namespace heed::kernels

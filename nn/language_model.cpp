@@ -68,7 +68,7 @@ LanguageModel::LanguageModel(const LanguageModelConfig& config, Generator& rando
       layers(config, config.layers, config.norm == NormPlacement::pre, random),
       config_(config) {
   if (!config.tie_embeddings)
-    generator = std::make_unique<Linear>(config.d_model, config.vocabulary, false, random);
+    output = std::make_unique<Linear>(config.d_model, config.vocabulary, false, random);
   for (size_t i = 0; i < layers.layers.size(); ++i)
     layers.layers[i]->self_attn.name = concat("layers.", i, ".self_attn");
   if (parameters_have_values()) initialize(*this, matrix_rules(Initializer::normal), random);
@@ -97,7 +97,7 @@ Tensor LanguageModel::states(const Tokens& tokens, KeyValueCache* cache) const {
 }
 
 Tensor LanguageModel::logits(const Tensor& states) const {
-  return linear(states, generator ? generator->weight : embedding.weight, {}, {.wide = true});
+  return linear(states, output ? output->weight : embedding.weight, {}, {.wide = true});
 }
 
 Tensor LanguageModel::forward(const Tokens& tokens) const { return logits(states(tokens)); }
@@ -108,8 +108,7 @@ Tensor LanguageModel::forward(const Tokens& tokens, KeyValueCache& cache) const 
 
 Tensor LanguageModel::loss(const Tokens& tokens, const Tensor& targets,
                            const CrossEntropyOptions& options) const {
-  return linear_cross_entropy(states(tokens), generator ? generator->weight : embedding.weight, targets,
-                              options);
+  return linear_cross_entropy(states(tokens), output ? output->weight : embedding.weight, targets, options);
 }
 
 KeyValueCache LanguageModel::make_cache(int64_t sequences) const {
@@ -121,7 +120,7 @@ void LanguageModel::visit(Visitor& v) {
   v("embedding", embedding);
   v("position", position);
   v.unnamed(layers);
-  if (generator) v("generator", *generator);
+  if (output) v("generator", *output);
 }
 
 std::string LanguageModel::describe() const {

@@ -32,7 +32,7 @@ struct LanguageModelConfig : LayerConfig {
 };
 
 /// Embeddings with positions, causal layers, and logits over the vocabulary: by the embedding's own weight,
-/// or by a `generator` without bias. Matrices begin N(0, 0.02), biases 0. Parameters: embedding.weight,
+/// or by `output`, without bias. Matrices begin N(0, 0.02), biases 0. Parameters: embedding.weight,
 /// position.weight, layers.0.self_attn.in_proj_weight, …, norm.weight, generator.weight, as far as there are
 /// such.
 class LanguageModel : public Module {
@@ -61,7 +61,7 @@ class LanguageModel : public Module {
   Embedding embedding;
   PositionTable position;
   Encoder layers;
-  std::unique_ptr<Linear> generator;  // null if tied
+  std::unique_ptr<Linear> output;  // null if tied
 
  private:
   LanguageModelConfig config_;

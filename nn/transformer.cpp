@@ -142,10 +142,10 @@ Transformer::Transformer(const TransformerConfig& config, Generator& random)
       position(config.position, config.d_model, config.position_options(), random),
       encoder(config, config.encoder_layers, config.has_final_norm(), random),
       decoder(config, config.decoder_layers, config.has_final_norm(), random),
-      generator(config.d_model, config.target_vocabulary, true, random),
+      output(config.d_model, config.target_vocabulary, true, random),
       config_(config) {
   if (config.share_embeddings) src_embedding.weight = tgt_embedding.weight;
-  if (config.tie_generator) generator.weight = tgt_embedding.weight;
+  if (config.tie_generator) output.weight = tgt_embedding.weight;
   for (size_t i = 0; i < encoder.layers.size(); ++i)
     encoder.layers[i]->self_attn.name = concat("encoder.layers.", i, ".self_attn");
   for (size_t i = 0; i < decoder.layers.size(); ++i) {
@@ -190,7 +190,7 @@ Tensor Transformer::decode(const Tokens& target, const Tensor& memory, const Seg
                  Segments::cross(target.segments, source_segments), with_positions, calls.cross);
 }
 
-Tensor Transformer::logits(const Tensor& states) const { return generator(states); }
+Tensor Transformer::logits(const Tensor& states) const { return output(states); }
 
 Tensor Transformer::forward(const Tokens& source, const Tokens& target, const TransformerCalls& calls) const {
   return logits(decode(target, encode(source, calls.source), source.segments, calls));
@@ -210,7 +210,7 @@ void Transformer::visit(Visitor& v) {
   v("position", position);
   v("encoder", encoder);
   v("decoder", decoder);
-  v("generator", generator);
+  v("generator", output);
 }
 
 std::string Transformer::describe() const {

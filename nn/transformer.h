@@ -86,7 +86,7 @@ class Transformer : public Seq2SeqModel {
   PositionTable position;
   Encoder encoder;
   Decoder decoder;
-  Linear generator;
+  Linear output;
 
  private:
   Tensor embed(const Embedding& embedding, const Tensor& ids, const Tensor& position_ids,

@@ -4,7 +4,7 @@
 #include <map>
 
 #include <heed/core/autograd.h>
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/core/creation.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>

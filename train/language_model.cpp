@@ -13,10 +13,10 @@ namespace {
 constexpr int64_t kIgnored = -100;  // for the rows that pad a batch on a device
 constexpr size_t kLabels = kTokenTensors;
 
-Batch pack(std::span<const data::Symbols> samples, Device device) {
-  data::Symbols ids, labels;
+Batch pack(std::span<const data::TokenIds> samples, Device device) {
+  data::TokenIds ids, labels;
   data::Sequences sequences;
-  for (const data::Symbols& sample : samples) {
+  for (const data::TokenIds& sample : samples) {
     const auto length = static_cast<int32_t>(std::ssize(sample) - 1);
     sequences.first.push_back(sequences.rows);
     sequences.length.push_back(length);
@@ -33,11 +33,11 @@ Batch pack(std::span<const data::Symbols> samples, Device device) {
 
 }  // namespace
 
-data::Collate<data::Symbols, Batch> language_model_collate(Device device, int64_t longest) {
-  return {.batch = [device](std::span<const data::Symbols> samples,
+data::Collate<data::TokenIds, Batch> language_model_collate(Device device, int64_t longest) {
+  return {.batch = [device](std::span<const data::TokenIds> samples,
                             std::span<const int64_t>) { return pack(samples, device); },
           .size =
-              [](const data::Symbols& sample) {
+              [](const data::TokenIds& sample) {
                 return data::SampleSize{std::ssize(sample) - 1, {std::ssize(sample), 0}};
               },
           .most_rows = longest};
@@ -56,13 +56,13 @@ double Prediction::bits_per_character(int64_t characters) const {
   return loss / std::log(2.0) / static_cast<double>(std::max<int64_t>(characters, 1));
 }
 
-Prediction predict(nn::LanguageModel& model, const data::Dataset<data::Symbols>& dataset, int64_t rows,
+Prediction predict(nn::LanguageModel& model, const data::Dataset<data::TokenIds>& dataset, int64_t rows,
                    const std::function<void()>& before_batch) {
   const nn::Evaluation evaluation(model);
   const Device device = model.embedding.weight.device();
   const LossFunction loss = language_model_loss(model);
   Prediction result;
-  std::vector<data::Symbols> samples;
+  std::vector<data::TokenIds> samples;
   int64_t used = 0;
   const auto flush = [&] {
     if (samples.empty()) return;
@@ -75,7 +75,7 @@ Prediction predict(nn::LanguageModel& model, const data::Dataset<data::Symbols>&
     used = 0;
   };
   for (int64_t i = 0; i < dataset.size(); ++i) {
-    data::Symbols sample = dataset.get(0, i);
+    data::TokenIds sample = dataset.get(0, i);
     const int64_t length = std::ssize(sample) - 1;
     HEED_CHECK(length <= rows, ConfigError, "a sample of ", length, " tokens in batches of ", rows);
     if (used + length > rows) flush();

@@ -15,7 +15,7 @@ namespace heed::train {
 /// How samples (n + 1 ids: n tokens, and what follows each) become a batch: one after another without
 /// padding, none attending to another, positions counted from the start of each. `longest`: tokens of the
 /// longest sample, 0 if not known.
-data::Collate<data::Symbols, Batch> language_model_collate(Device device, int64_t longest = 0);
+data::Collate<data::TokenIds, Batch> language_model_collate(Device device, int64_t longest = 0);
 
 /// The mean cross-entropy of a batch's tokens. The model must outlive it.
 LossFunction language_model_loss(const nn::LanguageModel& model, double label_smoothing = 0);
@@ -33,7 +33,7 @@ struct Prediction {
 
 /// Of all samples, each once, in batches of at most `rows` tokens; `before_batch`, where set, is called
 /// before each. Dropout is off, and nothing is recorded. ConfigError where a sample has more than `rows`.
-Prediction predict(nn::LanguageModel& model, const data::Dataset<data::Symbols>& dataset, int64_t rows,
+Prediction predict(nn::LanguageModel& model, const data::Dataset<data::TokenIds>& dataset, int64_t rows,
                    const std::function<void()>& before_batch = {});
 
 }  // namespace heed::train

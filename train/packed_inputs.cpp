@@ -4,7 +4,7 @@
 #include <span>
 
 #include <heed/core/backend.h>
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/core/creation.h>
 #include <heed/kernels/embedding.h>
 #include <heed/train/packed_inputs.h>
@@ -48,7 +48,7 @@ Segments segments_of(const Tensor& first, const Tensor& length, int64_t rows, in
 
 }  // namespace
 
-void append_tokens(StepInputs& inputs, const data::Symbols& ids, const data::Sequences& sequences,
+void append_tokens(StepInputs& inputs, const data::TokenIds& ids, const data::Sequences& sequences,
                    Device device) {
   const bool padded = !backend(device).host_memory;
   const auto count = static_cast<int64_t>(sequences.first.size());
@@ -62,7 +62,7 @@ void append_tokens(StepInputs& inputs, const data::Symbols& ids, const data::Seq
   inputs.constants.push_back(0);
 }
 
-void append_labels(StepInputs& inputs, const data::Symbols& labels, int64_t rest) {
+void append_labels(StepInputs& inputs, const data::TokenIds& labels, int64_t rest) {
   const int64_t rows = inputs.tensors[inputs.tensors.size() - kTokenTensors].numel();
   inputs.tensors.push_back(filled_up(labels, rows, rest));
 }

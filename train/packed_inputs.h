@@ -18,11 +18,11 @@ inline constexpr size_t kTokenTensors = 4, kTokenConstants = 2;
 /// their bucket, so that few shapes occur: the numbers of rows and of sequences and the longest length are
 /// rounded up, to one of four sizes between a power of two and the next. Rows that are added hold kNoToken,
 /// sequences no rows.
-void append_tokens(StepInputs& inputs, const data::Symbols& ids, const data::Sequences& sequences,
+void append_tokens(StepInputs& inputs, const data::TokenIds& ids, const data::Sequences& sequences,
                    Device device);
 
 /// Adds a number for each row of the tokens added last, and `rest` for the rows that pad them: i64 [rows].
-void append_labels(StepInputs& inputs, const data::Symbols& labels, int64_t rest);
+void append_labels(StepInputs& inputs, const data::TokenIds& labels, int64_t rest);
 
 /// What append_tokens() added, from the tensor and the constant of these numbers on.
 nn::Tokens tokens_of(const StepInputs& inputs, size_t tensor, size_t constant);

@@ -11,7 +11,7 @@ namespace {
 // The tensors of a batch: those of the source, of the target, and the labels.
 constexpr size_t kTarget = kTokenTensors, kLabels = 2 * kTokenTensors;
 
-nn::Tokens tokens_of(const data::Symbols& ids, const data::Sequences& rows, Device device) {
+nn::Tokens tokens_of(const data::TokenIds& ids, const data::Sequences& rows, Device device) {
   return {tensor(ids, {static_cast<int64_t>(ids.size())}, device),
           Segments(rows.first, rows.length, rows.first, rows.length)};
 }

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include <heed/core/base/check.h>
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 
 #include "apps/common/gnuplot.h"
 #include "apps/common/text.h"

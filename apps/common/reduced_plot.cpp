@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include <heed/core/base/check.h>
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 
 #include "apps/common/plot.h"
 #include "apps/common/text.h"

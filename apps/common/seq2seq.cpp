@@ -66,7 +66,7 @@ Evaluation evaluate(nn::Seq2SeqModel& model, const data::PairDataset& dataset,
     tokens += packed.target_tokens();
     right_tokens += count_equal(argmax(logits, -1), batch.labels);
     if (options.decode)
-      for (Prediction& p : judge(nn::greedy_search(model, batch.source, decode), pairs, options.marks)) {
+      for (Prediction& p : grade(nn::greedy_search(model, batch.source, decode), pairs, options.marks)) {
         right_sequences += p.right;
         if (!p.right && std::ssize(result.failures) < options.keep_failures)
           result.failures.push_back(std::move(p));
@@ -82,7 +82,7 @@ Evaluation evaluate(nn::Seq2SeqModel& model, const data::PairDataset& dataset,
   return result;
 }
 
-std::vector<Prediction> judge(const std::vector<nn::Hypothesis>& outputs, std::span<const data::Pair> pairs,
+std::vector<Prediction> grade(const std::vector<nn::Hypothesis>& outputs, std::span<const data::Pair> pairs,
                               data::Marks marks) {
   std::vector<Prediction> result;
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -100,7 +100,7 @@ std::vector<Prediction> predict(nn::Seq2SeqModel& model, const std::vector<data:
   std::vector<int64_t> numbers(pairs.size());
   const data::PairBatch batch = data::pack(pairs, numbers, marks);
   const NoGrad no_grad;
-  return judge(
+  return grade(
       nn::greedy_search(model, train::to_tensors(batch, model.parameters().device()).source, options), pairs,
       marks);
 }

@@ -44,7 +44,7 @@ Evaluation evaluate(nn::Seq2SeqModel& model, const data::PairDataset& dataset,
 
 /// Outputs beside what they should be. Without end marks nothing in an output says where it ends, and each is
 /// cut to its target's length.
-std::vector<Prediction> judge(const std::vector<nn::Hypothesis>& outputs, std::span<const data::Pair> pairs,
+std::vector<Prediction> grade(const std::vector<nn::Hypothesis>& outputs, std::span<const data::Pair> pairs,
                               data::Marks marks);
 
 /// Greedy outputs for the given pairs' sources.

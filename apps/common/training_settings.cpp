@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/optim/adam.h>
 #include <heed/optim/sgd.h>
 #include <heed/train/run_folder.h>

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include <heed/core/attention.h>
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
 #include <heed/nn/inspection.h>
@@ -28,7 +28,7 @@ std::string token_name(const data::Task& task, int64_t symbol) {
   }
 }
 
-std::vector<std::string> token_names(const data::Task& task, const data::Symbols& symbols) {
+std::vector<std::string> token_names(const data::Task& task, const data::TokenIds& symbols) {
   std::vector<std::string> names;
   for (const int64_t symbol : symbols) names.push_back(token_name(task, symbol));
   return names;

@@ -1,7 +1,7 @@
 // Many trainings, their options varied: what each setting costs and gives.
 #include <algorithm>
 
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/nn/parameter.h>
 #include <heed/nn/summary.h>
 

@@ -22,9 +22,9 @@ namespace heed::apps {
 namespace {
 
 // A source as a pair; a model without end marks needs the target to know where an output ends.
-data::Pair pair_of(data::Symbols source, const Settings& settings) {
+data::Pair pair_of(data::TokenIds source, const Settings& settings) {
   settings.check_lengths(std::ssize(source), 0);
-  data::Symbols target;
+  data::TokenIds target;
   if (settings.no_end_mark)
     target = settings.task_rule().solve(source, settings.vocab, settings.last_digit_first);
   return {std::move(source), std::move(target)};
@@ -126,7 +126,7 @@ void decode(const DecodeSettings& s) {
     std::vector<nn::Hypothesis> outputs;
     for (auto& hypotheses : nn::beam_search(*trained.model, batch.source, options))
       outputs.push_back(std::move(hypotheses.front()));
-    for (const auto& [pair, best, right] : judge(outputs, part, trained.marks())) {
+    for (const auto& [pair, best, right] : grade(outputs, part, trained.marks())) {
       print({{"source", pair.source},
              {"output", best.tokens},
              {"score", best.score},
@@ -164,8 +164,8 @@ void attention(const AttentionSettings& s) {
   const Trained trained = open_model(s);
   const int64_t vocab = trained.settings.vocab;
   const data::Task task = trained.settings.task_rule();
-  const data::Symbols source = task.symbols(s.input, vocab);
-  data::Symbols target;
+  const data::TokenIds source = task.symbols(s.input, vocab);
+  data::TokenIds target;
   if (s.target.empty()) {
     const nn::DecodeOptions decode{
         .max_length = std::min<int64_t>(2 * std::ssize(source) + 10, trained.model->max_target()),

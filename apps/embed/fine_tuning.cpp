@@ -27,7 +27,7 @@ class Samples final : public data::Dataset<data::Pair> {
   std::string fingerprint() const override {
     Sha256 hash;
     for (const data::Pair& sample : samples_)
-      for (const data::Symbols& side : {sample.source, sample.target}) {
+      for (const data::TokenIds& side : {sample.source, sample.target}) {
         const int64_t length = std::ssize(side);
         hash.update(&length, sizeof(length));
         hash.update(side.data(), side.size() * sizeof(int64_t));
@@ -40,14 +40,14 @@ class Samples final : public data::Dataset<data::Pair> {
 };
 
 using SampleLoader = data::Loader<data::Pair, train::Batch>;
-using Side = data::Symbols data::Pair::*;
+using Side = data::TokenIds data::Pair::*;
 
 // The texts of one side, one after another.
 void append_texts(StepInputs& inputs, std::span<const data::Pair> samples, Side side) {
-  data::Symbols ids;
+  data::TokenIds ids;
   data::Sequences rows;
   for (const data::Pair& sample : samples) {
-    const data::Symbols& text = sample.*side;
+    const data::TokenIds& text = sample.*side;
     rows.first.push_back(rows.rows);
     rows.length.push_back(static_cast<int32_t>(text.size()));
     rows.rows += std::ssize(text);
@@ -71,7 +71,7 @@ std::string hash_of(const Tensor& x) {
   return to_hex(sha256(values.data<float>(), static_cast<size_t>(values.numel()) * sizeof(float)));
 }
 
-data::Symbols tokens_of(const nn::SentenceEncoder& encoder, const std::string& text, size_t number) {
+data::TokenIds tokens_of(const nn::SentenceEncoder& encoder, const std::string& text, size_t number) {
   try {
     const Ids ids = encoder.tokenize(text);
     return {ids.begin(), ids.end()};
@@ -180,7 +180,7 @@ class LabelTraining final : public FineTuning {
 
   train::Batch collate(std::span<const data::Pair> samples) const {
     train::Batch batch{{}, std::ssize(samples), std::ssize(samples)};
-    data::Symbols numbers, labels;
+    data::TokenIds numbers, labels;
     for (const data::Pair& sample : samples) {
       numbers.push_back(sample.source.front());
       labels.push_back(sample.target.front());

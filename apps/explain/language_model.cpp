@@ -20,7 +20,7 @@ LanguageModel::LanguageModel(const LanguageModelConfig& config, Generator& rando
     : embedding(checked(config).vocabulary, config.d_model, random),
       position(config.position, config.d_model, {}, random),
       layers(config, config.layers, config.norm == nn::NormPlacement::pre, random),
-      generator(config.d_model, config.vocabulary, true, random),
+      output(config.d_model, config.vocabulary, true, random),
       embedding_dropout_(config.embedding_dropout) {
   for (size_t i = 0; i < layers.layers.size(); ++i)
     layers.layers[i]->self_attn.name = concat("layers.", i, ".self_attn");
@@ -35,14 +35,14 @@ Tensor LanguageModel::forward(const nn::Tokens& tokens, const nn::AttentionCall&
                                           .position = table,
                                           .position_ids = ids,
                                           .dropout = training() ? embedding_dropout_ : 0});
-  return generator(layers(x, tokens.segments, call));
+  return output(layers(x, tokens.segments, call));
 }
 
 void LanguageModel::visit(nn::Visitor& v) {
   v("embedding", embedding);
   v("position", position);
   v("layers", layers);
-  v("generator", generator);
+  v("generator", output);
 }
 
 std::string LanguageModel::describe() const {

@@ -28,7 +28,7 @@ class LanguageModel : public nn::Module {
   nn::Embedding embedding;
   nn::PositionTable position;
   nn::Encoder layers;
-  nn::Linear generator;
+  nn::Linear output;
 
  private:
   double embedding_dropout_;

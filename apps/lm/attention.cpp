@@ -39,7 +39,7 @@ void attention(const AttentionSettings& s) {
              "the model has layers 0 to ", config.layers - 1, " and heads 0 to ", config.heads - 1);
   std::vector<int64_t> ids;
   if (generator.start() >= 0) ids.push_back(generator.start());
-  const data::Symbols symbols = generator.tokenizer().encode(s.texts.front());
+  const data::TokenIds symbols = generator.tokenizer().encode(s.texts.front());
   ids.insert(ids.end(), symbols.begin(), symbols.end());
   HEED_CHECK(!ids.empty() && std::ssize(ids) <= kMaxTokens, DataError, "a text of ", ids.size(),
              " tokens; 1 to ", kMaxTokens, " are drawn");

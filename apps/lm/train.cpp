@@ -111,7 +111,7 @@ void train(TrainSettings& s, OptionTable& table) {
   model.to(device);
   trained.lora = make_lora(s, model);
   const auto optimizer = make_optimizer(s, trained.module());
-  data::Loader<data::Symbols, train::Batch> loader(
+  data::Loader<data::TokenIds, train::Batch> loader(
       pieces, train::language_model_collate(device, pieces->longest()), s.loader_options());
   const train::TrainerOptions options =
       trainer_options(s, s, table, loader.count_batches(0), pieces->fingerprint());

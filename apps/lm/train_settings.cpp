@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 
 namespace heed::apps {
 namespace {

@@ -21,7 +21,7 @@ Heatmap to_heatmap(const nn::TextAlignment& a) {
 
 std::vector<int64_t> output_of(const nn::TextModel& model, const AttentionSettings& s) {
   if (s.target.empty()) return model.run(s.texts, s.options()).front().front().tokens;
-  const data::Symbols symbols = model.target().encode(s.target);
+  const data::TokenIds symbols = model.target().encode(s.target);
   return {symbols.begin(), symbols.end()};
 }
 

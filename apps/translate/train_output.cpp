@@ -76,7 +76,7 @@ void TrainOutput::step(const train::StepReport& r) {
   progress_->advance(r.samples);
 }
 
-Metrics::Scalars TrainOutput::judge() const {
+Metrics::Scalars TrainOutput::measure() const {
   Metrics::Scalars measured;
   if (valid_.size() == 0) return measured;
   const int64_t rows = valid_.longest_source() + valid_.longest_target() + 3;
@@ -104,7 +104,7 @@ double TrainOutput::selected(const Json& epoch) const {
 
 bool TrainOutput::epoch(const train::EpochReport& r) {
   progress_.reset();
-  const Metrics::Scalars measured = judge();
+  const Metrics::Scalars measured = measure();
   metrics_.write(r, measured);
   const Json& numbers = metrics_.epochs().back();
   const bool best = best_.update(r.epoch, selected(numbers));

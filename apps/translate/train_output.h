@@ -37,7 +37,7 @@ class TrainOutput {
  private:
   template <class... Parts>
   void line(const Parts&... parts) const;
-  Metrics::Scalars judge() const;
+  Metrics::Scalars measure() const;
   double selected(const Json& epoch) const;
   std::string training_loss_name() const;
   void save_losses() const;

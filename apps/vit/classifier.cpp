@@ -103,7 +103,7 @@ int64_t Judgement::right() const {
   return std::ranges::count_if(pictures, [](const Judged& p) { return p.label == p.predicted; });
 }
 
-Judgement judge(const Classifier& classifier, const data::ImageDataset& pictures) {
+Judgement grade(const Classifier& classifier, const data::ImageDataset& pictures) {
   constexpr int64_t kBatch = 256;
   const nn::Evaluation evaluation(classifier.module());
   const Parameters parameters = classifier.module().parameters();

@@ -50,6 +50,6 @@ struct Judgement {
 };
 
 /// NumericError where the model answers with NaN; Stopped after a signal.
-Judgement judge(const Classifier& classifier, const data::ImageDataset& pictures);
+Judgement grade(const Classifier& classifier, const data::ImageDataset& pictures);
 
 }  // namespace heed::apps

@@ -140,7 +140,7 @@ void train(Settings& s, OptionTable& table) {
   if (!ended) return output.stopped(trainer.state().step);
   nn::save_weights(module, s.out / "model.safetensors");
   write_whole_file(s.out / "config.toml", table.dump_toml());
-  output.end(trainer.state().step, judge(classifier, test));
+  output.end(trainer.state().step, grade(classifier, test));
 }
 
 }  // namespace heed::apps

@@ -63,7 +63,7 @@ void evaluate(const EvalSettings& s) {
     for (int64_t i = 0; i < trained.pictures->size(); ++i) numbers.push_back(i);
   else
     numbers = test_numbers(trained);
-  const Judgement result = judge(trained.classifier, Chosen(*trained.pictures, numbers));
+  const Judgement result = grade(trained.classifier, Chosen(*trained.pictures, numbers));
 
   Presentation presentation(s.json, {});
   presentation.line(concat("loss ", fixed_text(result.loss, 4), "  right ",
@@ -90,7 +90,7 @@ void predict(const PredictSettings& s) {
     numbers = test_numbers(trained);
     numbers.resize(std::min<size_t>(numbers.size(), 10));
   }
-  const Judgement result = judge(trained.classifier, Chosen(*trained.pictures, numbers));
+  const Judgement result = grade(trained.classifier, Chosen(*trained.pictures, numbers));
   Presentation presentation(s.json, {});
   Table table{{{"picture"}, {"is"}, {"predicted"}, {"probability", "{:.4f}"}}, {}};
   for (size_t i = 0; i < numbers.size(); ++i) {

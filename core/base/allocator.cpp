@@ -15,7 +15,7 @@
 #include <heed/core/base/check.h>
 #include <heed/core/base/pause.h>
 #include <heed/core/base/size_class.h>
-#include <heed/core/base/thread_blocks.h>
+#include <heed/core/base/thread_cache.h>
 
 namespace heed {
 namespace {
@@ -129,7 +129,7 @@ struct Allocator::State {
   int64_t limit = 0;
   bool keeps_for_threads = false;         // the CPU's own allocator, without a limit:
   std::atomic<bool> threads_keep{false};  // threads keep blocks for themselves
-  ThreadBlocks* threads = nullptr;
+  ThreadCache* threads = nullptr;
 
   State(const MemorySource& memory, AllocatorKind how)
       : source(memory),
@@ -190,7 +190,7 @@ struct Allocator::State {
   // What threads keep is cached, not in use.
   MemoryStats counted() {
     MemoryStats all = stats;
-    for (const ThreadBlocks* thread = threads; thread; thread = thread->next) {
+    for (const ThreadCache* thread = threads; thread; thread = thread->next) {
       const int64_t kept = thread->kept.load(std::memory_order_relaxed);
       all.in_use -= kept;
       all.cached += kept;
@@ -216,9 +216,9 @@ struct Allocator::State {
     source.release(pointer, block);
   }
 
-  void empty_thread(ThreadBlocks& thread) noexcept {
+  void empty_thread(ThreadCache& thread) noexcept {
     for (size_t index = 0; index < kThreadClasses; ++index)
-      while (ThreadBlocks::Free* const block = thread.lists[index]) {
+      while (ThreadCache::Free* const block = thread.lists[index]) {
         thread.lists[index] = block->next;
         take_back(block, class_bytes(index));
       }
@@ -248,7 +248,7 @@ namespace {
 
 // The calling thread's blocks: null before the first request, and again once the thread is ending.
 struct ThreadSlot {
-  ThreadBlocks* blocks = nullptr;
+  ThreadCache* blocks = nullptr;
   bool ended = false;
 };
 constinit thread_local ThreadSlot thread_slot;
@@ -259,7 +259,7 @@ constinit thread_local ThreadSlot thread_slot;
 /// after a fork, which it does not survive, that memory is used for others.
 class Allocator::ThreadUse {
  public:
-  explicit ThreadUse(State& state) : state_(state), blocks_(new (std::nothrow) ThreadBlocks) {
+  explicit ThreadUse(State& state) : state_(state), blocks_(new (std::nothrow) ThreadCache) {
     if (blocks_ == nullptr) return;
     const std::lock_guard lock(state_.mutex);
     blocks_->next = state_.threads;
@@ -271,7 +271,7 @@ class Allocator::ThreadUse {
     const std::lock_guard lock(state_.mutex);
     state_.empty_thread(*blocks_);
     state_.stats.requests += blocks_->requests.load(std::memory_order_relaxed);
-    ThreadBlocks** link = &state_.threads;
+    ThreadCache** link = &state_.threads;
     while (*link != blocks_) link = &(*link)->next;
     *link = blocks_->next;
     delete blocks_;
@@ -280,7 +280,7 @@ class Allocator::ThreadUse {
   ThreadUse& operator=(const ThreadUse&) = delete;
 
   /// The calling thread's blocks, if it keeps such as these; null if not.
-  static ThreadBlocks* blocks(State& state, size_t bytes) {
+  static ThreadCache* blocks(State& state, size_t bytes) {
     if (bytes > kThreadBytes || !state.threads_keep.load(std::memory_order_relaxed)) return nullptr;
     if (thread_slot.blocks == nullptr && !thread_slot.ended) begin(state);
     return thread_slot.blocks;
@@ -290,11 +290,11 @@ class Allocator::ThreadUse {
   [[gnu::noinline]] static void begin(State& state) { thread_local ThreadUse use(state); }
 
   State& state_;
-  ThreadBlocks* blocks_;
+  ThreadCache* blocks_;
 };
 
 void* Allocator::allocate(size_t bytes) {
-  if (ThreadBlocks* const mine = ThreadUse::blocks(*state_, bytes))
+  if (ThreadCache* const mine = ThreadUse::blocks(*state_, bytes))
     if (void* const block = mine->take(size_class(bytes))) return block;
   return allocate_shared(bytes);
 }
@@ -336,7 +336,7 @@ void* Allocator::allocate_shared(size_t bytes) {
 
 void Allocator::deallocate(void* pointer, size_t bytes) noexcept {
   if (pointer == nullptr) return;
-  ThreadBlocks* const mine = ThreadUse::blocks(*state_, bytes);
+  ThreadCache* const mine = ThreadUse::blocks(*state_, bytes);
   if (mine == nullptr || !mine->keep(pointer, size_class(bytes))) deallocate_shared(pointer, bytes);
 }
 

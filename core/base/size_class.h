@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstddef>
 
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 
 namespace heed {
 

@@ -119,8 +119,8 @@ std::array<int64_t, 4> broadcast_strides(const Tensor& x, const Segments& segmen
 
 // ---- forward and backward
 
-AttentionCall make_call(const Operands& operands, const Segments& segments, const AttentionOptions& options,
-                        const char* name) {
+AttentionContext make_call(const Operands& operands, const Segments& segments,
+                           const AttentionOptions& options, const char* name) {
   const Tensor& x = operands.of(0);
   check_options(options, name);
   check_floating(x, name);
@@ -148,8 +148,8 @@ AttentionCall make_call(const Operands& operands, const Segments& segments, cons
 }
 
 template <class T>
-void forward(const AttentionCall& call, const Operands& operands, const Dropout& dropout, const Tensor& out,
-             const Tensor& lse, const Tensor& keep_mask) {
+void forward(const AttentionContext& call, const Operands& operands, const Dropout& dropout,
+             const Tensor& out, const Tensor& lse, const Tensor& keep_mask) {
   const auto view = [&](int i) {
     return heads_view<T, const T>(operands.of(i), operands.column[i], call.width);
   };
@@ -160,7 +160,7 @@ void forward(const AttentionCall& call, const Operands& operands, const Dropout&
 }
 
 struct AttentionSaved {
-  AttentionCall call;
+  AttentionContext call;
   Saved matrix[3], out;
   int source[3];
   int64_t column[3];
@@ -181,7 +181,7 @@ GradSlot zeroed_if_wanted(GradOut& gx, int input) {
 template <class T>
 void backward(const AttentionSaved& saved, const GradIn& gy, GradOut& gx) {
   using A = accumulator_t<T>;
-  const AttentionCall& call = saved.call;
+  const AttentionContext& call = saved.call;
   const Tensor g = gy[0].contiguous(), out = *saved.out;
   Tensor matrix[3];
   GradSlot slot[3];
@@ -228,7 +228,7 @@ Tensor attend(const Operands& given, const Segments& segments, const AttentionOp
                               Contiguous(*given.matrix[2])};
   Operands operands = given;
   for (int i = 0; i < 3; ++i) operands.matrix[i] = &*whole[i];
-  const AttentionCall call = make_call(operands, segments, options, name);
+  const AttentionContext call = make_call(operands, segments, options, name);
   const Tensor& q = operands.of(0);
   Shape shape = q.shape();
   shape[q.rank() - 1] = call.heads * call.width;

@@ -12,7 +12,7 @@
 
 namespace heed {
 
-struct AttentionCall {
+struct AttentionContext {
   Segments segments;
   int64_t query_rows, key_rows;
   int64_t heads, key_heads, width;
@@ -60,11 +60,11 @@ struct AttentionCall {
 
 /// Attention by its definition, one sequence after the other, where a device has no kernel. q [rows, heads *
 /// width], k and v [rows, key_heads * width]; all checked. Recorded.
-Tensor plain_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call,
+Tensor plain_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionContext& call,
                        const AttentionOptions& options);
 
 /// The scores of one sequence, likewise.
-Tensor plain_scores(const Tensor& q, const Tensor& k, const AttentionCall& call,
+Tensor plain_scores(const Tensor& q, const Tensor& k, const AttentionContext& call,
                     const AttentionOptions& options, int64_t sequence);
 
 /// Heads of `width` columns in a matrix [.., columns], from one column on; all null for an undefined matrix.
@@ -77,7 +77,7 @@ kernels::HeadsView<Element> heads_view(const Tensor& matrix, int64_t column, int
 /// What an AttentionRecord keeps of a call.
 struct AttentionRecord::Call {
   std::string name;
-  AttentionCall call;
+  AttentionContext call;
   Saved q, k;
   int64_t q_column, k_column;
   Tensor lse;

@@ -14,9 +14,9 @@ namespace {
 /// One sequence: its rows, and what its queries and keys are to each other.
 struct Sequence {
   int64_t number, queries, keys, query_first, key_first;
-  const AttentionCall& call;
+  const AttentionContext& call;
 
-  Sequence(const AttentionCall& call, int64_t number)
+  Sequence(const AttentionContext& call, int64_t number)
       : number(number),
         queries(call.segments.query_length(number)),
         keys(call.segments.key_length(number)),
@@ -46,7 +46,7 @@ Tensor heads_of(const Tensor& x, int64_t first, int64_t count, int64_t heads) {
 }
 
 // The key heads [key_heads, ..] as often as queries read them.
-Tensor shared_heads(const Tensor& x, const AttentionCall& call) {
+Tensor shared_heads(const Tensor& x, const AttentionContext& call) {
   const int64_t each = call.heads / call.key_heads;
   if (each == 1) return x;
   return x.unsqueeze(1)
@@ -94,7 +94,7 @@ Tensor biased(const Tensor& scores, const Sequence& at, const AttentionOptions& 
 
 }  // namespace
 
-Tensor plain_scores(const Tensor& q, const Tensor& k, const AttentionCall& call,
+Tensor plain_scores(const Tensor& q, const Tensor& k, const AttentionContext& call,
                     const AttentionOptions& options, int64_t sequence) {
   const Sequence at(call, sequence);
   const Tensor a = heads_of(q, at.query_first, at.queries, call.heads),
@@ -105,7 +105,7 @@ Tensor plain_scores(const Tensor& q, const Tensor& k, const AttentionCall& call,
   return where(visible_pairs(at, options, q.device()), scores, scalar(-HUGE_VAL, scores.options()));
 }
 
-Tensor plain_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call,
+Tensor plain_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionContext& call,
                        const AttentionOptions& options) {
   const Segments& segments = call.segments;
   std::vector<Tensor> parts;

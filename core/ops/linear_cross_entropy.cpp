@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include <heed/core/backend.h>
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/class_loss.h>

@@ -2,7 +2,7 @@
 // they must).
 #include <algorithm>
 
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/copy.h>

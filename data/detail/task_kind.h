@@ -19,9 +19,9 @@ struct TaskKind {
   int64_t (*longest_source)(int64_t length, int64_t vocab);
   int64_t (*longest_target)(int64_t length);
   int64_t (*sources)(int64_t length, int64_t vocab);  ///< different ones, or numbers in one of two places
-  Symbols (*draw)(int64_t min_length, int64_t max_length, int64_t vocab, TaskDraw& draw);
-  Symbols (*solve)(const Symbols& source, int64_t vocab);  ///< DataError for what is no source
-  std::string (*text)(int64_t symbol);                     ///< "" for a symbol that has no name
+  TokenIds (*draw)(int64_t min_length, int64_t max_length, int64_t vocab, TaskDraw& draw);
+  TokenIds (*solve)(const TokenIds& source, int64_t vocab);  ///< DataError for what is no source
+  std::string (*text)(int64_t symbol);                       ///< "" for a symbol that has no name
 };
 
 std::span<const TaskKind> task_kinds();

@@ -21,7 +21,7 @@ using TaskTerms = std::vector<TaskTerm>;
 /// ConfigError for a text that is none.
 TaskTerms parse_terms(std::string_view text);
 std::string to_text(const TaskTerms& terms);
-Symbols evaluate(const TaskTerms& terms, const Symbols& source, int64_t vocab);
+TokenIds evaluate(const TaskTerms& terms, const TokenIds& source, int64_t vocab);
 /// How many times as long as its source a target may be.
 int64_t growth(const TaskTerms& terms);
 /// "copy, reverse, …"

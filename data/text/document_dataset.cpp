@@ -8,7 +8,7 @@
 namespace heed::data {
 namespace {
 
-Symbols encode_plain(const Tokenizer& tokenizer, std::string_view text) {
+TokenIds encode_plain(const Tokenizer& tokenizer, std::string_view text) {
   const auto* const pretrained = dynamic_cast<const PretrainedTokenizer*>(&tokenizer);
   return pretrained ? pretrained->encode(text, {.add_marks = false, .special_tokens = false})
                     : tokenizer.encode(text);
@@ -30,7 +30,7 @@ DocumentDataset::DocumentDataset(std::span<const std::string> documents, const T
   for (const std::string& document : documents) {
     const auto first = static_cast<int64_t>(ids_.size());
     if (options.start >= 0) ids_.push_back(static_cast<int32_t>(options.start));
-    const Symbols symbols = encode_plain(tokenizer, document);
+    const TokenIds symbols = encode_plain(tokenizer, document);
     ids_.insert(ids_.end(), symbols.begin(), symbols.end());
     if (options.end >= 0) ids_.push_back(static_cast<int32_t>(options.end));
     add(first, std::ssize(ids_) - first - 1);
@@ -62,7 +62,7 @@ void DocumentDataset::add(int64_t first, int64_t tokens) {
   longest_ = std::max(longest_, std::min(tokens, context_));
 }
 
-Symbols DocumentDataset::get(int64_t epoch, int64_t index) const {
+TokenIds DocumentDataset::get(int64_t epoch, int64_t index) const {
   HEED_CHECK(index >= 0 && index < size(), IndexError, "sequence ", index, " is not in 0 to ", size() - 1);
   const auto number = static_cast<uint64_t>(document_of_[static_cast<size_t>(index)]);
   const Document& document = documents_[number];
@@ -74,7 +74,7 @@ Symbols DocumentDataset::get(int64_t epoch, int64_t index) const {
   const int64_t begin = piece == 0 ? 0 : head + (piece - 1) * context_;
   const int64_t end = std::min(head + piece * context_, document.tokens);
   const auto ids = ids_.begin() + document.first;
-  return Symbols(ids + begin, ids + end + 1);
+  return TokenIds(ids + begin, ids + end + 1);
 }
 
 }  // namespace heed::data

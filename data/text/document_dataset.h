@@ -23,14 +23,14 @@ struct DocumentOptions {
 /// longer documents in each epoch at other places, so that a model does not learn where they are cut. A
 /// sample has one id more than its sequence has tokens: token i is ids[i], and what follows it ids[i + 1].
 /// Special tokens that a document spells out are plain text.
-class DocumentDataset final : public Dataset<Symbols> {
+class DocumentDataset final : public Dataset<TokenIds> {
  public:
   /// DataError where a document is not UTF-8; ConfigError for a context of no tokens.
   DocumentDataset(std::span<const std::string> documents, const Tokenizer& tokenizer,
                   const DocumentOptions& options = {});
 
   int64_t size() const override { return static_cast<int64_t>(document_of_.size()); }
-  Symbols get(int64_t epoch, int64_t index) const override;
+  TokenIds get(int64_t epoch, int64_t index) const override;
   std::string fingerprint() const override { return fingerprint_; }
 
   /// Code points of all documents.

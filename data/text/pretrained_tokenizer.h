@@ -32,7 +32,7 @@ struct EncodeOptions {
 /// Two texts in one sequence: ids, and for each the segment that it belongs to, as its model numbers them
 /// (BERT: 0 or 1).
 struct PairEncoding {
-  Symbols ids, segments;
+  TokenIds ids, segments;
 };
 
 class PretrainedTokenizer final : public Tokenizer {
@@ -42,9 +42,9 @@ class PretrainedTokenizer final : public Tokenizer {
   ~PretrainedTokenizer() override;
 
   /// Without marks; special tokens in the text are themselves.
-  Symbols encode(std::string_view text) const override;
+  TokenIds encode(std::string_view text) const override;
   /// DataError where the text is not UTF-8; ConfigError for a max_length that the marks alone exceed.
-  Symbols encode(std::string_view text, const EncodeOptions& options) const;
+  TokenIds encode(std::string_view text, const EncodeOptions& options) const;
   /// The longer of the texts is cut first. Errors as above.
   PairEncoding encode_pair(std::string_view a, std::string_view b, const EncodeOptions& options = {}) const;
 

@@ -28,12 +28,12 @@ class SubWordTokenizer final : public Tokenizer {
                processor_.bos_id(), " and ", processor_.eos_id(), "; expected 0 pad, 1 start and 2 end");
   }
 
-  Symbols encode(std::string_view text) const override {
+  TokenIds encode(std::string_view text) const override {
     std::vector<int> ids;
     const std::string ready = normalize(text, options_.normalization, options_.lowercase);
     const sp::util::Status status = processor_.Encode(ready, &ids);
     HEED_CHECK(status.ok(), DataError, "cannot cut the text into sub-words: ", status.ToString());
-    Symbols symbols;
+    TokenIds symbols;
     for (const int id : ids) symbols.push_back(std::max<int64_t>(id, 0));
     return symbols;
   }

@@ -10,12 +10,12 @@ TextDataset::TextDataset(const TextPairs& pairs, const Tokenizer& source, const 
                          int64_t max_tokens)
     : vocab_(std::max(source.vocab(), target.vocab())) {
   for (size_t i = 0; i < pairs.sources.size(); ++i) {
-    const Symbols from = source.encode(pairs.sources[i]), to = target.encode(pairs.targets[i]);
+    const TokenIds from = source.encode(pairs.sources[i]), to = target.encode(pairs.targets[i]);
     if (max_tokens > 0 && std::max(std::ssize(from), std::ssize(to)) > max_tokens) {
       ++too_long_;
       continue;
     }
-    for (const Symbols* side : {&from, &to}) {
+    for (const TokenIds* side : {&from, &to}) {
       first_.push_back(static_cast<int64_t>(symbols_.size()));
       symbols_.insert(symbols_.end(), side->begin(), side->end());
     }
@@ -34,7 +34,7 @@ Pair TextDataset::get(int64_t, int64_t index) const {
     return symbols_.begin() + (i < first_.size() ? first_[i] : static_cast<int64_t>(symbols_.size()));
   };
   const auto side = static_cast<size_t>(2 * index);
-  return {Symbols(at(side), at(side + 1)), Symbols(at(side + 1), at(side + 2))};
+  return {TokenIds(at(side), at(side + 1)), TokenIds(at(side + 1), at(side + 2))};
 }
 
 }  // namespace heed::data

@@ -42,7 +42,7 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   /// The ids of a text, without marks. DataError with the byte's position where it is not UTF-8.
-  virtual Symbols encode(std::string_view text) const = 0;
+  virtual TokenIds encode(std::string_view text) const = 0;
   /// The text of ids; marks are passed over, and bytes that make no UTF-8 are U+FFFD. IndexError for an id
   /// outside the vocabulary. For ids one by one: StreamDecoder.
   std::string decode(std::span<const int64_t> ids) const;

@@ -86,8 +86,8 @@ int64_t VocabularyTokenizer::vocab() const {
   return first_piece(options_.kind) + static_cast<int64_t>(pieces_.size());
 }
 
-Symbols VocabularyTokenizer::encode(std::string_view text) const {
-  Symbols ids;
+TokenIds VocabularyTokenizer::encode(std::string_view text) const {
+  TokenIds ids;
   const std::string ready = prepared(text, options_);
   split(options_.kind, ready, [&](std::string_view piece) {
     if (const auto found = ids_.find(piece); found != ids_.end())

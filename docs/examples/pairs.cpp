@@ -9,7 +9,7 @@
 
 using namespace heed;
 
-void print(const char* name, const data::Symbols& symbols) {
+void print(const char* name, const data::TokenIds& symbols) {
   std::printf("%-7s", name);
   for (const int64_t symbol : symbols) std::printf(" %d", int(symbol));
   std::printf("\n");
@@ -31,7 +31,7 @@ int main() {
   config.d_ff = 128;
   config.encoder_layers = config.decoder_layers = 1;  // post-norm, dropout 0.1
   nn::Transformer model(config);
-  const auto tokens = [](const data::Symbols& ids, const data::Sequences& s) {
+  const auto tokens = [](const data::TokenIds& ids, const data::Sequences& s) {
     return nn::Tokens{tensor(ids, {s.rows}, kCpu), Segments(s.first, s.length, s.first, s.length)};
   };
   const AttentionRecord record;

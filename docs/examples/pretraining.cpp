@@ -20,7 +20,7 @@
 #include <heed/train/trainer.h>
 
 using namespace heed;
-using data::Symbols;
+using data::TokenIds;
 
 // A language of 8 topics with 48 words each and 48 words that any topic has. What a text is about can be told
 // from its words by who knows which words go together, and that stands in texts without labels too.
@@ -28,14 +28,14 @@ constexpr int64_t kTopics = 8, kWords = 48, kLength = 16;
 constexpr int64_t kMask = 3, kFirstSentinel = 4, kFirstTopic = 8, kFirstWord = 16;
 constexpr int64_t kVocabulary = kFirstWord + (kTopics + 1) * kWords;
 
-class Texts final : public data::Dataset<Symbols> {
+class Texts final : public data::Dataset<TokenIds> {
  public:
   Texts(int64_t size, uint64_t seed) : size_(size), seed_(seed) {}
   int64_t size() const override { return size_; }
   static int64_t topic(int64_t index) { return index % kTopics; }
-  Symbols get(int64_t, int64_t index) const override {
+  TokenIds get(int64_t, int64_t index) const override {
     data::SampleDraw draw(seed_, 0, index);
-    Symbols text;
+    TokenIds text;
     for (int64_t i = 0; i < kLength; ++i) {
       const int64_t group = draw.uniform() < 0.5 ? topic(index) : kTopics;
       text.push_back(kFirstWord + group * kWords + draw.below(kWords));

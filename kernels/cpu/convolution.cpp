@@ -3,7 +3,7 @@
 // phase of the stride.
 #include <algorithm>
 
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/convolution.h>
 #include <heed/kernels/cpu/convolution_patches.h>

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include <heed/core/base/check.h>
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/simd/typed_export.h>
 #include <heed/kernels/cpu/tasks/grain.h>

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include <heed/core/base/check.h>
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/simd/typed_export.h>
 #include <heed/kernels/cpu/tasks/workspace.h>

@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/simd/byte_dot.h>
 #include <heed/kernels/cpu/simd/simd.h>

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include <heed/core/base/divide.h>
 #include <heed/core/base/dtype.h>
+#include <heed/core/base/int_math.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/layer_norm_alone.h>
 #include <heed/kernels/cpu/tasks/grain.h>

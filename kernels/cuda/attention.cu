@@ -15,7 +15,7 @@ template <class T, bool kCapped>
 __global__ void __launch_bounds__(kAttentionThreads)
     forward_kernel(AttentionForward<T> args, int64_t blocks) {
   const WarpTask task(blocks);
-  const Plane p(args, task.sequence, blockIdx.y);
+  const BatchHead p(args, task.sequence, blockIdx.y);
   clear_output_gaps<1>(args, task.sequence, p.head, task.thread, task.threads);
   simt::Arena<> arena;
   const WarpRows rows(arena, args.width, 1);
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
 // Budget: 32 registers, 0 bytes shared.
 template <class T, bool kCapped>
 __global__ void __launch_bounds__(kAttentionThreads) weights_kernel(AttentionWeights<T> args) {
-  const Plane p(args, args.sequence, args.head);
+  const BatchHead p(args, args.sequence, args.head);
   const int64_t i = int64_t{blockIdx.x} * kAttentionThreads + threadIdx.x;
   if (i >= args.queries * p.keys) return;
   const int64_t query = args.first_query + i / p.keys, key = i % p.keys, row = p.query_first + query;

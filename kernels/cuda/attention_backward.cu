@@ -15,7 +15,7 @@ template <class T, bool kCapped>
 __global__ void __launch_bounds__(kAttentionThreads, 4)
     query_kernel(AttentionBackward<T> args, int64_t blocks, float* delta_to) {
   const WarpTask task(blocks);
-  const Plane p(args, task.sequence, blockIdx.y);
+  const BatchHead p(args, task.sequence, blockIdx.y);
   clear_query_gaps<1>(args, task.sequence, p.head, task.thread, task.threads);
   simt::Arena<> arena;
   const WarpRows rows(arena, args.width, 1);
@@ -42,8 +42,8 @@ __global__ void __launch_bounds__(kAttentionThreads, 8)
 
 /// The gradient of one pair's score, for the biases.
 template <bool kCapped, class T>
-__device__ __forceinline__ float score_gradient(const AttentionBackward<T>& args, const Plane& p, int query,
-                                                int key, const float* delta_of) {
+__device__ __forceinline__ float score_gradient(const AttentionBackward<T>& args, const BatchHead& p,
+                                                int query, int key, const float* delta_of) {
   const int64_t row = p.query_first + query, at = p.head * args.query_rows + row, key_row = p.key_first + key;
   if (!args.visibility.visible(query, key, p.queries, p.keys)) return 0.0f;
   return pair_gradient<kCapped>(
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
       at[axis] = place[axis] + rest % summed.size[axis];
       rest /= summed.size[axis];
     }
-    const Plane p(args, at[0], at[1]);
+    const BatchHead p(args, at[0], at[1]);
     if (at[2] < p.queries && at[3] < p.keys) sum += score_gradient<kCapped>(args, p, at[2], at[3], delta_of);
   }
   sum = simt::warp_sum(sum);
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const int64_t head = blockIdx.y, distance = entry - limit;
   float sum = 0.0f;
   for (int64_t sequence = 0; sequence < args.segments.count; ++sequence) {
-    const Plane p(args, sequence, head);
+    const BatchHead p(args, sequence, head);
     for (int64_t query = lane; query < p.queries; query += 32) {
       const int64_t middle = args.visibility.diagonal(query, p.queries, p.keys) + distance;
       int64_t first = distance == -limit ? 0 : middle, last = distance == limit ? p.keys : middle + 1;

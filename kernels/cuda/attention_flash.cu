@@ -27,7 +27,7 @@ template <int kWidth>
 __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks<kWidth>)
     flash_forward_kernel(Bf16Forward args, int64_t blocks) {
   const StreamTask task(blocks, true);
-  const Plane p(args, task.sequence, static_cast<int>(blockIdx.y));
+  const BatchHead p(args, task.sequence, static_cast<int>(blockIdx.y));
   clear_output_gaps<8>(args, task.sequence, p.head, task.thread(), task.threads);
   if (task.first >= p.queries) return;
   simt::Arena<> arena;

@@ -31,7 +31,7 @@ template <int kWidth>
 __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks<kWidth>)
     flash_query_kernel(Bf16Backward args, int64_t blocks, float* delta_to) {
   const StreamTask task(blocks, true);
-  const Plane p(args, task.sequence, static_cast<int>(blockIdx.y));
+  const BatchHead p(args, task.sequence, static_cast<int>(blockIdx.y));
   clear_query_gaps<8>(args, task.sequence, p.head, task.thread(), task.threads);
   if (task.first >= p.queries) return;
   simt::Arena<> arena;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks<kWidth>)
     flash_key_kernel(Bf16Backward args, int64_t blocks, const float* delta) {
   const StreamTask task(blocks, false);
   const int group = heads_of_a_key_head(args);
-  const Plane first(args, task.sequence, static_cast<int>(blockIdx.y) * group);
+  const BatchHead first(args, task.sequence, static_cast<int>(blockIdx.y) * group);
   const int queries = first.queries, keys = first.keys;
   clear_key_gaps<8>(args, task.sequence, first.key_head, task.thread(), task.threads);
   if (task.first >= keys) return;
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks<kWidth>)
   for (int stage = 0; head < end; stage ^= 1) {
     simt::cp_async_wait<0>();
     __syncthreads();  // this tile is there, and nobody reads the one before
-    const Plane p(args, task.sequence, head);
+    const BatchHead p(args, task.sequence, head);
     const int now = query;
     query = next_visible(now + kStep<kWidth>);
     if (query >= queries) {

@@ -18,7 +18,7 @@ __device__ __forceinline__ int heads_of_a_key_head(const AttentionBackward<T>& a
 
 /// The output and log-sum-exp of one query. `rows`: one.
 template <bool kCapped = false, class T>
-__device__ __forceinline__ void attend_query(const AttentionForward<T>& args, const Plane& p, int query,
+__device__ __forceinline__ void attend_query(const AttentionForward<T>& args, const BatchHead& p, int query,
                                              const WarpRows& rows) {
   constexpr float kNothing = -kInfinity;
   const int lane = static_cast<int>(threadIdx.x) % 32, width = static_cast<int>(args.width);
@@ -69,7 +69,7 @@ struct PairGradient {
 };
 
 template <bool kCapped, class T>
-__device__ __forceinline__ PairGradient pair_gradient(const AttentionBackward<T>& args, const Plane& p,
+__device__ __forceinline__ PairGradient pair_gradient(const AttentionBackward<T>& args, const BatchHead& p,
                                                       int query, int key, float lse, float delta,
                                                       float product, float gweight) {
   const float capped = capped_score<kCapped>(args, product),
@@ -114,8 +114,8 @@ __device__ __forceinline__ float delta_of(const AttentionBackward<T>& args, int6
 
 /// The gradient of one query. `rows`: one.
 template <bool kCapped = false, class T>
-__device__ __forceinline__ void query_gradient(const AttentionBackward<T>& args, const Plane& p, int query,
-                                               float delta, const WarpRows& rows) {
+__device__ __forceinline__ void query_gradient(const AttentionBackward<T>& args, const BatchHead& p,
+                                               int query, float delta, const WarpRows& rows) {
   const int lane = static_cast<int>(threadIdx.x) % 32, width = static_cast<int>(args.width);
   const int64_t row = p.query_first + query;
   const T *q = row_of(args.q, row, p.head), *gout = row_of(args.gout, row, p.head);
@@ -151,7 +151,7 @@ __device__ __forceinline__ void key_gradient(const AttentionBackward<T>& args, i
   const T *k = row_of(args.k, row, key_head), *v = row_of(args.v, row, key_head);
   for (int c = lane; c < width; c += 32) rows.row(0)[c] = rows.row(1)[c] = 0.0f;
   for (int head = key_head * group; head < (key_head + 1) * group; ++head) {
-    const Plane p(args, sequence, head);
+    const BatchHead p(args, sequence, head);
     for (int first = 0; first < p.queries; first += 32) {
       const int query = first + lane;
       const int64_t query_row = p.query_first + query;

@@ -127,7 +127,7 @@ __device__ __forceinline__ void add_key_gradients(Sums<kWidth>& gk, Sums<kWidth>
 /// Writes the gradients of sixteen queries.
 template <int kWidth>
 __device__ __forceinline__ void write_query_gradients(const Sums<kWidth>& gq, const Bf16Backward& args,
-                                                      const Plane& p, int query, float* scratch) {
+                                                      const BatchHead& p, int query, float* scratch) {
   const int valid = p.queries - query;
   if (gq.finite(valid)) {
     const float scale = static_cast<float>(args.scale);
@@ -144,7 +144,7 @@ __device__ __forceinline__ void write_query_gradients(const Sums<kWidth>& gq, co
 /// Writes the gradients of sixteen keys.
 template <int kWidth>
 __device__ __forceinline__ void write_key_gradients(const Sums<kWidth>& gk, const Sums<kWidth>& gv,
-                                                    const Bf16Backward& args, const Plane& p, int key,
+                                                    const Bf16Backward& args, const BatchHead& p, int key,
                                                     float* scratch) {
   const int valid = p.keys - key;
   const int64_t row = p.key_first + key;

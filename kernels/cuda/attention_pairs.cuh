@@ -20,7 +20,7 @@ class Pairs {
   static constexpr int kTermStride = 24;                // floats: no bank conflicts of either way round
   static constexpr int kScratch = kTile * kTermStride;  // floats of a warp's own shared memory
 
-  __device__ __forceinline__ Pairs(const Args& args, const Plane& plane, float* scratch)
+  __device__ __forceinline__ Pairs(const Args& args, const BatchHead& plane, float* scratch)
       : args_(args),
         plane_(plane),
         terms_(scratch),
@@ -73,7 +73,7 @@ class Pairs {
   }
 
   const Args& args_;
-  const Plane& plane_;
+  const BatchHead& plane_;
   float* terms_;
   float scale_;
   bool bare_;
@@ -88,8 +88,8 @@ class KeptKeys {
   /// Draws `queries` rows of `groups` bytes at (row, group) for queries from `query` on and keys from 8 *
   /// key_group on: by one warp, which may read them afterwards; others must meet with it.
   template <class Args>
-  __device__ __forceinline__ void draw(const Args& args, const Plane& p, int query, int key_group, int row,
-                                       int group, int queries, int groups) const {
+  __device__ __forceinline__ void draw(const Args& args, const BatchHead& p, int query, int key_group,
+                                       int row, int group, int queries, int groups) const {
     if (bytes_ == nullptr) return;
     const auto plane = static_cast<uint32_t>(p.sequence * args.heads + p.head);
     __syncwarp();

@@ -7,13 +7,13 @@
 namespace heed::cuda {
 
 /// One sequence and head.
-struct Plane {
+struct BatchHead {
   int sequence, head, key_head;
   int queries, keys;
   int64_t query_first, key_first;  // rows
 
   template <class Args>
-  __device__ __forceinline__ Plane(const Args& args, int of_sequence, int of_head)
+  __device__ __forceinline__ BatchHead(const Args& args, int of_sequence, int of_head)
       : sequence(of_sequence),
         head(of_head),
         key_head(static_cast<int>(static_cast<unsigned>(of_head * args.key_heads) /
@@ -50,7 +50,8 @@ __device__ __forceinline__ float capped_score(const Args& args, float product) {
 
 /// The score of a pair from its capped_score; -inf if the query does not see the key.
 template <class Args>
-__device__ __forceinline__ float score_of(const Args& args, const Plane& p, int query, int key, float score) {
+__device__ __forceinline__ float score_of(const Args& args, const BatchHead& p, int query, int key,
+                                          float score) {
   const auto& b = args.bias;
   const auto at = [&](const int64_t(&stride)[4]) {
     return p.sequence * stride[0] + p.head * stride[1] + query * stride[2] + key * stride[3];
@@ -79,7 +80,7 @@ __device__ __forceinline__ float weight_of(float score, float lse) {
 
 /// What dropout multiplies a weight by.
 template <class Args>
-__device__ __forceinline__ float dropout_factor(const Args& args, const Plane& p, int query, int key) {
+__device__ __forceinline__ float dropout_factor(const Args& args, const BatchHead& p, int query, int key) {
   if (!args.dropout.active()) return 1.0f;
   const DropoutBits draw =
       attention_dropout_bits(args.dropout.rng, static_cast<uint32_t>(key / 8), static_cast<uint32_t>(query),

@@ -12,7 +12,7 @@
 namespace heed::cuda {
 namespace {
 
-constexpr int kMostWarps = 8;
+constexpr int kMaxBlockWarps = 8;
 
 __host__ __device__ constexpr int whole_tiles(int rows) { return simt::ceil_div(rows, kTile) * kTile; }
 
@@ -27,7 +27,7 @@ struct Cut {
       : warps(static_cast<unsigned>(std::max(1, tiles))),
         query_rows(whole_tiles(segments.max_query)),
         key_rows(whole_tiles(segments.max_key)) {
-    slots = static_cast<unsigned>(std::min<int64_t>({64 / width, kMostWarps / warps, heads}));
+    slots = static_cast<unsigned>(std::min<int64_t>({64 / width, kMaxBlockWarps / warps, heads}));
   }
 
   dim3 grid(int64_t sequences, int64_t heads) const {
@@ -100,11 +100,11 @@ struct SlotMemory {
 
 // Budget: 152 registers, 0 bytes shared.
 template <int kWidth>
-__global__ void __launch_bounds__(kMostWarps * 32, (kWidth < 64 ? 2 : 1))
+__global__ void __launch_bounds__(kMaxBlockWarps * 32, (kWidth < 64 ? 2 : 1))
     forward_kernel(AttentionForward<bfloat16> args, Cut cut) {
   const WarpPlace me(cut);
   if (me.head >= args.heads) return;
-  const Plane p(args, static_cast<int>(blockIdx.x), me.head);
+  const BatchHead p(args, static_cast<int>(blockIdx.x), me.head);
   const int queries = p.queries, keys = p.keys;
   clear_output_gaps<8>(args, p.sequence, me.head, me.thread, me.threads);
   if (queries == 0) return;
@@ -129,11 +129,11 @@ __global__ void __launch_bounds__(kMostWarps * 32, (kWidth < 64 ? 2 : 1))
 // blockIdx.y and the slot: the head of the keys, whose queries' heads the block takes one after the other.
 // Budget: 240 registers, 0 bytes shared.
 template <int kWidth>
-__global__ void __launch_bounds__(kMostWarps * 32, 1) backward_kernel(Bf16Backward args, Cut cut) {
+__global__ void __launch_bounds__(kMaxBlockWarps * 32, 1) backward_kernel(Bf16Backward args, Cut cut) {
   const WarpPlace me(cut);
   if (me.head >= args.key_heads) return;
   const int group = heads_of_a_key_head(args);
-  const Plane first(args, static_cast<int>(blockIdx.x), me.head * group);
+  const BatchHead first(args, static_cast<int>(blockIdx.x), me.head * group);
   const int queries = first.queries, keys = first.keys;
   clear_key_gaps<8>(args, first.sequence, me.head, me.thread, me.threads);
   const SlotMemory<kWidth, true> memory(cut, me);
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1) backward_kernel(Bf16Backwa
   const QueryTile query_tile{memory.q, memory.gout, {memory.lse, memory.delta}};
   Sums<kWidth> gk, gv;
   for (int head = me.head * group; head < (me.head + 1) * group; ++head) {
-    const Plane p(args, static_cast<int>(blockIdx.x), head);
+    const BatchHead p(args, static_cast<int>(blockIdx.x), head);
     clear_query_gaps<8>(args, p.sequence, head, me.thread, me.threads);
     Tile<kWidth>::load(memory.q, args.q, p.query_first, head, cut.query_rows, queries, me.thread, me.threads);
     Tile<kWidth>::load(memory.gout, args.gout, p.query_first, head, cut.query_rows, queries, me.thread,

@@ -62,7 +62,7 @@ class OnlineSoftmax {
   }
 
   /// Writes the output and log-sum-exp of queries from `query` on.
-  __device__ __forceinline__ void write(const AttentionForward<bfloat16>& args, const Plane& p, int query,
+  __device__ __forceinline__ void write(const AttentionForward<bfloat16>& args, const BatchHead& p, int query,
                                         float* scratch) {
     const int valid = p.queries - query;
     float scale[2];

@@ -48,7 +48,7 @@ class KeyStream {
   };
 
   /// Begins to copy the first tile for queries from `query` on.
-  __device__ __forceinline__ KeyStream(const Args& args, const Plane& plane, int query, Memory& memory)
+  __device__ __forceinline__ KeyStream(const Args& args, const BatchHead& plane, int query, Memory& memory)
       : args_(args), plane_(plane), memory_(memory), query_(query), next_(visible_from(0)) {
     load(0);
   }
@@ -86,7 +86,7 @@ class KeyStream {
   }
 
   const Args& args_;
-  const Plane& plane_;
+  const BatchHead& plane_;
   Memory& memory_;
   int query_, next_, key_ = 0, stage_ = 1;
 };

@@ -17,8 +17,8 @@ using kernels::StepPart;
 using kernels::StepSlice;
 
 constexpr int kThreads = 256;
-constexpr int kWidth = 4;              // elements at once
-constexpr int64_t kMostBlocks = 1024;  // enough to keep a GPU busy; a block works out the factors once
+constexpr int kWidth = 4;             // elements at once
+constexpr int64_t kMaxBlocks = 1024;  // enough to keep a GPU busy; a block works out the factors once
 
 // ---- the parameters of a launch
 
@@ -32,7 +32,7 @@ struct PartTable {
   int64_t first_chunk[kParts + 1];  // of each part, and the number of chunks
   int size;
 
-  unsigned blocks() const { return static_cast<unsigned>(std::min(first_chunk[size], kMostBlocks)); }
+  unsigned blocks() const { return static_cast<unsigned>(std::min(first_chunk[size], kMaxBlocks)); }
 };
 
 // f(part, i) for each run of kRun elements that is this thread's, i its place in the part; before the first
@@ -332,7 +332,7 @@ void run_steps(const char* what, const Args<T>& args, bool aligned) {
 template <class A>
 void gradient_norm(const kernels::GradientNorm<A>& args) {
   const size_t most_tables = args.gradients.size() / kParts + 2;
-  const Scratch partials(most_tables * kMostBlocks * sizeof(double));
+  const Scratch partials(most_tables * kMaxBlocks * sizeof(double));
   unsigned blocks = 0;
   for_each_table(args.gradients, true, [&](const PartTable<GradientPart<float>>& table, bool vectors) {
     launch("gradient_norm", vectors ? norm_kernel<kWidth> : norm_kernel<1>, dim3(table.blocks()),

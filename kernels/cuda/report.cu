@@ -9,7 +9,7 @@ namespace heed::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kMostBlocks = 128;
+constexpr int64_t kMaxBlocks = 128;
 constexpr size_t kMaxPieces = 32;  // of a launch
 
 struct Pieces {
@@ -57,7 +57,7 @@ void report(int index, std::span<const Piece> pieces, const ReportTarget& target
       most = std::max(most, now.piece[i].bytes);
     }
     done += static_cast<size_t>(now.count);
-    const int64_t blocks = std::clamp<int64_t>(simt::ceil_div<int64_t>(most / 4, kThreads), 1, kMostBlocks);
+    const int64_t blocks = std::clamp<int64_t>(simt::ceil_div<int64_t>(most / 4, kThreads), 1, kMaxBlocks);
     check(simt::launch(report_kernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, stream, now,
                        target, done == pieces.size() ? wrong : nullptr),
           "report");

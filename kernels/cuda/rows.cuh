@@ -197,16 +197,16 @@ void with_threads_for(int64_t cols, F run) {
 /// kLongRowThreads where the row is too long to be kept.
 template <class T, int kMinThreads, int kPerThread, int kLongRowThreads = 1024, class F>
 void with_row_layout(int64_t cols, bool vectors, F run) {
-  constexpr int kWide = kVectorWidth<T>, kMostThreads = 512, kSingles = 8, kFew = 16;
-  if (cols > kMostThreads * (vectors ? kPerThread : kSingles))
+  constexpr int kWide = kVectorWidth<T>, kMaxRowThreads = 512, kSingles = 8, kFew = 16;
+  if (cols > kMaxRowThreads * (vectors ? kPerThread : kSingles))
     vectors ? run.template operator()<RowLayout<kLongRowThreads, kWide, 0, false>>()
             : run.template operator()<RowLayout<kLongRowThreads, 1, 0, false>>();
   else if (!vectors)
-    with_threads_for<32, 4, 1, kSingles, kMostThreads * kSingles>(cols, run);
+    with_threads_for<32, 4, 1, kSingles, kMaxRowThreads * kSingles>(cols, run);
   else if (cols <= 32 * kFew)
     with_threads_for<kMinThreads, 2, kWide, kFew, 32 * kFew>(cols, run);
   else
-    with_threads_for<1024 / kPerThread, 2, kWide, kPerThread, kMostThreads * kPerThread>(cols, run);
+    with_threads_for<1024 / kPerThread, 2, kWide, kPerThread, kMaxRowThreads * kPerThread>(cols, run);
 }
 
 /// The kWidth values from column `col` on, or `absent` for each where there are none.

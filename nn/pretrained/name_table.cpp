@@ -2,7 +2,7 @@
 #include <set>
 
 #include <heed/core/autograd.h>
-#include <heed/core/base/pattern.h>
+#include <heed/core/base/glob.h>
 #include <heed/core/creation.h>
 #include <heed/core/int8_weight.h>
 #include <heed/core/io/detail/json_scanner.h>

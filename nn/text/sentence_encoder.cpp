@@ -42,7 +42,7 @@ SentenceEncoder::SentenceEncoder(std::shared_ptr<TextEncoder> model,
 }
 
 std::vector<int64_t> SentenceEncoder::tokenize(const std::string& text) const {
-  const data::Symbols ids = tokenizer_->encode(text, {.special_tokens = false, .max_length = max_tokens_});
+  const data::TokenIds ids = tokenizer_->encode(text, {.special_tokens = false, .max_length = max_tokens_});
   return {ids.begin(), ids.end()};
 }
 

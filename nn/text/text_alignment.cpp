@@ -41,7 +41,7 @@ bool has_words(data::TokenizerKind kind) {
          kind == data::TokenizerKind::bpe;
 }
 
-std::vector<int64_t> framed(const data::Symbols& symbols) {
+std::vector<int64_t> framed(const data::TokenIds& symbols) {
   std::vector<int64_t> ids{data::kStart};
   ids.insert(ids.end(), symbols.begin(), symbols.end());
   ids.push_back(data::kEnd);
@@ -119,7 +119,7 @@ std::vector<TextAlignment> align(const TextModel& model, const std::vector<std::
   std::vector<Pair> pairs;
   std::vector<std::vector<int64_t>> sources, targets;
   for (size_t i = 0; i < texts.size(); ++i) {
-    const data::Symbols symbols = model.source().encode(texts[i]);
+    const data::TokenIds symbols = model.source().encode(texts[i]);
     HEED_CHECK(std::ssize(symbols) <= model.max_input(), DataError, "text ", i + 1, ": ", symbols.size(),
                " tokens; at most ", model.max_input(), " are taken");
     Pair pair{i, words_of(model.source(), symbols), words_of(model.target(), outputs[i])};

@@ -69,7 +69,7 @@ GenerateOptions token_options(const TextGenerateOptions& options, const TextGene
           .on_token = [&stream](int64_t, int64_t token) { return stream.push(token); }};
 }
 
-data::Symbols encode(const data::Tokenizer& tokenizer, std::string_view text, bool special) {
+data::TokenIds encode(const data::Tokenizer& tokenizer, std::string_view text, bool special) {
   const auto* const pretrained = dynamic_cast<const data::PretrainedTokenizer*>(&tokenizer);
   return pretrained ? pretrained->encode(text, {.add_marks = false, .special_tokens = special})
                     : tokenizer.encode(text);
@@ -113,7 +113,7 @@ TextGenerator::TextGenerator(std::shared_ptr<LanguageModel> model,
 std::string TextGenerator::generate(std::string_view prompt, const TextGenerateOptions& options) const {
   std::vector<int64_t> ids;
   if (start_ >= 0) ids.push_back(start_);
-  const data::Symbols symbols = encode(*tokenizer_, prompt, true);
+  const data::TokenIds symbols = encode(*tokenizer_, prompt, true);
   ids.insert(ids.end(), symbols.begin(), symbols.end());
   HEED_CHECK(!ids.empty(), DataError, "the prompt is empty, and the model has no token that begins texts");
   Stream stream(*tokenizer_, options, prompt.empty());
@@ -130,7 +130,7 @@ std::pair<double, int64_t> TextGenerator::loss(std::string_view text, int64_t wi
   HEED_CHECK(window >= 2, ConfigError, "a window of ", window, " tokens; it must have two or more");
   std::vector<int64_t> ids;
   if (start_ >= 0) ids.push_back(start_);
-  const data::Symbols symbols = encode(*tokenizer_, text, false);
+  const data::TokenIds symbols = encode(*tokenizer_, text, false);
   ids.insert(ids.end(), symbols.begin(), symbols.end());
   HEED_CHECK(ids.size() >= 2, DataError, "a text of ", ids.size(), " tokens has none to predict");
   const Evaluation evaluation(*model_);
@@ -159,7 +159,7 @@ Chat::Chat(const TextGenerator& generator, std::optional<std::string> system)
 }
 
 void Chat::add(std::string_view text, bool special) {
-  const data::Symbols ids = encode(generator_.tokenizer(), text, special);
+  const data::TokenIds ids = encode(generator_.tokenizer(), text, special);
   history_.insert(history_.end(), ids.begin(), ids.end());
 }
 

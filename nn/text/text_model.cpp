@@ -9,7 +9,7 @@ namespace heed::nn {
 namespace {
 
 /// As training feeds it (data/pair_batch.h): framed by marks.
-std::vector<int64_t> framed(const data::Symbols& symbols) {
+std::vector<int64_t> framed(const data::TokenIds& symbols) {
   std::vector<int64_t> ids{data::kStart};
   ids.insert(ids.end(), symbols.begin(), symbols.end());
   ids.push_back(data::kEnd);
@@ -42,9 +42,9 @@ int64_t TextModel::max_input() const {
                                                   : kMaxTextTokens;
 }
 
-std::vector<data::Symbols> TextModel::tokenize(const std::vector<std::string>& texts) const {
+std::vector<data::TokenIds> TextModel::tokenize(const std::vector<std::string>& texts) const {
   const int64_t most = max_input();
-  std::vector<data::Symbols> result;
+  std::vector<data::TokenIds> result;
   for (size_t i = 0; i < texts.size(); ++i) {
     try {
       result.push_back(source_->encode(texts[i]));
@@ -65,7 +65,7 @@ std::vector<std::vector<TextOutput>> TextModel::run(const std::vector<std::strin
                                                     const TextOptions& options) const {
   HEED_CHECK(options.best >= 1 && options.best <= options.beam, ConfigError, options.best,
              " outputs of a text are wanted, from a beam of ", options.beam);
-  const std::vector<data::Symbols> sources = tokenize(texts);
+  const std::vector<data::TokenIds> sources = tokenize(texts);
   std::vector<std::vector<TextOutput>> results(texts.size());
   std::vector<size_t> order;
   for (size_t i = 0; i < sources.size(); ++i) {
@@ -80,7 +80,7 @@ std::vector<std::vector<TextOutput>> TextModel::run(const std::vector<std::strin
   const TransformerConfig& config = model_->config();
   int64_t longest = options.max_length > 0 ? options.max_length : max_output_;
   if (config.position == PositionKind::learned) longest = std::min(longest, config.max_length);
-  const data::Symbols forced = target_->encode(options.prefix);
+  const data::TokenIds forced = target_->encode(options.prefix);
   const std::vector<int64_t> prefix(forced.begin(), forced.end());
   DecodeOptions decode{.start = data::kStart,
                        .end = data::kEnd,

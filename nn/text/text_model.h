@@ -74,7 +74,7 @@ class TextModel {
   void save(const std::string& folder, DType dtype = DType::f32) const;
 
  private:
-  std::vector<data::Symbols> tokenize(const std::vector<std::string>& texts) const;
+  std::vector<data::TokenIds> tokenize(const std::vector<std::string>& texts) const;
 
   std::shared_ptr<Transformer> model_;
   std::shared_ptr<const data::Tokenizer> source_, target_;

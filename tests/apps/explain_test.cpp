@@ -192,7 +192,7 @@ TEST(LanguageModel, GivesTheReferencesLogits) {
   test::GoldenFill fill;
   fill.embedding(model.embedding);
   for (const auto& layer : model.layers.layers) fill.packed_layer(*layer);
-  fill.linear(model.generator);
+  fill.linear(model.output);
   const Tensor ids = empty({2, 20}, {.dtype = DType::i64});
   for (int64_t i = 0; i < 20; ++i) {
     ids.data<int64_t>()[i] = (7 * i * i + 3 * i + 1) % 1000;

@@ -145,7 +145,7 @@ TEST_F(CorpusTest, SeveralFilesAreMixed) {
     EXPECT_EQ(training.pairs->size(), corpus.splits.train.size());
     int64_t count = 0;
     for (int64_t i = 0; i < training.pairs->size(); ++i) {
-      const data::Symbols target = training.pairs->get(0, i).target;
+      const data::TokenIds target = training.pairs->get(0, i).target;
       count += tokenizers.target->decode(std::vector<int64_t>(target.begin(), target.end())) == "b";
     }
     return count;

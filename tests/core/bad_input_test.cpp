@@ -167,15 +167,15 @@ TEST(BadInput, AttentionRowsThatSeeNothingAreCounted) {
   const Tensor q = ones({5, 4}), k = ones({2, 4});
   AttentionRecord record;
   const Tensor y = attention(q, k, k, segments, {.heads = 2, .name = "cross"});
-  EXPECT_EQ(record.blind_rows("cross"), 3 * 2);
+  EXPECT_EQ(record.fully_masked_rows("cross"), 3 * 2);
   EXPECT_EQ(sum(y.slice(0, 2, 5)).item<float>(), 0);
   const Tensor none = zeros({2, 2}, {.dtype = DType::boolean});
   attention(k, k, k, Segments::packed(std::vector<int32_t>{2}),
             {.heads = 1, .mask = Mask::allowed(none), .name = "masked"});
-  EXPECT_EQ(record.blind_rows("masked"), 2);
+  EXPECT_EQ(record.fully_masked_rows("masked"), 2);
   attention(k, k, k, Segments::packed(std::vector<int32_t>{2}), {.heads = 1, .name = "self"});
-  EXPECT_EQ(record.blind_rows("self"), 0);
-  expect_error<IndexError>([&] { record.blind_rows("other"); }, {"\"other\""});
+  EXPECT_EQ(record.fully_masked_rows("self"), 0);
+  expect_error<IndexError>([&] { record.fully_masked_rows("other"); }, {"\"other\""});
 }
 
 }  // namespace

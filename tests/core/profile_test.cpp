@@ -59,20 +59,20 @@ TEST(Profile, NothingIsRecordedBeforeAndAfter) {
   EXPECT_EQ(events_of([&] { relu(x); }).size(), 1u);  // a start forgets what was before
 }
 
-TEST(Profile, WorkOfLinearLayersAndTheirGradients) {
+TEST(Profile, CostOfLinearLayersAndTheirGradients) {
   const Tensor x = zeros({4, 8}), w = zeros({16, 8}), b = zeros({16});
   for (const Tensor& t : {x, w, b}) t.set_requires_grad();
   Tensor y;
   const ProfileEvent forward = only(events_of([&] { y = linear(x, w, b); }), "linear_forward");
-  EXPECT_EQ(forward.work.operations, 2 * 4 * 8 * 16);
-  EXPECT_EQ(forward.work.bytes, 4 * (4 * 8 + 8 * 16 + 4 * 16));
+  EXPECT_EQ(forward.cost.flops, 2 * 4 * 8 * 16);
+  EXPECT_EQ(forward.cost.bytes, 4 * (4 * 8 + 8 * 16 + 4 * 16));
   double products = 0;
   for (const ProfileEvent& event : events_of([&] { y.backward(zeros({4, 16})); }))
-    products += event.work.operations;
+    products += event.cost.flops;
   EXPECT_EQ(products, 2 * 2 * 4 * 8 * 16);
 }
 
-TEST(Profile, WorkOfAttentionIsThatOfVisiblePairs) {
+TEST(Profile, CostOfAttentionIsThatOfVisiblePairs) {
   const Tensor x = zeros({5, 8});
   x.set_requires_grad();
   const Segments segments = Segments::packed(std::vector<int32_t>{3, 2});
@@ -82,21 +82,21 @@ TEST(Profile, WorkOfAttentionIsThatOfVisiblePairs) {
   Tensor y;
   const ProfileEvent forward =
       only(events_of([&] { y = attention(x, x, x, segments, options); }), "attention_forward");
-  EXPECT_EQ(forward.work.operations, 2 * 2 * pairs * 8);
-  EXPECT_EQ(forward.work.bytes, 4 * 4 * 5 * 8);
+  EXPECT_EQ(forward.cost.flops, 2 * 2 * pairs * 8);
+  EXPECT_EQ(forward.cost.bytes, 4 * 4 * 5 * 8);
   const ProfileEvent backward = only(events_of([&] { y.backward(zeros({5, 8})); }), "attention_backward");
-  EXPECT_EQ(backward.work.operations, 5 * 2 * pairs * 8);
-  EXPECT_EQ(backward.work.bytes, 4 * 8 * 5 * 8);
+  EXPECT_EQ(backward.cost.flops, 5 * 2 * pairs * 8);
+  EXPECT_EQ(backward.cost.bytes, 4 * 8 * 5 * 8);
 }
 
-TEST(Profile, WorkOfElementsCountsWhatIsRepeatedOnce) {
+TEST(Profile, CostOfElementsCountsWhatIsRepeatedOnce) {
   const Tensor a = zeros({6, 4}), b = zeros({4}), half = zeros({6, 4}, {.dtype = DType::bf16});
-  EXPECT_EQ(only(events_of([&] { a + b; }), "binary").work.bytes, 4 * (24 + 24 + 4));
-  EXPECT_EQ(only(events_of([&] { a * 2.0; }), "binary").work.bytes, 4 * (24 + 24));
-  EXPECT_EQ(only(events_of([&] { exp(half); }), "unary").work.bytes, 2 * (24 + 24));
-  EXPECT_EQ(only(events_of([&] { static_cast<void>(half.to(DType::f32)); }), "copy").work.bytes,
+  EXPECT_EQ(only(events_of([&] { a + b; }), "binary").cost.bytes, 4 * (24 + 24 + 4));
+  EXPECT_EQ(only(events_of([&] { a * 2.0; }), "binary").cost.bytes, 4 * (24 + 24));
+  EXPECT_EQ(only(events_of([&] { exp(half); }), "unary").cost.bytes, 2 * (24 + 24));
+  EXPECT_EQ(only(events_of([&] { static_cast<void>(half.to(DType::f32)); }), "copy").cost.bytes,
             24 * (4 + 2));
-  EXPECT_EQ(only(events_of([&] { layer_norm(a, {}, {}); }), "layer_norm_forward").work.bytes, 4 * (24 + 24));
+  EXPECT_EQ(only(events_of([&] { layer_norm(a, {}, {}); }), "layer_norm_forward").cost.bytes, 4 * (24 + 24));
 }
 
 TEST(Profile, TheFileIsATraceOfEvents) {

@@ -18,17 +18,17 @@ namespace {
 using test::expect_error;
 
 // ids 100, 101, …
-Symbols text_of(int64_t length) {
-  Symbols text(static_cast<size_t>(length));
+TokenIds text_of(int64_t length) {
+  TokenIds text(static_cast<size_t>(length));
   std::iota(text.begin(), text.end(), int64_t{100});
   return text;
 }
 
 // Text i has 5 + i % 40 tokens.
-class Texts final : public Dataset<Symbols> {
+class Texts final : public Dataset<TokenIds> {
  public:
   int64_t size() const override { return 400; }
-  Symbols get(int64_t, int64_t index) const override { return text_of(5 + index % 40); }
+  TokenIds get(int64_t, int64_t index) const override { return text_of(5 + index % 40); }
   std::string fingerprint() const override { return "texts"; }
 };
 
@@ -68,7 +68,7 @@ const MaskingOptions kMasking{.mask = 4, .vocabulary = 200, .special = {0, 1, 2,
 
 TEST(Masking, ChoosesAShareAndTreatsItAsTold) {
   constexpr int kTexts = 2'000;
-  Symbols text = text_of(60);
+  TokenIds text = text_of(60);
   text.insert(text.begin(), 2);
   text.push_back(3);
   int64_t masked = 0, random = 0, kept = 0;
@@ -111,15 +111,15 @@ TEST(Masking, ChoosesAShareAndTreatsItAsTold) {
 TEST(Masking, SmallAndSpecialTexts) {
   SampleDraw draw(1, 0, 0);
   const MaskedText one = mask_tokens({2, 150, 3}, kMasking, draw);
-  EXPECT_EQ(one.labels, (Symbols{kNoLabel, 150, kNoLabel}));
+  EXPECT_EQ(one.labels, (TokenIds{kNoLabel, 150, kNoLabel}));
   const MaskedText none = mask_tokens({2, 3}, kMasking, draw);
-  EXPECT_EQ(none.ids, (Symbols{2, 3}));
-  EXPECT_EQ(none.labels, (Symbols{kNoLabel, kNoLabel}));
+  EXPECT_EQ(none.ids, (TokenIds{2, 3}));
+  EXPECT_EQ(none.labels, (TokenIds{kNoLabel, kNoLabel}));
   EXPECT_TRUE(mask_tokens({}, kMasking, draw).ids.empty());
   const MaskedText all =
       mask_tokens({7, 8}, {.rate = 1, .masked = 1, .random = 0, .mask = 4, .vocabulary = 10}, draw);
-  EXPECT_EQ(all.ids, (Symbols{4, 4}));
-  EXPECT_EQ(mask_tokens({7, 8}, {.rate = 0, .mask = 4, .vocabulary = 10}, draw).ids, (Symbols{7, 8}));
+  EXPECT_EQ(all.ids, (TokenIds{4, 4}));
+  EXPECT_EQ(mask_tokens({7, 8}, {.rate = 0, .mask = 4, .vocabulary = 10}, draw).ids, (TokenIds{7, 8}));
   EXPECT_THROW(mask_tokens({7}, {.rate = 1.5, .mask = 4, .vocabulary = 10}, draw), ConfigError);
   EXPECT_THROW(mask_tokens({7}, {.masked = 0.9, .random = 0.2, .mask = 4, .vocabulary = 10}, draw),
                ConfigError);
@@ -146,7 +146,7 @@ TEST(Masking, BatchesArePackedAndDifferFromEpochToEpoch) {
       const auto n = static_cast<size_t>(i);
       const MaskedText expected = masked->get(0, batch->samples[n]);
       const auto first = batch->ids.begin() + batch->texts.first[n];
-      EXPECT_EQ(Symbols(first, first + batch->texts.length[n]), expected.ids);
+      EXPECT_EQ(TokenIds(first, first + batch->texts.length[n]), expected.ids);
       labels +=
           std::ssize(expected.labels) - std::count(expected.labels.begin(), expected.labels.end(), kNoLabel);
     }
@@ -167,8 +167,8 @@ SpanOptions spans_of(int64_t count) {
 }
 
 // The text that source and target make together.
-Symbols restored(const Pair& pair) {
-  Symbols text;
+TokenIds restored(const Pair& pair) {
+  TokenIds text;
   for (const int64_t id : pair.source) {
     if (id >= 100) {
       text.push_back(id);
@@ -192,10 +192,10 @@ TEST(Spans, HaveTheirNumbersAndLoseNothing) {
       EXPECT_EQ(std::ssize(pair.target), tokens + spans);
       EXPECT_EQ(pair.source.front(), 100) << "the first token stays";
       EXPECT_EQ(restored(pair), text_of(length));
-      Symbols sentinels;
+      TokenIds sentinels;
       for (const int64_t id : pair.target)
         if (id < 100) sentinels.push_back(id);
-      EXPECT_EQ(sentinels, Symbols(options.sentinels.begin(), options.sentinels.begin() + spans));
+      EXPECT_EQ(sentinels, TokenIds(options.sentinels.begin(), options.sentinels.begin() + spans));
     }
   }
 }
@@ -244,7 +244,7 @@ TEST(Infilling, TargetsAreWholeTextsAndSpansPoisson) {
     EXPECT_EQ(pair.target, text_of(200));
     const int64_t count = std::count(pair.source.begin(), pair.source.end(), 5);
     EXPECT_EQ(std::ssize(pair.source) - count, 140) << "30 % are taken away";
-    Symbols left = pair.source;
+    TokenIds left = pair.source;
     std::erase(left, 5);
     EXPECT_TRUE(std::ranges::is_sorted(left));
     EXPECT_TRUE(std::ranges::includes(pair.target, left));
@@ -270,7 +270,7 @@ TEST(Infilling, MasksAreInsertedToo) {
   const Pair many = infill(text_of(10), {.rate = 0.5, .mean_span = 1e-12, .mask = 5}, draw);
   EXPECT_LE(std::ssize(many.source), 20);
   EXPECT_EQ(infill(text_of(1), {.rate = 0.3, .mask = 5}, draw).source, text_of(1));
-  EXPECT_EQ(infill(text_of(3), {.rate = 1, .mean_span = 100, .mask = 5}, draw).source, (Symbols{5}));
+  EXPECT_EQ(infill(text_of(3), {.rate = 1, .mean_span = 100, .mask = 5}, draw).source, (TokenIds{5}));
   EXPECT_TRUE(infill({}, {.mask = 5}, draw).source.empty());
   EXPECT_THROW(infill({1}, {.rate = 2}, draw), ConfigError);
   EXPECT_THROW(infill({1}, {.mean_span = 0}, draw), ConfigError);

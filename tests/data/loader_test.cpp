@@ -16,7 +16,7 @@
 namespace heed::data {
 namespace {
 
-using Ids = Symbols;
+using Ids = TokenIds;
 using test::expect_error;
 
 std::shared_ptr<const PairDataset> task_pairs(int64_t pairs, bool fresh = false) {
@@ -343,12 +343,12 @@ TEST(Loader, ImpossibleShardsAreRefused) {
 }
 
 /// Windows of `length` tokens of a text, as a language model is trained on.
-class Windows final : public Dataset<Symbols> {
+class Windows final : public Dataset<TokenIds> {
  public:
   Windows(int64_t tokens, int64_t length) : tokens_(tokens), length_(length) {}
   int64_t size() const override { return (tokens_ + length_ - 1) / length_; }
-  Symbols get(int64_t, int64_t index) const override {
-    Symbols window(static_cast<size_t>(std::min(length_, tokens_ - index * length_)));
+  TokenIds get(int64_t, int64_t index) const override {
+    TokenIds window(static_cast<size_t>(std::min(length_, tokens_ - index * length_)));
     std::iota(window.begin(), window.end(), index * length_);
     return window;
   }
@@ -360,22 +360,22 @@ class Windows final : public Dataset<Symbols> {
 
 using Packed = std::vector<int64_t>;
 
-Collate<Symbols, Packed> one_after_another() {
+Collate<TokenIds, Packed> one_after_another() {
   return {.batch =
-              [](std::span<const Symbols> samples, std::span<const int64_t>) {
+              [](std::span<const TokenIds> samples, std::span<const int64_t>) {
                 Packed all;
-                for (const Symbols& sample : samples) all.insert(all.end(), sample.begin(), sample.end());
+                for (const TokenIds& sample : samples) all.insert(all.end(), sample.begin(), sample.end());
                 return all;
               },
           .size =
-              [](const Symbols& sample) {
+              [](const TokenIds& sample) {
                 return SampleSize{std::ssize(sample), {std::ssize(sample)}};
               }};
 }
 
 TEST(Loader, TakesAnySamplesAndMakesAnyBatches) {
   const auto text = std::make_shared<Windows>(50, 8);
-  Loader<Symbols, Packed> loader(text, one_after_another(), {.batch_size = 10, .max_tokens = 16});
+  Loader<TokenIds, Packed> loader(text, one_after_another(), {.batch_size = 10, .max_tokens = 16});
   for (int64_t epoch = 0; epoch < 2; ++epoch) {
     Packed all;
     int64_t batches = 0;
@@ -393,7 +393,7 @@ TEST(Loader, TakesAnySamplesAndMakesAnyBatches) {
 
 TEST(Loader, WithoutSizesItShufflesAlone) {
   const auto text = std::make_shared<Windows>(64, 1);
-  Loader<Symbols, Packed> loader(text, {.batch = one_after_another().batch}, {.batch_size = 8});
+  Loader<TokenIds, Packed> loader(text, {.batch = one_after_another().batch}, {.batch_size = 8});
   std::set<Packed> orders;
   for (int epoch = 0; epoch < 2; ++epoch) {
     Packed all;
@@ -413,7 +413,7 @@ TEST(Loader, ASampleThatHasNoRoomIsAnError) {
     expect_error<DataError>(
         [&] {
           const LoaderOptions options{.max_tokens = 7, .shuffle = shuffled, .prefetch = false};
-          Loader<Symbols, Packed>(text, one_after_another(), options).next();
+          Loader<TokenIds, Packed>(text, one_after_another(), options).next();
         },
         {"a sample of 8 rows", "max_tokens 7"});
 }

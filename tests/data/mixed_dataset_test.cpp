@@ -18,7 +18,7 @@ class Numbered final : public PairDataset {
   Numbered(int32_t number, int64_t size) : number_(number), size_(size) {}
   int64_t size() const override { return size_; }
   Pair get(int64_t epoch, int64_t index) const override {
-    return {Symbols{number_}, Symbols{static_cast<int32_t>(1000 * epoch + index)}};
+    return {TokenIds{number_}, TokenIds{static_cast<int32_t>(1000 * epoch + index)}};
   }
   int64_t vocab() const override { return 10 + number_; }
   int64_t longest_source() const override { return number_; }

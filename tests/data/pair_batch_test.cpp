@@ -8,7 +8,7 @@
 namespace heed::data {
 namespace {
 
-using Ids = Symbols;
+using Ids = TokenIds;
 
 const Pair kPairs[] = {{{7, 8}, {9}}, {{5}, {4, 3, 6}}, {{6, 6, 6}, {}}};
 const int64_t kNumbers[] = {40, 2, 11};

@@ -12,7 +12,7 @@
 namespace heed::data {
 namespace {
 
-using Ids = Symbols;
+using Ids = TokenIds;
 using test::expect_error;
 
 TEST(Tsv, ReadsPairsInOrder) {

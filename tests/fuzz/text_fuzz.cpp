@@ -33,7 +33,7 @@ void read_pairs(std::string_view text) {
 
 void encode(const heed::data::Tokenizer& tokenizer, std::string_view text) {
   try {
-    const heed::data::Symbols ids = tokenizer.encode(text);
+    const heed::data::TokenIds ids = tokenizer.encode(text);
     for (const int64_t id : ids) require(id >= heed::data::kFirstSymbol && id < tokenizer.vocab());
     const std::string again = tokenizer.decode(ids);
     require(!heed::data::invalid_utf8(again));

@@ -16,7 +16,7 @@ namespace {
 
 void encode(const PretrainedTokenizer& tokenizer, std::string_view text, bool lossless) {
   try {
-    const heed::data::Symbols ids = tokenizer.encode(text);
+    const heed::data::TokenIds ids = tokenizer.encode(text);
     heed::data::StreamDecoder stream(tokenizer);
     std::string streamed;
     for (const int64_t id : ids) {
@@ -28,7 +28,7 @@ void encode(const PretrainedTokenizer& tokenizer, std::string_view text, bool lo
     streamed += stream.finish();
     const std::string decoded = tokenizer.decode(ids);
     require(decoded == streamed && (!lossless || decoded == text));
-    const heed::data::Symbols cut = tokenizer.encode(text, {.special_tokens = false, .max_length = 8});
+    const heed::data::TokenIds cut = tokenizer.encode(text, {.special_tokens = false, .max_length = 8});
     require(cut.size() <= 8);
     const heed::data::PairEncoding pair = tokenizer.encode_pair(text, "a b c d e f g", {.max_length = 9});
     require(pair.ids.size() <= 9 && pair.segments.size() == pair.ids.size());

@@ -186,7 +186,7 @@ TEST(CapturedTraining, ALossThatIsNotFiniteStopsItAndChangesNothing) {
       training.train([&](const StepReport&) {
         if (++batches != 12) return;
         const NoGrad no_grad;
-        training.model->generator.bias.fill_(NAN);
+        training.model->output.bias.fill_(NAN);
         before = training.weights();
       });
       ADD_FAILURE() << "nothing was thrown";

@@ -29,7 +29,7 @@ inline nn::TextModel random_text_model() {
     std::vector<float> bias(static_cast<size_t>(config.target_vocabulary), 0.0f);
     for (const int64_t mark : {data::kPad, data::kStart, data::kFirstSymbol})
       bias[static_cast<size_t>(mark)] = -50;
-    model->generator.bias.copy_(tensor(bias, {config.target_vocabulary}));
+    model->output.bias.copy_(tensor(bias, {config.target_vocabulary}));
   }
   return {model, source, target, 24};
 }

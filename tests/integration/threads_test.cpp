@@ -74,7 +74,7 @@ class Training {
     return config;
   }
 
-  static nn::Tokens tokens(const data::Symbols& ids, const data::Sequences& rows) {
+  static nn::Tokens tokens(const data::TokenIds& ids, const data::Sequences& rows) {
     return {tensor(ids, {static_cast<int64_t>(ids.size())}),
             Segments(rows.first, rows.length, rows.first, rows.length)};
   }

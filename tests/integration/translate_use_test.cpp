@@ -86,7 +86,7 @@ TEST_F(TranslateUse, AttentionIsDrawn) {
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.last()["output"], "C A B");
   const auto& t = model_.target();
-  const data::Symbols symbols = t.encode("C A B");
+  const data::TokenIds symbols = t.encode("C A B");
   const nn::TextAlignment want = nn::align(model_, {"ab c"}, {{symbols.begin(), symbols.end()}}).front();
   EXPECT_NEAR(result.last()["alignment"]["weights"][2][1], want.at(2, 1), 1e-4);
   const Json files = result.last()["files"];

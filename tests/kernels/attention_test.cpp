@@ -285,13 +285,13 @@ TYPED_TEST(Attention, BackwardTakesTheDropoutThatTheForwardKept) {
     ASSERT_FALSE(kept.empty());
     taken = drawn;
     auto forward = p.forward_args(p.operands(), taken.out.data(), taken.lse.data());
-    forward.kept = kept.data();
+    forward.keep_mask = kept.data();
     cpu::attention_forward<T>(forward);
     std::fill(taken.gbias.begin(), taken.gbias.end(), A(0));
     auto backward =
         p.backward_args(p.operands(), taken.out.data(), taken.lse.data(), {},
                         {taken.gq.data(), taken.gk.data(), taken.gv.data(), taken.gbias.data(), nullptr});
-    backward.kept = kept.data();
+    backward.keep_mask = kept.data();
     cpu::attention_backward<T>(backward);
     EXPECT_TRUE(same_bits(taken.out, drawn.out));
     EXPECT_TRUE(same_bits(taken.gq, drawn.gq));

@@ -51,12 +51,12 @@ void expect_parts_alike(int64_t all_rows, Matrix<T>& result, const Run& run) {
 }
 
 template <class T>
-class StreamingTest : public ::testing::Test {
+class NonTemporalTest : public ::testing::Test {
  protected:
   // More bytes in each matrix than caches are taken to hold.
   static constexpr int64_t kRows = (int64_t{36} << 20) / kCols / static_cast<int64_t>(sizeof(T));
 
-  StreamingTest() : x(kRows), gy(kRows), result(kRows) {
+  NonTemporalTest() : x(kRows), gy(kRows), result(kRows) {
     const auto a = random_values<T>(kRows * kCols, 1, -6, 6), b = random_values<T>(kRows * kCols, 2);
     std::copy(a.begin(), a.end(), x.data);
     std::copy(b.begin(), b.end(), gy.data);
@@ -69,9 +69,9 @@ class StreamingTest : public ::testing::Test {
 
   Matrix<T> x, gy, result;
 };
-TYPED_TEST_SUITE(StreamingTest, FloatingTypes);
+TYPED_TEST_SUITE(NonTemporalTest, FloatingTypes);
 
-TYPED_TEST(StreamingTest, Activation) {
+TYPED_TEST(NonTemporalTest, Activation) {
   using T = TypeParam;
   this->expect_same([&](int64_t r, int64_t rows, T* to) {
     cpu::activation_forward<T>({Activation::gelu, this->x.row(r), to, rows * kCols});
@@ -90,7 +90,7 @@ Strided<N> alike(int64_t rows) {
   return index;
 }
 
-TYPED_TEST(StreamingTest, Elementwise) {
+TYPED_TEST(NonTemporalTest, Elementwise) {
   using T = TypeParam;
   using kernels::BinaryOp;
   using kernels::UnaryOp;
@@ -119,7 +119,7 @@ TYPED_TEST(StreamingTest, Elementwise) {
 }
 
 // Rows that neither begin with a line nor consist of whole ones, next to elements that are no result.
-TYPED_TEST(StreamingTest, ElementwiseBetweenLines) {
+TYPED_TEST(NonTemporalTest, ElementwiseBetweenLines) {
   using T = TypeParam;
   constexpr int64_t kFirst = 3, kWidth = 1005;
   const auto product = [&](int64_t r, int64_t rows, T* to) {
@@ -139,7 +139,7 @@ TYPED_TEST(StreamingTest, ElementwiseBetweenLines) {
 }
 
 // In place nothing is streamed.
-TYPED_TEST(StreamingTest, Dropout) {
+TYPED_TEST(NonTemporalTest, Dropout) {
   using T = TypeParam;
   const int64_t count = this->kRows * kCols;
   const Dropout dropout = make_dropout(0.3, {1, nullptr, 0});
@@ -158,7 +158,7 @@ TYPED_TEST(StreamingTest, Dropout) {
   expect_same();
 }
 
-TYPED_TEST(StreamingTest, Softmax) {
+TYPED_TEST(NonTemporalTest, Softmax) {
   using T = TypeParam;
   for (const bool log : {false, true}) {
     this->expect_same([&](int64_t r, int64_t rows, T* to) {
@@ -170,7 +170,7 @@ TYPED_TEST(StreamingTest, Softmax) {
   }
 }
 
-TYPED_TEST(StreamingTest, CrossEntropy) {
+TYPED_TEST(NonTemporalTest, CrossEntropy) {
   using T = TypeParam;
   std::vector<int64_t> targets(this->kRows);
   for (int64_t r = 0; r < this->kRows; ++r) targets[r] = r % 5 == 0 ? -100 : r * 7 % kCols;
@@ -183,7 +183,7 @@ TYPED_TEST(StreamingTest, CrossEntropy) {
 }
 
 // The last pass over a row goes beside the sums of the next, eight vectors at a time: here some are left.
-TYPED_TEST(StreamingTest, SoftmaxAndCrossEntropyOfRowsWithARest) {
+TYPED_TEST(NonTemporalTest, SoftmaxAndCrossEntropyOfRowsWithARest) {
   using T = TypeParam;
   constexpr int64_t kWide = kCols + 32;
   const int64_t rows = this->kRows * kCols / kWide;
@@ -212,7 +212,7 @@ TYPED_TEST(StreamingTest, SoftmaxAndCrossEntropyOfRowsWithARest) {
   });
 }
 
-TYPED_TEST(StreamingTest, LayerNorm) {
+TYPED_TEST(NonTemporalTest, LayerNorm) {
   using T = TypeParam;
   using A = accumulator_t<T>;
   std::vector<A> mean(this->kRows), rstd(this->kRows), gweight(kCols), gbias(kCols);
@@ -228,7 +228,7 @@ TYPED_TEST(StreamingTest, LayerNorm) {
   });
 }
 
-TYPED_TEST(StreamingTest, ResidualLayerNorm) {
+TYPED_TEST(NonTemporalTest, ResidualLayerNorm) {
   using T = TypeParam;
   using A = accumulator_t<T>;
   const Dropout none = make_dropout(0, {1, nullptr, 0});
@@ -250,7 +250,7 @@ TYPED_TEST(StreamingTest, ResidualLayerNorm) {
   this->expect_same([&](int64_t r, int64_t rows, T* to) { backward(r, rows, to, other.data); });
 }
 
-TYPED_TEST(StreamingTest, GradientOfAWeight) {
+TYPED_TEST(NonTemporalTest, GradientOfAWeight) {
   using T = TypeParam;
   using A = accumulator_t<T>;
   constexpr int64_t kTokens = 150, kRows = 630;  // no part is so small that another product is faster
@@ -271,7 +271,7 @@ TYPED_TEST(StreamingTest, GradientOfAWeight) {
   expect_parts_alike(kRows, result, product);
 }
 
-TEST(StreamingStep, OfBfloat16WithMasters) {
+TEST(NonTemporalStep, OfBfloat16WithMasters) {
   constexpr int64_t kRows = 2500, kCount = kRows * kCols;
   const auto gradient = random_values<float>(kCount, 1);
   const double lr = 0.01;

@@ -193,7 +193,7 @@ TEST(BeamSearch, LengthsAreKept) {
   const auto model = small_model(NormPlacement::pre, PositionKind::sinusoidal, 7);
   {
     const NoGrad no_grad;  // the end mark wins every time
-    model->generator.bias.copy_(tensor<double>({0, 0, 50, 0, 0, 0, 0}));
+    model->output.bias.copy_(tensor<double>({0, 0, 50, 0, 0, 0, 0}));
   }
   const auto none = greedy_search(*model, Tokens::packed(kSources), {.max_length = 6});
   for (const Hypothesis& h : none) EXPECT_TRUE(h.tokens.empty() && h.finished);

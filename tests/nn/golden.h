@@ -90,7 +90,7 @@ class GoldenFill {
     embedding(model.tgt_embedding);
     stack(model.encoder);
     stack(model.decoder);
-    linear(model.generator);
+    linear(model.output);
   }
 
  private:

@@ -282,7 +282,7 @@ TEST(LanguageModel, LogitsOfBf16AreNotRounded) {
     const Tensor states = model.states(Tokens::packed({{1, 2, 3, 4}, {5, 6}})), logits = model.logits(states);
     EXPECT_EQ(states.dtype(), DType::bf16);
     EXPECT_EQ(logits.dtype(), DType::f32);
-    const Tensor weight = (tied ? model.embedding.weight : model.generator->weight).detach();
+    const Tensor weight = (tied ? model.embedding.weight : model.output->weight).detach();
     const Tensor exact = matmul(states.to(DType::f64), weight.to(DType::f64).transpose(0, 1));
     EXPECT_LE(max(abs(logits.to(DType::f64) - exact)).item<double>(), 1e-6 * max(abs(exact)).item<double>());
   }

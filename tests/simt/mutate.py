@@ -55,7 +55,7 @@ EQUIVALENT = {
     "if (query > p.queries) continue;": "a warp without queries, whose results are not written",
     "if (key <= keys) write_key_gradients(gk, gv, args, first, key, memory.scratch[warp]);": "writes no row",
     "queries + now < kStep<kWidth> ? queries - now : kStep<kWidth>, key);": "adds rows of zeros beyond the last query",
-    "slots = static_cast<unsigned>(std::min<int64_t>({64 * width, kMostWarps / warps, heads}));":
+    "slots = static_cast<unsigned>(std::min<int64_t>({64 * width, kMaxBlockWarps / warps, heads}));":
         "only how many heads a block takes",
     "uint8_t kept[kStreamWarps][kTile * kStreamRows * 8];": "only more memory than is used",
     "while (query <= queries &&": "asks once more, beyond the end",

@@ -11,20 +11,20 @@
 namespace heed::train {
 namespace {
 
-using data::Symbols;
+using data::TokenIds;
 
-class Samples final : public data::Dataset<Symbols> {
+class Samples final : public data::Dataset<TokenIds> {
  public:
-  explicit Samples(std::vector<Symbols> samples) : samples_(std::move(samples)) {}
+  explicit Samples(std::vector<TokenIds> samples) : samples_(std::move(samples)) {}
   int64_t size() const override { return std::ssize(samples_); }
-  Symbols get(int64_t, int64_t index) const override { return samples_[static_cast<size_t>(index)]; }
+  TokenIds get(int64_t, int64_t index) const override { return samples_[static_cast<size_t>(index)]; }
   std::string fingerprint() const override { return "samples"; }
 
  private:
-  std::vector<Symbols> samples_;
+  std::vector<TokenIds> samples_;
 };
 
-const std::vector<Symbols> kSamples{{1, 5, 3, 4}, {1, 6}, {2, 2, 7, 8, 5}};
+const std::vector<TokenIds> kSamples{{1, 5, 3, 4}, {1, 6}, {2, 2, 7, 8, 5}};
 
 nn::LanguageModelConfig small(bool llama) {
   nn::LanguageModelConfig c = llama ? nn::LanguageModelConfig::llama() : nn::LanguageModelConfig::gpt2();
@@ -38,7 +38,7 @@ nn::LanguageModelConfig small(bool llama) {
   return c;
 }
 
-double loss_of(const nn::LanguageModel& model, std::span<const Symbols> samples) {
+double loss_of(const nn::LanguageModel& model, std::span<const TokenIds> samples) {
   const Batch batch = language_model_collate(kCpu).batch(samples, {});
   return language_model_loss(model)(batch.inputs).item<double>();
 }
@@ -49,13 +49,13 @@ TEST(LanguageModelBatches, SequencesDoNotSeeEachOther) {
     const nn::LanguageModel model(small(llama), generator);
     const NoGrad no_grad;
     double sum = 0;
-    for (const Symbols& sample : kSamples)
+    for (const TokenIds& sample : kSamples)
       sum += loss_of(model, {&sample, 1}) * static_cast<double>(std::ssize(sample) - 1);
     EXPECT_NEAR(loss_of(model, kSamples), sum / 8, 1e-6) << "eight tokens are predicted";
     // Another neighbour changes nothing of what a sequence is.
-    std::vector<Symbols> others = kSamples;
+    std::vector<TokenIds> others = kSamples;
     others[0] = {9, 9, 9, 9};
-    const Symbols& first = kSamples.front();
+    const TokenIds& first = kSamples.front();
     EXPECT_NEAR(8 * loss_of(model, others) - 3 * loss_of(model, {&others.front(), 1}),
                 8 * loss_of(model, kSamples) - 3 * loss_of(model, {&first, 1}), 1e-5);
   }

@@ -14,10 +14,10 @@
 namespace heed::apps {
 namespace {
 
-using Sources = std::set<data::Symbols>;
+using Sources = std::set<data::TokenIds>;
 
 int64_t common(const Sources& a, const Sources& b) {
-  return std::count_if(a.begin(), a.end(), [&](const data::Symbols& s) { return b.contains(s); });
+  return std::count_if(a.begin(), a.end(), [&](const data::TokenIds& s) { return b.contains(s); });
 }
 
 // 5,000 and 1,000 sources of 3 to 10 symbols, each drawn without regard to the others.
@@ -26,7 +26,7 @@ TEST(CopyAndReverse, NoTestSourceIsInTraining) {
   const auto draw = [&](int count) {
     Sources sources;
     for (int i = 0; i < count; ++i) {
-      data::Symbols source(3 + random() % 8);
+      data::TokenIds source(3 + random() % 8);
       for (int64_t& symbol : source) symbol = 3 + static_cast<int64_t>(random() % 17);
       sources.insert(source);
     }

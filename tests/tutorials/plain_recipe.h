@@ -60,9 +60,9 @@ inline Tensor target_mask(const Tensor& ids) {
 }
 
 /// A batch as a loader without a collate function makes it: rows on top of each other.
-inline Tensor batch_of(const std::vector<data::Symbols>& sequences) {
+inline Tensor batch_of(const std::vector<data::TokenIds>& sequences) {
   std::vector<Tensor> rows;
-  for (const data::Symbols& s : sequences) rows.push_back(tensor(s, {static_cast<int64_t>(s.size())}, kCpu));
+  for (const data::TokenIds& s : sequences) rows.push_back(tensor(s, {static_cast<int64_t>(s.size())}, kCpu));
   return stack(rows, 0);
 }
 

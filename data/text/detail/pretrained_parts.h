@@ -91,12 +91,12 @@ struct PretrainedTokenizer::Parts {
   mutable detail::ScratchPool pool;
 
   std::string normalize(std::string_view text) const;
-  void encode(std::string_view text, bool special_tokens, Symbols& ids) const;
+  void encode(std::string_view text, bool special_tokens, TokenIds& ids) const;
 
  private:
   void encode_segment(std::string_view text, bool special_tokens, detail::EncodeScratch& scratch,
-                      Symbols& ids) const;
-  void encode_words(std::string_view text, detail::EncodeScratch& scratch, Symbols& ids) const;
+                      TokenIds& ids) const;
+  void encode_words(std::string_view text, detail::EncodeScratch& scratch, TokenIds& ids) const;
 };
 
 }  // namespace heed::data

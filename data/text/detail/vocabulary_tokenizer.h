@@ -23,7 +23,7 @@ class VocabularyTokenizer final : public Tokenizer {
  public:
   VocabularyTokenizer(const TokenizerOptions& options, std::vector<std::string> pieces);
 
-  Symbols encode(std::string_view text) const override;
+  TokenIds encode(std::string_view text) const override;
   std::string bytes(int64_t id, bool first) const override;
   std::string piece(int64_t id) const override;
   int64_t vocab() const override;

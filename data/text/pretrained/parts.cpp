@@ -72,7 +72,7 @@ std::string PretrainedTokenizer::Parts::normalize(std::string_view text) const {
   return result;
 }
 
-void PretrainedTokenizer::Parts::encode(std::string_view text, bool special_tokens, Symbols& ids) const {
+void PretrainedTokenizer::Parts::encode(std::string_view text, bool special_tokens, TokenIds& ids) const {
   if (const std::optional<size_t> at = invalid_utf8(text))
     throw DataError(
         concat("the text is not UTF-8: byte ", *at, " of ", text.size(), " is part of no character"));
@@ -90,7 +90,7 @@ void PretrainedTokenizer::Parts::encode(std::string_view text, bool special_toke
 }
 
 void PretrainedTokenizer::Parts::encode_segment(std::string_view text, bool special_tokens,
-                                                detail::EncodeScratch& scratch, Symbols& ids) const {
+                                                detail::EncodeScratch& scratch, TokenIds& ids) const {
   if (!normalizers.empty()) {
     scratch.normal = normalize(text);
     text = scratch.normal;
@@ -107,7 +107,7 @@ void PretrainedTokenizer::Parts::encode_segment(std::string_view text, bool spec
 }
 
 void PretrainedTokenizer::Parts::encode_words(std::string_view text, detail::EncodeScratch& scratch,
-                                              Symbols& ids) const {
+                                              TokenIds& ids) const {
   if (text.empty()) return;
   auto& words = scratch.words;
   words.assign(1, text);

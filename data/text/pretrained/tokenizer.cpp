@@ -10,7 +10,7 @@ namespace {
 using Part = detail::Template::Part;
 
 /// Drops ids until so many are left.
-void cut(Symbols& ids, int64_t length, Truncation truncation) {
+void cut(TokenIds& ids, int64_t length, Truncation truncation) {
   if (std::ssize(ids) <= length) return;
   if (truncation == Truncation::beginning)
     ids.erase(ids.begin(), ids.end() - length);
@@ -29,14 +29,14 @@ int64_t room(const std::vector<Part>& parts, const EncodeOptions& options) {
   return options.max_length - marks;
 }
 
-PairEncoding assemble(const std::vector<Part>& parts, bool add_marks, const Symbols& a, const Symbols& b) {
+PairEncoding assemble(const std::vector<Part>& parts, bool add_marks, const TokenIds& a, const TokenIds& b) {
   PairEncoding result;
   for (const Part& part : parts) {
     const size_t before = result.ids.size();
     if (part.kind == Part::Kind::mark) {
       if (add_marks) result.ids.push_back(part.id);
     } else {
-      const Symbols& text = part.kind == Part::Kind::a ? a : b;
+      const TokenIds& text = part.kind == Part::Kind::a ? a : b;
       result.ids.insert(result.ids.end(), text.begin(), text.end());
     }
     result.segments.insert(result.segments.end(), result.ids.size() - before, part.segment);
@@ -49,14 +49,14 @@ PairEncoding assemble(const std::vector<Part>& parts, bool add_marks, const Symb
 PretrainedTokenizer::PretrainedTokenizer(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 PretrainedTokenizer::~PretrainedTokenizer() = default;
 
-Symbols PretrainedTokenizer::encode(std::string_view text) const {
-  Symbols ids;
+TokenIds PretrainedTokenizer::encode(std::string_view text) const {
+  TokenIds ids;
   parts_->encode(text, true, ids);
   return ids;
 }
 
-Symbols PretrainedTokenizer::encode(std::string_view text, const EncodeOptions& options) const {
-  Symbols ids;
+TokenIds PretrainedTokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  TokenIds ids;
   parts_->encode(text, options.special_tokens, ids);
   const std::vector<Part>& parts = parts_->marked.single;
   if (options.max_length != 0) cut(ids, room(parts, options), options.truncation);
@@ -65,7 +65,7 @@ Symbols PretrainedTokenizer::encode(std::string_view text, const EncodeOptions& 
 
 PairEncoding PretrainedTokenizer::encode_pair(std::string_view a, std::string_view b,
                                               const EncodeOptions& options) const {
-  Symbols first, second;
+  TokenIds first, second;
   parts_->encode(a, options.special_tokens, first);
   parts_->encode(b, options.special_tokens, second);
   const std::vector<Part>& parts = parts_->marked.pair;

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <limits>
 
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/attention.h>
 #include <heed/kernels/cpu/attention/attention_blocking.h>

@@ -6,7 +6,7 @@
 #define HEED_KERNELS_CPU_ATTENTION_BACKWARD_INL_H_
 #endif
 
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/kernels/cpu/attention/attention_bias-inl.h>
 #include <heed/kernels/cpu/attention/attention_block-inl.h>
 #include <heed/kernels/cpu/attention/attention_dropout-inl.h>

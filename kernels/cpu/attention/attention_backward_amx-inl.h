@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/kernels/cpu/attention/attention_amx-inl.h>
 #include <heed/kernels/cpu/attention/attention_backward-inl.h>
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/core/base/segments.h>
 #include <heed/core/base/visibility.h>

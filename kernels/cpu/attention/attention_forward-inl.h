@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/kernels/cpu/attention/attention_bias-inl.h>
 #include <heed/kernels/cpu/attention/attention_block-inl.h>
 #include <heed/kernels/cpu/attention/attention_dropout-inl.h>

@@ -7,7 +7,7 @@
 #define HEED_KERNELS_CPU_ATTENTION_PRODUCT_INL_H_
 #endif
 
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/kernels/cpu/simd/pairs-inl.h>
 #include <heed/kernels/cpu/simd/simd.h>
 

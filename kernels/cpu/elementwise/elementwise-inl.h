@@ -6,8 +6,8 @@
 
 #include <hwy/cache_control.h>
 
+#include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
-#include <heed/core/base/work.h>
 #include <heed/kernels/cpu/elementwise/elementwise_rows.h>
 #include <heed/kernels/cpu/move_rows.h>
 #include <heed/kernels/cpu/simd/strided-inl.h>
@@ -38,7 +38,7 @@ T wrapping(T a, T b, F f) {
 /// together, and no operand lies where its result goes. The results of arithmetic are read again sooner than
 /// those of other passes.
 template <class Y, class... X>
-bool uses_nontemporal_stores(const Work& work, const Y* y, const X*... x) {
+bool uses_nontemporal_stores(const Cost& work, const Y* y, const X*... x) {
   constexpr double kCaches = 48 << 20;
   return work.bytes > kCaches && (... && (static_cast<const void*>(x) != y));
 }

@@ -16,7 +16,7 @@ namespace {
 
 template <class T, class F>
 void map_all(const kernels::Unary<T>& args, int64_t grain, F f) {
-  make_runs(args.index, grain, args.y, uses_nontemporal_stores(args.work(), args.y, args.x),
+  make_runs(args.index, grain, args.y, uses_nontemporal_stores(args.cost(), args.y, args.x),
             [&](const Run<2>& run, T* to) {
               map(run.n, to, run.step[0], args.x + run.at[1], run.step[1],
                   [f](T x) { return T(f(math_t<T>(x))); });
@@ -92,7 +92,7 @@ void unary_rows(const kernels::Unary<T>& args) {
   const auto row = unary_row<T>(args.op);
   HEED_ASSERT(row, "unary: operation ", int(args.op), " on ", dtype_of<T>());
   const int64_t grain = is_costly(args.op) ? kCostlyGrain : kRowGrain;
-  make_runs(args.index, grain, args.y, uses_nontemporal_stores(args.work(), args.y, args.x),
+  make_runs(args.index, grain, args.y, uses_nontemporal_stores(args.cost(), args.y, args.x),
             [&](const Run<2>& run, T* to) {
               map_run(run.n, to, run.step[0], args.x + run.at[1], run.step[1], row);
             });
@@ -156,7 +156,7 @@ namespace {
 
 template <class T, class F>
 void zip_all(const kernels::Binary<T>& args, int64_t grain, F f) {
-  const bool nontemporal = uses_nontemporal_stores(args.work(), args.y, args.a, args.b);
+  const bool nontemporal = uses_nontemporal_stores(args.cost(), args.y, args.a, args.b);
   make_runs(args.index, grain, args.y, nontemporal, [&](const Run<3>& run, T* to) {
     const T* a = args.a ? args.a + run.at[1] : &args.scalar;
     const T* b = args.b ? args.b + run.at[2] : &args.scalar;
@@ -180,7 +180,7 @@ void binary_rows(const kernels::Binary<T>& args) {
     const auto tile = [&](const Tile<3>& at) { zip_tile(at, args.y, args.a, args.b, row); };
     if (parallel_tiles(args.index, 1, tile) || parallel_tiles(args.index, 2, tile)) return;
   }
-  const bool nontemporal = uses_nontemporal_stores(args.work(), args.y, args.a, args.b);
+  const bool nontemporal = uses_nontemporal_stores(args.cost(), args.y, args.a, args.b);
   make_runs(args.index, grain, args.y, nontemporal, [&](const Run<3>& run, T* to) {
     const T* a = args.a ? args.a + run.at[1] : &args.scalar;
     const T* b = args.b ? args.b + run.at[2] : &args.scalar;
@@ -289,7 +289,7 @@ void compare(const kernels::Compare<T>& args) {
 template <class T>
 void clamp(const kernels::Clamp<T>& args) {
   constexpr int64_t kGrain = kHasRows<T> ? kRowGrain : kCheapGrain;
-  const bool nontemporal = uses_nontemporal_stores(args.work(), args.y, args.x);
+  const bool nontemporal = uses_nontemporal_stores(args.cost(), args.y, args.x);
   make_runs(args.index, kGrain, args.y, nontemporal, [&](const Run<2>& run, T* y) {
     const T* const x = args.x + run.at[1];
     if constexpr (kHasRows<T>) {
@@ -306,7 +306,7 @@ void clamp(const kernels::Clamp<T>& args) {
 template <class T>
 void where(const kernels::Where<T>& args) {
   constexpr int64_t kGrain = kHasRows<T> ? kRowGrain : kCheapGrain;
-  const bool nontemporal = uses_nontemporal_stores(args.work(), args.y, args.condition, args.a, args.b);
+  const bool nontemporal = uses_nontemporal_stores(args.cost(), args.y, args.condition, args.a, args.b);
   make_runs(args.index, kGrain, args.y, nontemporal, [&](const Run<4>& run, T* y) {
     const bool* const condition = args.condition + run.at[1];
     const T *const a = args.a + run.at[2], *const b = args.b + run.at[3];

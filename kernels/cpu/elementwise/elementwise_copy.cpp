@@ -99,7 +99,7 @@ void copy(const kernels::Copy<To, From>& args) {
       if (args.accumulate && has_rows(args.index) && parallel_tiles(args.index, 1, sums)) return;
     }
   }
-  const bool nontemporal = !args.accumulate && uses_nontemporal_stores(args.work(), args.y, args.x);
+  const bool nontemporal = !args.accumulate && uses_nontemporal_stores(args.cost(), args.y, args.x);
   if constexpr (std::is_same_v<To, From>) {
     constexpr int64_t kAhead = 3072;  // bytes
     const auto move = [&](const Run<2>& run) {

@@ -2,8 +2,8 @@
 #include <cstring>
 #include <type_traits>
 
-#include <heed/core/base/divide.h>
 #include <heed/core/base/dtype.h>
+#include <heed/core/base/int_math.h>
 #include <heed/kernels/cpu/gemm/amx.h>
 #include <heed/kernels/cpu/gemm/gemm_blocked.h>
 #include <heed/kernels/cpu/gemm/gemm_pack-inl.h>

@@ -5,7 +5,7 @@
 #include <new>
 #include <type_traits>
 
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/core/base/per_thread.h>
 #include <heed/kernels/cpu/gemm/gemm_amx.h>

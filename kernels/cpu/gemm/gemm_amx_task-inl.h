@@ -5,7 +5,7 @@
 // cost of one and still at 2.7 times the rate of AVX-512.
 #include <hwy/cache_control.h>
 
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/kernels/cpu/gemm/amx_stream-inl.h>
 #include <heed/kernels/cpu/gemm/gemm_blocking.h>
 

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/kernels/cpu/gemm/gemm_blocked.h>
 

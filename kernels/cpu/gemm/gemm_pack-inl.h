@@ -5,7 +5,7 @@
 
 #include <hwy/cache_control.h>
 
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/kernels/cpu/gemm/gemm_blocked.h>
 #include <heed/kernels/cpu/gemm/gemm_blocking.h>
 #include <heed/kernels/cpu/gemm/gemm_micro-inl.h>

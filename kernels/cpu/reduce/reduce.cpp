@@ -3,7 +3,7 @@
 #include <limits>
 
 #include <heed/core/base/check.h>
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/core/base/pooled_vector.h>
 #include <heed/kernels/cpu/reduce/reduce_rows.h>
 #include <heed/kernels/cpu/simd/strided-inl.h>

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <heed/core/base/divide.h>
+#include <heed/core/base/int_math.h>
 #include <heed/kernels/cpu/tasks/workspace.h>
 #include <heed/kernels/optimizer.h>
 

@@ -199,7 +199,7 @@ struct Range {
 };
 
 // Visibility's key_begin() and key_end() for the rules that is_for_hopper() lets through, in fewer registers.
-__device__ __forceinline__ Range keys_seen_by(const Visibility& v, int query, const Plane& p) {
+__device__ __forceinline__ Range keys_seen_by(const Visibility& v, int query, const BatchHead& p) {
   if (query >= p.queries) return {0, 0};
   const int diagonal = v.causal == Causal::bottom_right ? query + p.keys - p.queries : query;
   int begin = 0, end = p.keys;
@@ -210,7 +210,7 @@ __device__ __forceinline__ Range keys_seen_by(const Visibility& v, int query, co
   return {begin, end < 0 ? 0 : end};
 }
 
-__device__ __forceinline__ Range queries_that_see(const Visibility& v, int key, const Plane& p) {
+__device__ __forceinline__ Range queries_that_see(const Visibility& v, int key, const BatchHead& p) {
   if (key >= p.keys) return {0, 0};
   const int on_diagonal = v.causal == Causal::bottom_right ? key - (p.keys - p.queries) : key;
   int begin = 0, end = p.queries;

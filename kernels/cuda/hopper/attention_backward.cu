@@ -35,7 +35,7 @@ struct QueryMemory {
 struct KeyTiles {
   int begin, end;
 
-  __device__ __forceinline__ KeyTiles(const Bf16Backward& args, const Plane& p, int first) {
+  __device__ __forceinline__ KeyTiles(const Bf16Backward& args, const BatchHead& p, int first) {
     const Range seen = seen_by_some(first, kRows, p.queries,
                                     [&](int query) { return keys_seen_by(args.visibility, query, p); });
     begin = seen.begin / kKeys;
@@ -55,7 +55,7 @@ struct Maps {
 
 /// By a warpgroup: the gradients of its 64 queries.
 template <int kWidth>
-__device__ __forceinline__ void query_gradients(const Bf16Backward& args, const Plane& p, int block_first,
+__device__ __forceinline__ void query_gradients(const Bf16Backward& args, const BatchHead& p, int block_first,
                                                 QueryMemory<kWidth>& memory, int group, Turns& turns) {
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4, first = block_first + group * kGroupRows;
   const int in_block = group * kGroupRows + warp * kTile, query = block_first + in_block;
@@ -132,7 +132,7 @@ __device__ __forceinline__ void query_gradients(const Bf16Backward& args, const 
 
 /// By one thread: queries with their gradients of outputs, then the tiles of keys and values.
 template <int kWidth>
-__device__ __forceinline__ void load_keys(const Maps& maps, const Bf16Backward& args, const Plane& p,
+__device__ __forceinline__ void load_keys(const Maps& maps, const Bf16Backward& args, const BatchHead& p,
                                           int first, QueryMemory<kWidth>& memory, Turns& turns) {
   const KeyTiles tiles(args, p, first);
   if (tiles.begin >= tiles.end) return;  // or the block might end during the copies
@@ -172,14 +172,14 @@ __global__ void __launch_bounds__(kThreads, 1)
     simt::release_registers<kFew<kWidth>>();
     if (thread == 0 && args.gq.data != nullptr)
       cut.each_task([&](int sequence, int head, int stretch) {
-        const Plane p(args, sequence, head);
+        const BatchHead p(args, sequence, head);
         if (stretch * kRows < p.queries) load_keys(maps, args, p, stretch * kRows, memory, turns);
       });
     return;
   }
   simt::take_registers<kMany<kWidth>>();
   cut.each_task([&](int sequence, int head, int stretch) {
-    const Plane p(args, sequence, head);
+    const BatchHead p(args, sequence, head);
     clear_query_gaps<8>(args, sequence, head, stretch * kComputing + thread - kGroupThreads,
                         static_cast<int>(cut.stretches) * kComputing);
     const int first = stretch * kRows, row = group * kGroupRows + thread / 32 % 4 * kTile,
@@ -214,7 +214,8 @@ struct QueryTiles {
   int head, last_head;
   int query;  // the first of the tile
 
-  __device__ __forceinline__ QueryTiles(const Bf16Backward& args, const Plane& p, int heads, int first_key)
+  __device__ __forceinline__ QueryTiles(const Bf16Backward& args, const BatchHead& p, int heads,
+                                        int first_key)
       : head(p.head), last_head(p.head + heads) {
     const Range seen = seen_by_some(first_key, kRows, p.keys,
                                     [&](int key) { return queries_that_see(args.visibility, key, p); });
@@ -235,9 +236,9 @@ struct QueryTiles {
 
 /// By the first warp of a block: tiles of queries with their gradients of outputs, log-sum-exps and deltas.
 template <int kWidth>
-__device__ __forceinline__ void load_queries(const Maps& maps, const Bf16Backward& args, const Plane& first,
-                                             int heads, int first_key, const float* delta,
-                                             KeyMemory<kWidth>& memory, Turns& turns) {
+__device__ __forceinline__ void load_queries(const Maps& maps, const Bf16Backward& args,
+                                             const BatchHead& first, int heads, int first_key,
+                                             const float* delta, KeyMemory<kWidth>& memory, Turns& turns) {
   constexpr int kStep = kQueries;
   const int lane = lane_id();
   QueryTiles tile(args, first, heads, first_key);
@@ -280,7 +281,7 @@ __device__ __forceinline__ void load_queries(const Maps& maps, const Bf16Backwar
 
 /// By a warpgroup: the gradients of its 64 keys, which are the rows of its products.
 template <int kWidth>
-__device__ __forceinline__ void key_gradients(const Bf16Backward& args, const Plane& p, int heads,
+__device__ __forceinline__ void key_gradients(const Bf16Backward& args, const BatchHead& p, int heads,
                                               int block_first, KeyMemory<kWidth>& memory, int group,
                                               Turns& turns) {
   constexpr int kStep = kQueries;
@@ -352,7 +353,7 @@ __device__ __forceinline__ void key_gradients(const Bf16Backward& args, const Pl
     memory.stage[turn.stage].done();
     turn.next();
   }
-  const Plane again(args, p.sequence, p.head);  // less to keep in registers over the loop
+  const BatchHead again(args, p.sequence, p.head);  // less to keep in registers over the loop
   if (key < again.keys) write_key_gradients(gk, gv, args, again, key, memory.scratch[group * 4 + warp]);
 }
 
@@ -376,7 +377,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     simt::release_registers<kFew<kWidth>>();
     if (thread < 32)
       cut.each_task([&](int sequence, int key_head, int stretch) {
-        const Plane p(args, sequence, key_head * heads);
+        const BatchHead p(args, sequence, key_head * heads);
         if (stretch * kRows < p.keys)
           load_queries(maps, args, p, heads, stretch * kRows, delta, memory, turns);
       });
@@ -384,7 +385,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   simt::take_registers<kMany<kWidth>>();
   cut.each_task([&](int sequence, int key_head, int stretch) {
-    const Plane p(args, sequence, key_head * heads);
+    const BatchHead p(args, sequence, key_head * heads);
     clear_key_gaps<8>(args, sequence, key_head, stretch * kComputing + thread - kGroupThreads,
                       static_cast<int>(cut.stretches) * kComputing);
     if (stretch * kRows < p.keys) key_gradients(args, p, heads, stretch * kRows, memory, group, turns);

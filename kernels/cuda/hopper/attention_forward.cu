@@ -74,7 +74,7 @@ class Softmax {
 /// last first.
 template <int kWidth>
 struct Task {
-  Plane p;
+  BatchHead p;
   int first, begin, end;
 
   __device__ __forceinline__ Task(const Bf16Forward& args, int sequence, int head, int stretch)
@@ -96,7 +96,7 @@ struct Turns {
 template <int kWidth>
 __device__ __forceinline__ void load_tiles(const Maps& maps, const Task<kWidth>& task, Memory<kWidth>& memory,
                                            Turns& turns) {
-  const Plane& p = task.p;
+  const BatchHead& p = task.p;
   if (task.begin >= task.end) return;
   memory.q_stage.load(memory.q, maps.q, p.query_first + task.first, p.head, turns.q.parity);
   turns.q.next();
@@ -113,7 +113,7 @@ template <int kWidth>
 __device__ __forceinline__ void attend(const Bf16Forward& args, const Task<kWidth>& task,
                                        Memory<kWidth>& memory, int group, Turns& turns) {
   constexpr int kGroups = Shape<kWidth>::kGroups;
-  const Plane& p = task.p;
+  const BatchHead& p = task.p;
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4, first = task.first + group * kGroupRows;
   const auto seen_by = [&](int query) { return keys_seen_by(args.visibility, query, p); };
   const Range by_all = seen_by_all(first, kGroupRows, p.queries, seen_by);
@@ -178,7 +178,7 @@ __device__ __forceinline__ void attend(const Bf16Forward& args, const Task<kWidt
     turn.next();
   }
 
-  const Plane again(args, p.sequence, p.head);  // less to keep in registers over the loop
+  const BatchHead again(args, p.sequence, p.head);  // less to keep in registers over the loop
   const int row = first + warp * kTile, valid = again.queries - row;
   if (valid <= 0) return;
   float scale[2];

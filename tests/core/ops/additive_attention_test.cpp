@@ -87,7 +87,7 @@ TEST(AdditiveAttention, RecordsItsWeights) {
   EXPECT_EQ(record.names(), std::vector<std::string>{"which"});
   EXPECT_EQ(record.heads("which"), 1);
   EXPECT_EQ(record.sequences("which"), 2);
-  EXPECT_EQ(record.blind_rows("which"), 0);
+  EXPECT_EQ(record.fully_masked_rows("which"), 0);
   const Tensor weights = record.weights("which", 1, 0);
   ASSERT_EQ(weights.shape(), (Shape{3, 2}));
   EXPECT_LE(max_difference(matmul(weights, values.slice(0, 3, 5)), y.slice(0, 2, 5)), 1e-14);

@@ -24,8 +24,8 @@ TEST(DocumentDataset, SamplesHaveTheTokenAfterTheirLast) {
   const DocumentDataset documents(Texts{"ab", "é"}, *bytes(), {.context = 3});
   ASSERT_EQ(documents.size(), 2);
   for (const int64_t epoch : {0, 7}) {
-    EXPECT_EQ(documents.get(epoch, 0), (Symbols{kStart, kByte + 'a', kByte + 'b', kEnd}));
-    EXPECT_EQ(documents.get(epoch, 1), (Symbols{kStart, kByte + 0xc3, kByte + 0xa9, kEnd}));
+    EXPECT_EQ(documents.get(epoch, 0), (TokenIds{kStart, kByte + 'a', kByte + 'b', kEnd}));
+    EXPECT_EQ(documents.get(epoch, 1), (TokenIds{kStart, kByte + 0xc3, kByte + 0xa9, kEnd}));
   }
   EXPECT_EQ(documents.characters(), 3);
   EXPECT_EQ(documents.tokens(), 3 + 3);
@@ -40,11 +40,11 @@ TEST(DocumentDataset, LongDocumentsAreCutElsewhereInEachEpoch) {
     SCOPED_TRACE(length);
     const Texts texts{text.substr(0, length), "x"};
     const DocumentDataset documents(texts, *bytes(), {.context = 8});
-    std::set<Symbols> first;
+    std::set<TokenIds> first;
     for (int64_t epoch = 0; epoch < 40; ++epoch) {
-      Symbols all{kStart};
+      TokenIds all{kStart};
       for (int64_t i = 0; i + 1 < documents.size(); ++i) {
-        const Symbols sample = documents.get(epoch, i);
+        const TokenIds sample = documents.get(epoch, i);
         ASSERT_GE(sample.size(), 2u);
         ASSERT_LE(sample.size(), 9u);
         EXPECT_EQ(sample.front(), all.back());
@@ -65,7 +65,7 @@ TEST(DocumentDataset, MarksMayBeNone) {
   const DocumentOptions bare{.context = 8, .start = -1, .end = -1};
   const DocumentDataset documents(Texts{"ab", "c", ""}, *bytes(), bare);
   ASSERT_EQ(documents.size(), 1) << "one token predicts nothing";
-  EXPECT_EQ(documents.get(0, 0), (Symbols{kByte + 'a', kByte + 'b'}));
+  EXPECT_EQ(documents.get(0, 0), (TokenIds{kByte + 'a', kByte + 'b'}));
   EXPECT_EQ(documents.tokens(), 1);
   EXPECT_EQ(DocumentDataset(Texts{}, *bytes()).size(), 0);
 }
@@ -95,7 +95,7 @@ TEST(DocumentDataset, SpecialTokensInATextArePlain) {
   v.token_types.push_back(3);
   const auto tokenizer = make_tokenizer(v, "test");
   const DocumentDataset documents(Texts{"<|end|>"}, *tokenizer, {.context = 16, .start = -1, .end = 6});
-  EXPECT_EQ(documents.get(0, 0), (Symbols{0, 1, 2, 3, 4, 1, 5, 6}));
+  EXPECT_EQ(documents.get(0, 0), (TokenIds{0, 1, 2, 3, 4, 1, 5, 6}));
 }
 
 }  // namespace

@@ -25,13 +25,13 @@ Json document(const std::string& name) {
   return heed::detail::parse_json(fixture(name), name, {"fixture", "file"});
 }
 
-Symbols ids_of(const Json& json) {
-  Symbols ids;
+TokenIds ids_of(const Json& json) {
+  TokenIds ids;
   for (const Json& id : *json.as<List>()) ids.push_back(static_cast<int64_t>(*id.as<double>()));
   return ids;
 }
 
-std::string streamed(const Tokenizer& tokenizer, const Symbols& ids) {
+std::string streamed(const Tokenizer& tokenizer, const TokenIds& ids) {
   StreamDecoder decoder(tokenizer);
   std::string text;
   for (const int64_t id : ids) {
@@ -61,7 +61,7 @@ TEST_P(Published, TheIdsAndTextsAreThoseOfThePackageTokenizers) {
   const auto t = tokenizer();
   for (size_t i = 0; i < texts.size(); ++i) {
     const std::string& text = *texts[i].as<std::string>();
-    const Symbols ids = ids_of((*expected.find("ids")->as<List>())[i]);
+    const TokenIds ids = ids_of((*expected.find("ids")->as<List>())[i]);
     EXPECT_EQ(t->encode(text), ids) << i << ": " << text;
     EXPECT_EQ(t->encode(text), ids) << "a second time, " << i;
     const auto* const decoded = (*expected.find("decoded")->as<List>())[i].as<std::string>();
@@ -106,26 +106,26 @@ std::shared_ptr<const PretrainedTokenizer> small_bert() {
 
 TEST(PretrainedTokenizer, WordPieceTakesTheLongestPiecesFirst) {
   const auto t = small_bert();
-  EXPECT_EQ(t->encode("Unaffable aff."), (Symbols{4, 5, 6, 7, 8}));
-  EXPECT_EQ(t->encode("unaffables"), (Symbols{1}));  // its end is no piece
-  EXPECT_EQ(t->encode("a", {}), (Symbols{2, 9, 3}));
+  EXPECT_EQ(t->encode("Unaffable aff."), (TokenIds{4, 5, 6, 7, 8}));
+  EXPECT_EQ(t->encode("unaffables"), (TokenIds{1}));  // its end is no piece
+  EXPECT_EQ(t->encode("a", {}), (TokenIds{2, 9, 3}));
   EXPECT_EQ(t->encode(std::string("a\0\x01"
                                   "a",
                                   4)),
-            (Symbols{1}));  // control characters go: "aa"
-  EXPECT_EQ(t->decode(Symbols{2, 4, 5, 6, 7, 8, 3}), "unaffable aff.");
+            (TokenIds{1}));  // control characters go: "aa"
+  EXPECT_EQ(t->decode(TokenIds{2, 4, 5, 6, 7, 8, 3}), "unaffable aff.");
   EXPECT_EQ(t->find("##able"), 6);
   EXPECT_EQ(t->find("able"), std::nullopt);
   EXPECT_TRUE(t->is_mark(3));
   EXPECT_FALSE(t->is_mark(4));
   EXPECT_EQ(t->vocab(), 11);
-  expect_error<IndexError>([&] { t->decode(Symbols{11}); }, {"11", "0 to 10"});
+  expect_error<IndexError>([&] { t->decode(TokenIds{11}); }, {"11", "0 to 10"});
   expect_error<DataError>([&] { t->encode("a\xff"); }, {"not UTF-8", "byte 1"});
   expect_error<ConfigError>([&] { t->encode("a", {.max_length = 1}); }, {"max_length is 1", "2"});
   EXPECT_EQ(t->encode("un a aff", {.max_length = 4, .truncation = Truncation::beginning}),
-            (Symbols{2, 9, 7, 3}));
-  EXPECT_EQ(t->encode("[SEP]", {.add_marks = false}), (Symbols{3}));
-  EXPECT_EQ(t->encode("[SEP]", {.add_marks = false, .special_tokens = false}), (Symbols{1, 1, 1}));
+            (TokenIds{2, 9, 7, 3}));
+  EXPECT_EQ(t->encode("[SEP]", {.add_marks = false}), (TokenIds{3}));
+  EXPECT_EQ(t->encode("[SEP]", {.add_marks = false, .special_tokens = false}), (TokenIds{1, 1, 1}));
 }
 
 const char* const kMerges = "#version: 0.2\nh e\nl l\nhe ll\n\xc4\xa0 hell\n";  // Ġ
@@ -140,12 +140,12 @@ std::string byte_vocabulary() {
 
 TEST(PretrainedTokenizer, BytePairsMergeByRank) {
   const auto t = parse_vocab_and_merges(byte_vocabulary(), kMerges, "folder");
-  EXPECT_EQ(t->encode("hello hell"), (Symbols{11, 4, 12}));
-  EXPECT_EQ(t->encode("ehell"), (Symbols{2, 11}));
-  EXPECT_EQ(t->encode("\u20ac"), (Symbols{6, 7, 8}));  // its three bytes
-  EXPECT_EQ(t->encode("o<|endoftext|>"), (Symbols{4, 0}));
-  EXPECT_EQ(t->decode(Symbols{11, 4, 0, 12}), "hello hell");
-  EXPECT_EQ(t->encode("xo"), (Symbols{4}));  // no piece has the byte of x
+  EXPECT_EQ(t->encode("hello hell"), (TokenIds{11, 4, 12}));
+  EXPECT_EQ(t->encode("ehell"), (TokenIds{2, 11}));
+  EXPECT_EQ(t->encode("\u20ac"), (TokenIds{6, 7, 8}));  // its three bytes
+  EXPECT_EQ(t->encode("o<|endoftext|>"), (TokenIds{4, 0}));
+  EXPECT_EQ(t->decode(TokenIds{11, 4, 0, 12}), "hello hell");
+  EXPECT_EQ(t->encode("xo"), (TokenIds{4}));  // no piece has the byte of x
 }
 
 TEST(PretrainedTokenizer, StreamsGiveWholeCharactersOnly) {
@@ -163,20 +163,20 @@ TEST(PretrainedTokenizer, StreamsGiveWholeCharactersOnly) {
   EXPECT_EQ(stream.push(7), "");
   EXPECT_EQ(stream.finish(), "\ufffd");
   EXPECT_EQ(stream.finish(), "");
-  EXPECT_EQ(t->decode(Symbols{6, 7, 4}), "\ufffdo");
+  EXPECT_EQ(t->decode(TokenIds{6, 7, 4}), "\ufffdo");
 }
 
 TEST(PretrainedTokenizer, FoldersAndFilesOfEachKind) {
   const test::TemporaryFolder folder;
   expect_error<IoError>([&] { load_pretrained_tokenizer(folder.path()); }, {"vocab.txt"});
   folder.put("vocab.txt", "[UNK]\r\na\r\n");
-  EXPECT_EQ(load_pretrained_tokenizer(folder.path())->encode("a b"), (Symbols{1, 0}));
-  EXPECT_EQ(load_pretrained_tokenizer(folder.file("vocab.txt"))->encode("A"), (Symbols{1}));
+  EXPECT_EQ(load_pretrained_tokenizer(folder.path())->encode("a b"), (TokenIds{1, 0}));
+  EXPECT_EQ(load_pretrained_tokenizer(folder.file("vocab.txt"))->encode("A"), (TokenIds{1}));
   folder.put("vocab.json", byte_vocabulary());
   folder.put("merges.txt", kMerges);
-  EXPECT_EQ(load_pretrained_tokenizer(folder.path())->encode("hell"), (Symbols{11}));
+  EXPECT_EQ(load_pretrained_tokenizer(folder.path())->encode("hell"), (TokenIds{11}));
   folder.put("tokenizer.json", small_bert()->serialize());
-  EXPECT_EQ(load_pretrained_tokenizer(folder.path())->encode("aff"), (Symbols{7}));
+  EXPECT_EQ(load_pretrained_tokenizer(folder.path())->encode("aff"), (TokenIds{7}));
   expect_error<CheckpointError>([&] { parse_vocab_txt("a\nb\n", "v"); }, {"v:", "[UNK]"});
   expect_error<CheckpointError>([&] { parse_vocab_txt("[UNK]\na\na\n", "v"); }, {"'a'", "twice"});
   expect_error<CheckpointError>([&] { parse_vocab_and_merges(byte_vocabulary(), "h x\n", "v"); }, {"'x'"});
@@ -199,16 +199,16 @@ GgufVocabulary gguf() {
 
 TEST(PretrainedTokenizer, GgufVocabularies) {
   GgufVocabulary v = gguf();
-  EXPECT_EQ(make_tokenizer(v, "f")->encode("a12 a<s><tool>"), (Symbols{3, 1, 2, 6, 0, 7}));
-  EXPECT_EQ(make_tokenizer(v, "f")->encode("a", {}), (Symbols{3}));
-  EXPECT_EQ(make_tokenizer(v, "f")->decode(Symbols{0, 3, 7}), "a<tool>");
+  EXPECT_EQ(make_tokenizer(v, "f")->encode("a12 a<s><tool>"), (TokenIds{3, 1, 2, 6, 0, 7}));
+  EXPECT_EQ(make_tokenizer(v, "f")->encode("a", {}), (TokenIds{3}));
+  EXPECT_EQ(make_tokenizer(v, "f")->decode(TokenIds{0, 3, 7}), "a<tool>");
   v.add_bos = true;
   v.pre = "llama-bpe";
-  EXPECT_EQ(make_tokenizer(v, "f")->encode("12 a", {}), (Symbols{0, 4, 6}));
+  EXPECT_EQ(make_tokenizer(v, "f")->encode("12 a", {}), (TokenIds{0, 4, 6}));
   v.pre = "qwen2";
-  EXPECT_EQ(make_tokenizer(v, "f")->encode("12", {}), (Symbols{0, 1, 2}));
+  EXPECT_EQ(make_tokenizer(v, "f")->encode("12", {}), (TokenIds{0, 1, 2}));
   v.pre = "gpt-2";
-  EXPECT_EQ(make_tokenizer(v, "f")->encode("12", {}), (Symbols{0, 4}));
+  EXPECT_EQ(make_tokenizer(v, "f")->encode("12", {}), (TokenIds{0, 4}));
   v.pre = "deepseek";
   expect_error<ConfigError>([&] { make_tokenizer(v, "f"); }, {"f:", "'deepseek'"});
   v = gguf();
@@ -226,7 +226,7 @@ TEST(PretrainedTokenizer, GgufVocabularies) {
        .bos = 1,
        .eos = 2,
        .unknown = 0};
-  EXPECT_EQ(make_tokenizer(v, "f")->encode("Unable x.", {}), (Symbols{1, 3, 4, 0, 5, 2}));
+  EXPECT_EQ(make_tokenizer(v, "f")->encode("Unable x.", {}), (TokenIds{1, 3, 4, 0, 5, 2}));
 }
 
 // What heed lacks is named, whatever else the file says.
@@ -285,20 +285,20 @@ TEST(PretrainedTokenizer, LongWordsTakeTimeInProportion) {
   for (int i = 0; i < 200'000; ++i)
     marks += i % 2 ? "\u302e" : "\U0001d165";  // marks that stay, out of order
   EXPECT_EQ(bpe->decode(bpe->encode(letters)), letters);
-  EXPECT_EQ(bert->encode(letters), (Symbols{1}));
-  EXPECT_EQ(bert->encode(marks), (Symbols{1}));
+  EXPECT_EQ(bert->encode(letters), (TokenIds{1}));
+  EXPECT_EQ(bert->encode(marks), (TokenIds{1}));
   const std::string spaces(1'000'000, ' ');
   EXPECT_EQ(bpe->decode(bpe->encode(spaces)), spaces);
-  EXPECT_EQ(bert->encode(spaces), Symbols());
+  EXPECT_EQ(bert->encode(spaces), TokenIds());
   const std::string strips = replaced(fixture("gpt2.json"), "\"content\":\"<word>\",\"single_word\":true",
                                       "\"content\":\" \",\"single_word\":false");
-  EXPECT_EQ(parse_tokenizer_json(strips, "f")->encode(spaces), Symbols(spaces.size(), 600));
+  EXPECT_EQ(parse_tokenizer_json(strips, "f")->encode(spaces), TokenIds(spaces.size(), 600));
 }
 
 TEST(PretrainedTokenizer, SeveralThreadsMayEncode) {
   const auto t = parse_tokenizer_json(fixture("gpt2.json"), "f");
   const List texts = *document("texts.json").as<List>();
-  std::vector<Symbols> alone;
+  std::vector<TokenIds> alone;
   for (const Json& text : texts) alone.push_back(t->encode(*text.as<std::string>()));
   const auto encode_all = [&] {
     for (size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(t->encode(*texts[i].as<std::string>()), alone[i]);

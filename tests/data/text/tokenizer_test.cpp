@@ -27,7 +27,7 @@ TEST(Tokenizer, CharactersAreCodePointsOfTheNormalForm) {
   const auto t = trained({.kind = Kind::characters}, {"caf\u00e9", "ca"});
   EXPECT_EQ(pieces(*t, "cafe\u0301"), (Texts{"c", "a", "f", "\u00e9"}));
   // The most frequent first, equals by their bytes; after three marks and 256 bytes.
-  EXPECT_EQ(t->encode("acf\u00e9"), (Symbols{259, 260, 261, 262}));
+  EXPECT_EQ(t->encode("acf\u00e9"), (TokenIds{259, 260, 261, 262}));
   EXPECT_EQ(t->vocab(), 263);
 }
 
@@ -36,7 +36,7 @@ TEST(Tokenizer, WhatTheVocabularyLacksBecomesBytes) {
   EXPECT_EQ(pieces(*t, "a\u20ac"), (Texts{"a", "<0xe2>", "<0x82>", "<0xac>"}));
   for (const char* text : {"", "a\u20acb", "\U0001f600 x\ty\n", "\u4e2d"})
     EXPECT_EQ(t->decode(t->encode(text)), text);
-  EXPECT_EQ(t->decode(Symbols{259, 3 + 0xe2}), "a\ufffd");  // half a character
+  EXPECT_EQ(t->decode(TokenIds{259, 3 + 0xe2}), "a\ufffd");  // half a character
 }
 
 TEST(Tokenizer, WordsTakeTheSpaceBeforeThemAndGiveEveryTextBack) {
@@ -54,23 +54,23 @@ TEST(Tokenizer, SymbolsAreAClosedSet) {
   EXPECT_EQ(pieces(*t, "HH ZZ"), (Texts{"HH", "<unk>"}));
   EXPECT_EQ(t->decode(t->encode("ZZ D")), "<unk> D");
   EXPECT_EQ(t->vocab(), 7);
-  EXPECT_EQ(t->encode(" \t "), Symbols());
+  EXPECT_EQ(t->encode(" \t "), TokenIds());
 }
 
 TEST(Tokenizer, BytesNeedNoTexts) {
   const auto t = trained({.kind = Kind::bytes}, {});
   EXPECT_EQ(t->vocab(), 259);
-  EXPECT_EQ(t->encode("A\u00e9"), (Symbols{3 + 'A', 3 + 0xc3, 3 + 0xa9}));
+  EXPECT_EQ(t->encode("A\u00e9"), (TokenIds{3 + 'A', 3 + 0xc3, 3 + 0xa9}));
   EXPECT_EQ(t->decode(t->encode("A\u00e9")), "A\u00e9");
 }
 
 TEST(Tokenizer, MarksAreNoText) {
   const auto t = trained({.kind = Kind::characters}, {"ab"});
-  EXPECT_EQ(t->decode(Symbols{kStart, 259, kEnd, kPad, 260}), "ab");
+  EXPECT_EQ(t->decode(TokenIds{kStart, 259, kEnd, kPad, 260}), "ab");
   EXPECT_EQ(t->piece(kStart), "<start>");
   EXPECT_EQ(t->piece(kEnd), "<end>");
   EXPECT_EQ(t->piece(kPad), "<pad>");
-  expect_error<IndexError>([&] { t->decode(Symbols{261}); }, {"261", "0 to 260"});
+  expect_error<IndexError>([&] { t->decode(TokenIds{261}); }, {"261", "0 to 260"});
   expect_error<IndexError>([&] { t->piece(-1); }, {"-1"});
 }
 
@@ -109,7 +109,7 @@ TEST(Tokenizer, OptionsLimitTheVocabulary) {
 TEST(Tokenizer, SeveralCorporaShareAVocabulary) {
   const Texts a{"x"}, b{"y"};
   const auto t = train_tokenizer({.kind = Kind::symbols}, {a, b});
-  EXPECT_EQ(t->encode("x y"), (Symbols{4, 5}));
+  EXPECT_EQ(t->encode("x y"), (TokenIds{4, 5}));
 }
 
 TEST(Tokenizer, TextsThatAreNotUtf8AreRefused) {

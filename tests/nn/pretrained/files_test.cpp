@@ -170,7 +170,7 @@ TEST(PretrainedFiles, APartOfAModel) {
   const auto gguf = pretrained_folder() + "/llama.gguf";
   nn::Linear generator(16, 19, false);
   nn::load_pretrained_weights(generator, gguf, {.part = "generator."});
-  EXPECT_TRUE(array_equal(generator.weight.detach(), model->generator->weight.detach()));
+  EXPECT_TRUE(array_equal(generator.weight.detach(), model->output->weight.detach()));
   expect_error<CheckpointError>([&] { nn::load_pretrained_weights(layer, gguf, {.part = "layers.2."}); },
                                 {"missing", "blk.2.attn_q.weight"});
   expect_error<ConfigError>([&] { nn::load_pretrained_weights(generator, gguf, {.part = "x."}); },

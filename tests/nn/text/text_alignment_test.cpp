@@ -73,7 +73,7 @@ TextModel small_model() {
 }
 
 std::vector<int64_t> ids(const data::Tokenizer& t, const std::string& text) {
-  const data::Symbols symbols = t.encode(text);
+  const data::TokenIds symbols = t.encode(text);
   return {symbols.begin(), symbols.end()};
 }
 

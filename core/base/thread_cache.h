@@ -16,14 +16,14 @@ constexpr int64_t kThreadLimit = int64_t{1} << 20;  // bytes that a thread keeps
 /// Blocks of the CPU that the thread which freed them keeps for its next requests: threads that work side by
 /// side do not wait for each other's locks. Others read the counts, hence the atomics; only the thread itself
 /// writes.
-struct ThreadBlocks {
+struct ThreadCache {
   struct Free {
     Free* next;
   };
   Free* lists[kThreadClasses] = {};
   std::atomic<int64_t> kept{0};      // bytes
   std::atomic<int64_t> requests{0};  // that were met from here
-  ThreadBlocks* next = nullptr;      // of another thread
+  ThreadCache* next = nullptr;       // of another thread
 
   static void add(std::atomic<int64_t>& count, int64_t by) {
     count.store(count.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);

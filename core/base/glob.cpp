@@ -1,4 +1,4 @@
-#include <heed/core/base/pattern.h>
+#include <heed/core/base/glob.h>
 
 namespace heed {
 
