@@ -11,7 +11,7 @@
 #include <heed/nn/weights.h>
 #include <heed/version.h>
 
-#include "apps/common/command_line.h"
+#include "apps/common/options/command_line.h"
 #include "apps/common/program.h"
 #include "bench/peer.h"
 

@@ -11,7 +11,7 @@
 #include <heed/optim/adam.h>
 #include <heed/version.h>
 
-#include "apps/common/command_line.h"
+#include "apps/common/options/command_line.h"
 #include "apps/common/program.h"
 #include "apps/common/seq2seq.h"
 #include "bench/pair_batches.h"

@@ -16,7 +16,7 @@
 #include <heed/core/ops.h>
 #include <heed/optim/adam.h>
 
-#include "apps/common/command_line.h"
+#include "apps/common/options/command_line.h"
 #include "apps/common/program.h"
 #include "bench/peer.h"
 

@@ -4,7 +4,7 @@
 #include <heed/core/base/parallel_for.h>
 #include <heed/version.h>
 
-#include "apps/common/command_line.h"
+#include "apps/common/options/command_line.h"
 #include "apps/common/program.h"
 #include "bench/kernel_cases.h"
 #include "bench/peer.h"

@@ -12,8 +12,8 @@
 #include <heed/nn/weights.h>
 #include <heed/version.h>
 
-#include "apps/common/command_line.h"
 #include "apps/common/json_lines.h"
+#include "apps/common/options/command_line.h"
 #include "apps/common/program.h"
 #include "apps/common/seq2seq.h"
 #include "apps/copy_reverse/settings.h"

@@ -7,7 +7,7 @@
 #include <heed/nn/transformer.h>
 
 #include "apps/common/json_lines.h"
-#include "apps/common/options.h"
+#include "apps/common/options/options.h"
 #include "bench/symbols.h"
 
 namespace heed::bench {

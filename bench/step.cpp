@@ -5,7 +5,7 @@
 #include <heed/nn/weights.h>
 #include <heed/optim/adam.h>
 
-#include "apps/common/command_line.h"
+#include "apps/common/options/command_line.h"
 #include "apps/common/program.h"
 #include "bench/peer.h"
 #include "bench/step_profile.h"

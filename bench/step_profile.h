@@ -5,7 +5,7 @@
 
 #include <heed/core/base/dtype.h>
 
-#include "apps/common/options.h"
+#include "apps/common/options/options.h"
 
 namespace heed::bench {
 

@@ -1,5 +1,6 @@
 // What repeats a sequence of kernels, copies and fills as one CUDA graph, and the host memory that a device
-// copies to and from on its own. Defined by kernels/cuda/capture.cu; docs/cuda_step.md says how it is used.
+// copies to and from on its own. Defined by kernels/cuda/runtime/capture.cu; docs/cuda_step.md says how it is
+// used.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// The few calls through which the rest of heed reaches a CUDA device. Defined by kernels/cuda/runtime.cu.
+// The few calls through which the rest of heed reaches a CUDA device. Defined by
+// kernels/cuda/runtime/runtime.cu.
 #pragma once
 
 #include <cstddef>

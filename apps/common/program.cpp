@@ -21,7 +21,7 @@
 #include <fmt/format.h>
 
 #include "apps/common/console.h"
-#include "apps/common/option_values.h"
+#include "apps/common/options/option_values.h"
 #include "apps/common/text.h"
 
 namespace heed::apps {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/common/json_server.h"
-#include "apps/common/options.h"
+#include "apps/common/options/options.h"
+#include "apps/common/serve/json_server.h"
 
 namespace heed::apps {
 

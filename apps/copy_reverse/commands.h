@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "apps/common/seq2seq.h"
-#include "apps/common/sweep_command.h"
+#include "apps/common/sweep/sweep_command.h"
 #include "apps/copy_reverse/settings.h"
 
 namespace heed::apps {

@@ -8,7 +8,7 @@
 #include <heed/core/ops.h>
 #include <heed/nn/inspection.h>
 
-#include "apps/common/presentation.h"
+#include "apps/common/figures/presentation.h"
 #include "apps/common/program.h"
 #include "apps/common/seq2seq.h"
 

@@ -12,8 +12,8 @@
 #include <heed/nn/seq2seq.h>
 #include <heed/nn/transformer.h>
 
+#include "apps/common/figures/plot.h"
 #include "apps/common/json_lines.h"
-#include "apps/common/plot.h"
 #include "apps/copy_reverse/settings.h"
 
 namespace heed::apps {
@@ -39,8 +39,8 @@ struct AttentionMaps {
 /// How many weights all maps of a pair of so many symbols hold, at most.
 int64_t count_weights(const Settings& settings, int64_t source, int64_t target);
 
-/// Whole: weights that sum to 1 in each row. Drawable: reduced as they are made (apps/common/plot.h) where
-/// sequences are long, so that the maps take no more memory than figures show.
+/// Whole: weights that sum to 1 in each row. Drawable: reduced as they are made (apps/common/figures/plot.h)
+/// where sequences are long, so that the maps take no more memory than figures show.
 enum class MapSize { whole, drawable };
 
 /// The maps of `source` → `target` (symbols without marks), which are called as the task writes them.

@@ -3,8 +3,8 @@
 
 #include <heed/core/io/atomic_file.h>
 
-#include "apps/common/option_values.h"
-#include "apps/common/presentation.h"
+#include "apps/common/figures/presentation.h"
+#include "apps/common/options/option_values.h"
 #include "apps/common/progress.h"
 #include "apps/copy_reverse/commands.h"
 

@@ -1,5 +1,5 @@
 // copy_reverse: a Transformer learns to write a sequence and then its reverse.
-#include "apps/common/command_line.h"
+#include "apps/common/options/command_line.h"
 #include "apps/common/program.h"
 #include "apps/copy_reverse/commands.h"
 

@@ -5,7 +5,7 @@
 #include <heed/nn/summary.h>
 #include <heed/version.h>
 
-#include "apps/common/report.h"
+#include "apps/common/report/report.h"
 #include "apps/copy_reverse/figures.h"
 
 namespace heed::apps {

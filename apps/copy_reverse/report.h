@@ -22,8 +22,8 @@ struct TrainedRun {
   std::vector<Prediction> examples;  // the first is shown with its attention
 };
 
-/// Writes DIR/report.html (apps/common/report.h), with the attention of the first example and of the first
-/// failure; of sequences too long for a page there is none.
+/// Writes DIR/report.html (apps/common/report/report.h), with the attention of the first example and of the
+/// first failure; of sequences too long for a page there is none.
 void write_run_report(nn::Seq2SeqModel& model, const TrainedRun& run);
 
 }  // namespace heed::apps

@@ -9,7 +9,7 @@
 
 #include "apps/common/json_lines.h"
 #include "apps/common/progress.h"
-#include "apps/common/run_metrics.h"
+#include "apps/common/report/run_metrics.h"
 #include "apps/common/seq2seq.h"
 #include "apps/copy_reverse/settings.h"
 

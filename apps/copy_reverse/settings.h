@@ -12,9 +12,9 @@
 #include <heed/nn/transformer.h>
 #include <heed/train/seq2seq.h>
 
-#include "apps/common/common_settings.h"
-#include "apps/common/seq2seq_settings.h"
-#include "apps/common/training_settings.h"
+#include "apps/common/options/common_settings.h"
+#include "apps/common/options/seq2seq_settings.h"
+#include "apps/common/options/training_settings.h"
 
 namespace heed::apps {
 

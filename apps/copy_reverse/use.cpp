@@ -9,7 +9,7 @@
 #include <heed/nn/summary.h>
 
 #include "apps/common/json_lines.h"
-#include "apps/common/option_values.h"
+#include "apps/common/options/option_values.h"
 #include "apps/common/program.h"
 #include "apps/common/progress.h"
 #include "apps/common/seq2seq.h"

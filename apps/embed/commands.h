@@ -7,9 +7,9 @@
 
 #include <heed/nn/text/sentence_encoder.h>
 
-#include "apps/common/common_settings.h"
+#include "apps/common/options/common_settings.h"
+#include "apps/common/options/training_settings.h"
 #include "apps/common/text_server.h"
-#include "apps/common/training_settings.h"
 #include "apps/embed/fine_tuning.h"
 
 namespace heed::apps {

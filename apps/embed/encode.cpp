@@ -6,9 +6,9 @@
 #include <heed/nn/summary.h>
 
 #include "apps/common/console.h"
+#include "apps/common/figures/presentation.h"
 #include "apps/common/json_lines.h"
 #include "apps/common/lines.h"
-#include "apps/common/presentation.h"
 #include "apps/common/program.h"
 #include "apps/common/progress.h"
 #include "apps/common/text.h"

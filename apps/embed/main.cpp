@@ -1,5 +1,5 @@
 // embed: texts as vectors, and search in a folder's texts by what they mean.
-#include "apps/common/command_line.h"
+#include "apps/common/options/command_line.h"
 #include "apps/common/program.h"
 #include "apps/embed/commands.h"
 

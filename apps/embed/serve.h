@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/batch_queue.h"
+#include "apps/common/serve/batch_queue.h"
 #include "apps/common/text_server.h"
 #include "apps/embed/searcher.h"
 

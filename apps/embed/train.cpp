@@ -7,7 +7,7 @@
 #include "apps/common/console.h"
 #include "apps/common/program.h"
 #include "apps/common/progress.h"
-#include "apps/common/run_metrics.h"
+#include "apps/common/report/run_metrics.h"
 #include "apps/common/text.h"
 #include "apps/embed/commands.h"
 

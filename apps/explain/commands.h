@@ -7,7 +7,7 @@
 
 #include <heed/nn/transformer_config.h>
 
-#include "apps/common/common_settings.h"
+#include "apps/common/options/common_settings.h"
 
 namespace heed::apps {
 

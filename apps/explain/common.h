@@ -7,7 +7,7 @@
 #include <heed/core/generator.h>
 #include <heed/core/tensor.h>
 
-#include "apps/common/presentation.h"
+#include "apps/common/figures/presentation.h"
 #include "apps/explain/commands.h"
 
 namespace heed::apps {

@@ -1,5 +1,5 @@
 // explain: what the parts of a Transformer do, in numbers and figures.
-#include "apps/common/command_line.h"
+#include "apps/common/options/command_line.h"
 #include "apps/common/program.h"
 #include "apps/explain/commands.h"
 

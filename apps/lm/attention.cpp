@@ -2,7 +2,7 @@
 #include <heed/core/attention.h>
 #include <heed/core/autograd.h>
 
-#include "apps/common/presentation.h"
+#include "apps/common/figures/presentation.h"
 #include "apps/common/text.h"
 #include "apps/lm/commands.h"
 

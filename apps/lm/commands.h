@@ -8,7 +8,7 @@
 
 #include <heed/nn/text/text_generator.h>
 
-#include "apps/common/common_settings.h"
+#include "apps/common/options/common_settings.h"
 #include "apps/lm/train_settings.h"
 
 namespace heed::apps {

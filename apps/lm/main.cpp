@@ -1,5 +1,5 @@
 // lm: language models that write and answer.
-#include "apps/common/command_line.h"
+#include "apps/common/options/command_line.h"
 #include "apps/common/program.h"
 #include "apps/lm/commands.h"
 

@@ -9,8 +9,8 @@
 #include <heed/data/text/tokenizer.h>
 #include <heed/nn/language_model.h>
 
-#include "apps/common/common_settings.h"
-#include "apps/common/training_settings.h"
+#include "apps/common/options/common_settings.h"
+#include "apps/common/options/training_settings.h"
 
 namespace heed::apps {
 

@@ -1,7 +1,7 @@
 // The command attention: which source words the words of an output come from.
 #include <heed/nn/text/text_alignment.h>
 
-#include "apps/common/presentation.h"
+#include "apps/common/figures/presentation.h"
 #include "apps/translate/commands.h"
 
 namespace heed::apps {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/json_server.h"
-#include "apps/common/sweep_command.h"
+#include "apps/common/serve/json_server.h"
+#include "apps/common/sweep/sweep_command.h"
 #include "apps/translate/scores.h"
 #include "apps/translate/serve.h"
 #include "apps/translate/settings.h"

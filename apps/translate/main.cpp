@@ -1,5 +1,5 @@
 // translate: a Transformer from text to text, trained on pairs of your own, and used.
-#include "apps/common/command_line.h"
+#include "apps/common/options/command_line.h"
 #include "apps/common/program.h"
 #include "apps/translate/commands.h"
 

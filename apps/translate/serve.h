@@ -7,7 +7,7 @@
 #include <heed/nn/text/text_alignment.h>
 #include <heed/nn/text/text_model.h>
 
-#include "apps/common/batch_queue.h"
+#include "apps/common/serve/batch_queue.h"
 #include "apps/common/text_server.h"
 
 namespace heed::apps {

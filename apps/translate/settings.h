@@ -8,9 +8,9 @@
 #include <heed/data/text/text_pairs.h>
 #include <heed/data/text/tokenizer.h>
 
-#include "apps/common/common_settings.h"
-#include "apps/common/seq2seq_settings.h"
-#include "apps/common/training_settings.h"
+#include "apps/common/options/common_settings.h"
+#include "apps/common/options/seq2seq_settings.h"
+#include "apps/common/options/training_settings.h"
 
 namespace heed::apps {
 

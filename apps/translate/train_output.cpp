@@ -8,7 +8,7 @@
 #include <heed/nn/summary.h>
 #include <heed/version.h>
 
-#include "apps/common/plot.h"
+#include "apps/common/figures/plot.h"
 #include "apps/common/program.h"
 #include "apps/common/seq2seq.h"
 #include "apps/common/text.h"

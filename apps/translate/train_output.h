@@ -10,7 +10,7 @@
 
 #include "apps/common/best_epoch.h"
 #include "apps/common/progress.h"
-#include "apps/common/run_metrics.h"
+#include "apps/common/report/run_metrics.h"
 #include "apps/translate/corpus.h"
 #include "apps/translate/scores.h"
 

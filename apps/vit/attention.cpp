@@ -6,7 +6,7 @@
 #include <heed/core/serialize.h>
 #include <heed/nn/detail/evaluation.h>
 
-#include "apps/common/presentation.h"
+#include "apps/common/figures/presentation.h"
 #include "apps/vit/commands.h"
 
 namespace heed::apps {

@@ -1,5 +1,5 @@
 // vit: a Vision Transformer, and a convolutional network beside it, learn to tell pictures apart.
-#include "apps/common/command_line.h"
+#include "apps/common/options/command_line.h"
 #include "apps/common/program.h"
 #include "apps/vit/commands.h"
 

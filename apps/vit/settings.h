@@ -8,8 +8,8 @@
 
 #include <heed/data/images.h>
 
-#include "apps/common/common_settings.h"
-#include "apps/common/training_settings.h"
+#include "apps/common/options/common_settings.h"
+#include "apps/common/options/training_settings.h"
 
 namespace heed::apps {
 

@@ -10,10 +10,10 @@
 #include <heed/version.h>
 
 #include "apps/common/console.h"
-#include "apps/common/plot.h"
+#include "apps/common/figures/plot.h"
 #include "apps/common/program.h"
 #include "apps/common/progress.h"
-#include "apps/common/run_metrics.h"
+#include "apps/common/report/run_metrics.h"
 #include "apps/common/text.h"
 #include "apps/vit/commands.h"
 

@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include "apps/common/console.h"
-#include "apps/common/presentation.h"
+#include "apps/common/figures/presentation.h"
 #include "apps/vit/commands.h"
 
 namespace heed::apps {

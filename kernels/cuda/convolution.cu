@@ -5,7 +5,7 @@
 
 #include <heed/kernels/convolution.h>
 #include <heed/kernels/cuda/elementwise.cuh>
-#include <heed/kernels/cuda/gemm.h>
+#include <heed/kernels/cuda/gemm/gemm.h>
 
 namespace heed::cuda {
 namespace {

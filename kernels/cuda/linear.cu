@@ -4,7 +4,7 @@
 #include <heed/kernels/cuda/column_sums.cuh>
 #include <heed/kernels/cuda/dropout_mask.cuh>
 #include <heed/kernels/cuda/elementwise.cuh>
-#include <heed/kernels/cuda/gemm.h>
+#include <heed/kernels/cuda/gemm/gemm.h>
 #include <heed/kernels/linear.h>
 
 namespace heed::cuda {

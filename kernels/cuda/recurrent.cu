@@ -1,5 +1,5 @@
 #include <heed/kernels/cuda/elementwise.cuh>
-#include <heed/kernels/cuda/gemm.h>
+#include <heed/kernels/cuda/gemm/gemm.h>
 #include <heed/kernels/recurrent.h>
 
 namespace heed::cuda {

@@ -1,5 +1,5 @@
 // The queue that makes batches of the requests of several threads, without a server around it.
-#include "apps/common/batch_queue.h"
+#include "apps/common/serve/batch_queue.h"
 
 #include <atomic>
 #include <latch>

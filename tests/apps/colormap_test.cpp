@@ -1,4 +1,4 @@
-#include "apps/common/colormap.h"
+#include "apps/common/figures/colormap.h"
 
 #include <array>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include <heed/core/base/check.h>
 
-#include "apps/common/terminal_heatmap.h"
+#include "apps/common/figures/terminal_heatmap.h"
 #include "apps/common/text.h"
 
 namespace heed::apps {

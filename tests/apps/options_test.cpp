@@ -1,4 +1,4 @@
-#include "apps/common/options.h"
+#include "apps/common/options/options.h"
 
 #include <cmath>
 #include <fstream>

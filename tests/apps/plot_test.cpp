@@ -1,4 +1,4 @@
-#include "apps/common/plot.h"
+#include "apps/common/figures/plot.h"
 
 #include <cmath>
 #include <cstdlib>
@@ -16,7 +16,7 @@
 
 #include <heed/core/base/check.h>
 
-#include "apps/common/gnuplot.h"
+#include "apps/common/figures/gnuplot.h"
 
 namespace heed::apps {
 namespace {

@@ -1,5 +1,5 @@
 // Tables, and what a command prints for people and as JSON.
-#include "apps/common/presentation.h"
+#include "apps/common/figures/presentation.h"
 
 #include <limits>
 

@@ -10,9 +10,9 @@
 
 #include <heed/core/base/check.h>
 
-#include "apps/common/command_line.h"
 #include "apps/common/console.h"
 #include "apps/common/json_lines.h"
+#include "apps/common/options/command_line.h"
 #include "apps/common/program.h"
 
 namespace {

@@ -1,6 +1,6 @@
 // The file of a report: its data come back as they went in, whatever texts are in them, and it refers to
 // nothing.
-#include "apps/common/report.h"
+#include "apps/common/report/report.h"
 
 #include <string>
 

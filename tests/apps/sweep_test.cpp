@@ -8,8 +8,8 @@
 
 #include <heed/core/base/check.h>
 
-#include "apps/common/child_process.h"
-#include "apps/common/sweep_results.h"
+#include "apps/common/sweep/child_process.h"
+#include "apps/common/sweep/sweep_results.h"
 #include "temporary_folder.h"
 
 namespace heed::apps {

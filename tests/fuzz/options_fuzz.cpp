@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/common/options.h"
+#include "apps/common/options/options.h"
 #include "fuzz.h"
 
 using heed::fuzz::require;

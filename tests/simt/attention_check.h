@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include <heed/kernels/cuda/attention_path.h>
+#include <heed/kernels/cuda/attention/attention_path.h>
 #include <heed/kernels/runtime.h>
 
 #include "../kernels/attention_problem.h"

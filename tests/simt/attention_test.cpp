@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/base/check.h>
-#include <heed/kernels/cuda/attention_path.h>
+#include <heed/kernels/cuda/attention/attention_path.h>
 #include <heed/kernels/runtime.h>
 #include <heed/kernels/simt/host/emulator.h>
 

@@ -1,6 +1,6 @@
-// Products in plain loops behind kernels/cuda/gemm.h, so that the kernels can be tested by themselves.
+// Products in plain loops behind kernels/cuda/gemm/gemm.h, so that the kernels can be tested by themselves.
 #include <heed/kernels/cuda/device.cuh>
-#include <heed/kernels/cuda/gemm.h>
+#include <heed/kernels/cuda/gemm/gemm.h>
 #include <heed/kernels/simt/host/monitor.h>
 #include <heed/kernels/simt/host/runtime/stream.h>
 

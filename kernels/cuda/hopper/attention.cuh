@@ -7,8 +7,8 @@
 
 #include <climits>
 
-#include <heed/kernels/cuda/attention_gaps.cuh>
-#include <heed/kernels/cuda/attention_pairs.cuh>
+#include <heed/kernels/cuda/attention/attention_gaps.cuh>
+#include <heed/kernels/cuda/attention/attention_pairs.cuh>
 #include <heed/kernels/cuda/device.cuh>
 #include <heed/kernels/simt/hopper.h>
 

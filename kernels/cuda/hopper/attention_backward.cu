@@ -2,8 +2,8 @@
 // then blocks that keep keys and let the queries of all their heads stream past. Each makes the weights
 // again, so that every sum has one owner and nothing is added atomically. What streams is always the second
 // operand of a product, in shared memory; weights and their gradients are the first, and stay in registers.
-#include <heed/kernels/cuda/attention_gradient.cuh>
-#include <heed/kernels/cuda/attention_path.h>
+#include <heed/kernels/cuda/attention/attention_gradient.cuh>
+#include <heed/kernels/cuda/attention/attention_path.h>
 #include <heed/kernels/cuda/hopper/attention.cuh>
 
 namespace heed::cuda::hopper {

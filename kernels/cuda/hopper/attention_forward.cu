@@ -1,8 +1,8 @@
 // Attention's forward for Hopper: one warp loads tiles of keys and values, two or three warpgroups each keep
 // 64 queries. A warpgroup computes the softmax of one tile while its product with the next one's keys runs,
 // and the warpgroups take turns at the tensor cores (Shah et al., arXiv 2407.08608).
-#include <heed/kernels/cuda/attention_path.h>
-#include <heed/kernels/cuda/attention_softmax.cuh>
+#include <heed/kernels/cuda/attention/attention_path.h>
+#include <heed/kernels/cuda/attention/attention_softmax.cuh>
 #include <heed/kernels/cuda/hopper/attention.cuh>
 
 namespace heed::cuda::hopper {

@@ -1,4 +1,4 @@
-// kernels/cuda/gemm_cublas.cu with a fake cuBLASLt: what it is asked for, and how algorithms are chosen.
+// kernels/cuda/gemm/gemm_cublas.cu with a fake cuBLASLt: what it is asked for, and how algorithms are chosen.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <heed/kernels/capture.h>
-#include <heed/kernels/cuda/gemm.h>
+#include <heed/kernels/cuda/gemm/gemm.h>
 #include <heed/kernels/runtime.h>
 
 #include "../device_buffer.h"

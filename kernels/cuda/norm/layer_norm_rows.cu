@@ -1,0 +1,166 @@
+// Layer normalisation, of a tensor or of what is added to a residual. The backward is in
+// layer_norm_rows_backward.cu.
+#include <algorithm>
+
+#include <heed/kernels/cuda/device.cuh>
+#include <heed/kernels/cuda/dropout_mask.cuh>
+#include <heed/kernels/cuda/norm/layer_norm.cuh>
+#include <heed/kernels/cuda/norm/row_stream.cuh>
+
+namespace heed::cuda {
+namespace {
+
+using kernels::ResidualLayerNormForward;
+
+// Whether a block goes over many rows, the next ones on their way. It pays where there is much to do for each
+// element or several rows share a warp; else a row a group is faster.
+template <class Layout, bool kResidual>
+constexpr bool kManyRows = kResidual || Layout::kThreads < 32;
+
+template <class T, class Layout, bool kResidual>
+using ForwardStream = RowStream<T, Layout, RowGroup<Layout>, kResidual ? 2 : 1, kManyRows<Layout, kResidual>>;
+
+// Threads of a multiprocessor, by the registers that each needs, and its blocks.
+template <class T, class Layout, bool kResidual>
+constexpr int kForwardThreads = !Layout::kKeep || Layout::kWidth == 1                    ? 512
+                                : Layout::kPieces * Layout::kWidth <= 16                 ? 1024
+                                : kResidual && std::is_same_v<T, float> && Layout::kFull ? 512
+                                                                                         : 768;
+template <class T, class Layout, bool kResidual>
+constexpr int kForwardBlocks = std::max(1, kForwardThreads<T, Layout, kResidual> / RowGroup<Layout>::kBlock);
+
+// Σ x / cols and Σ (x - that)² / cols; `share` is 1 / cols.
+template <class Group, class T, class Layout>
+__device__ __forceinline__ float2 find_moments(const Layout& layout, const RowPart<T, Layout>& x,
+                                               float share) {
+  constexpr int kWidth = Layout::kWidth;
+  const float cols = static_cast<float>(layout.cols);
+  float sum = 0.0f;
+  layout.each([&](int piece, auto col) {
+    float v[kWidth];
+    x.read(v, piece, col);
+    for (int j = 0; j < kWidth; ++j) sum += v[j];
+  });
+  const float mean = divide(Group::sum(sum, 0), cols, share);
+  float squares = 0.0f;
+  layout.each([&](int piece, auto col) {
+    float v[kWidth];
+    x.read(v, piece, col);
+    for (int j = 0; j < kWidth; ++j) squares += (v[j] - mean) * (v[j] - mean);
+  });
+  return {mean, divide(Group::sum(squares, 1), cols, share)};
+}
+
+// A row's mean and rstd, as they are read and as they are told.
+struct Statistics {
+  float mean, rstd, told_mean, told_rstd;
+};
+
+// If a sum of the row overflows, x is mapped from now on, that is scaled and taken from the row's first
+// element, from which elements that are all equal do not differ. Other ones differ by so much then that eps
+// is nothing to them. Groups of one warp come here together; a sound row stays as it is.
+template <class Group, class T, class Layout>
+__device__ __forceinline__ Statistics map_row(const ResidualLayerNormForward<T>& args, int64_t row,
+                                              const Layout& layout, RowPart<T, Layout>& x, float share,
+                                              const Statistics& found) {
+  constexpr float kScale = 0x1p-96f;
+  const bool overflows = !(found.rstd > 0.0f);
+  Group::sync();  // the first thread may have written the first element
+  float pivot = 0.0f;
+  if (overflows && row < args.rows)
+    pivot = static_cast<float>((args.residual == nullptr ? args.x : args.sum)[row * args.cols]) * kScale;
+  x.map(layout, overflows ? kScale : 1.0f, pivot);
+  const float2 moments = find_moments<Group>(layout, x, share);
+  if (!overflows) return found;
+  const bool equal = moments.y == 0.0f;
+  const float rstd = 1.0f / sqrtf(equal ? static_cast<float>(args.eps) : moments.y);
+  return {moments.x, rstd, (moments.x + pivot) / kScale, equal ? rstd : rstd * kScale};
+}
+
+template <class Group, class T, class Layout>
+__device__ __forceinline__ Statistics find_statistics(const ResidualLayerNormForward<T>& args, int64_t row,
+                                                      const Layout& layout, RowPart<T, Layout>& x,
+                                                      float share) {
+  const float2 moments = find_moments<Group>(layout, x, share);
+  const float rstd = rsqrtf(moments.y + static_cast<float>(args.eps));
+  const Statistics found{moments.x, rstd, moments.x, rstd};
+  const bool sound = rstd > 0.0f;
+  if (Group::kThreads < 32 ? __all_sync(0xffffffffu, sound) : sound) return found;
+  return map_row<Group>(args, row, layout, x, share, found);
+}
+
+// Budget: 112 registers, 256 bytes shared.
+template <class T, class Layout, bool kResidual>
+__global__ void __launch_bounds__(RowGroup<Layout>::kBlock, kForwardBlocks<T, Layout, kResidual>)
+    forward_kernel(ResidualLayerNormForward<T> args) {
+  using Group = RowGroup<Layout>;
+  constexpr int kWidth = Layout::kWidth;
+  const Layout layout(args.cols, Group::thread());
+  const float share = simt::rcp_approx(static_cast<float>(layout.cols));
+  ForwardStream<T, Layout, kResidual> stream(layout, args.rows, args.x, args.residual);
+  int64_t row = Group::first_row();
+  for (int turn = 0; Group::warp_has_row(row, args.rows); row += Group::row_step(), turn ^= 1) {
+    const bool exists = Group::kThreads >= 32 || row < args.rows;
+    const int64_t start = row * args.cols;
+    RowPart<T, Layout> x(kResidual ? args.sum + start : args.x + start);
+    stream.wait();
+    if constexpr (kResidual)
+      x.fill(layout, [&](auto& v, int piece, auto col) {  // dropout(x) + residual, as it is stored
+        if (!exists) return;
+        float residual[kWidth];
+        stream.read(v, 0, row, turn, piece, col);
+        stream.read(residual, 1, row, turn, piece, col);
+        apply_dropout(v, args.dropout, start + col);
+        for (int j = 0; j < kWidth; ++j) v[j] += residual[j];
+        T stored[kWidth];
+        narrow(stored, v);
+        store_raw(args.sum + start + col, stored);
+        widen(v, stored);
+      });
+    else if constexpr (Layout::kKeep)
+      x.fill(layout, [&](auto& v, int piece, auto col) {
+        if (exists) stream.read(v, 0, row, turn, piece, col);
+      });
+    stream.release(row, turn);
+    const Statistics found = find_statistics<Group>(args, row, layout, x, share);
+    if (!exists) continue;
+    if (layout.thread == 0 && args.mean != nullptr) {
+      args.mean[row] = found.told_mean;
+      args.rstd[row] = found.told_rstd;
+    }
+    layout.each([&](int piece, auto col) {
+      float v[kWidth], weight[kWidth], bias[kWidth];
+      x.read(v, piece, col);
+      load_or(weight, args.weight, col, 1.0f);
+      load_or(bias, args.bias, col, 0.0f);
+      for (int j = 0; j < kWidth; ++j) v[j] = (v[j] - found.mean) * found.rstd * weight[j] + bias[j];
+      store(args.y + start + col, v);
+    });
+  }
+}
+
+}  // namespace
+
+template <class T>
+void normalize_rows(const char* what, const ResidualLayerNormForward<T>& args) {
+  if (args.rows == 0) return;
+  const auto run = [&]<class Layout, bool kResidual>() {
+    using Group = RowGroup<Layout>;
+    const dim3 grid = kManyRows<Layout, kResidual>
+                          ? blocks_over_rows<Group>(args.rows, kForwardBlocks<T, Layout, kResidual>)
+                          : blocks_of_rows<Group>(args.rows);
+    launch(what, forward_kernel<T, Layout, kResidual>, grid, dim3(Group::kBlock),
+           ForwardStream<T, Layout, kResidual>::kBytes, args);
+  };
+  with_row_layout<T, 8, 32>(
+      args.cols, vectorizable<T>(args.cols, args.residual, args.x, args.weight, args.bias, args.sum, args.y),
+      [&]<class Layout>() {
+        args.residual == nullptr ? run.template operator()<Layout, false>()
+                                 : run.template operator()<Layout, true>();
+      });
+}
+
+template void normalize_rows<float>(const char*, const ResidualLayerNormForward<float>&);
+template void normalize_rows<bfloat16>(const char*, const ResidualLayerNormForward<bfloat16>&);
+
+}  // namespace heed::cuda
