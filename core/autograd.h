@@ -238,7 +238,7 @@ class Saved {
   bool defined() const { return tensor_.defined() || maker_; }
 
  private:
-  Tensor tensor_;    // undefined if it is computed again,
+  Tensor tensor_;       // undefined if it is computed again,
   RefPtr<Node> maker_;  // by this
   int64_t version_ = 0;
   const char* operation_ = "";

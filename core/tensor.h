@@ -22,8 +22,8 @@ class TensorImpl;
 /// Where the elements of a tensor lie: what a handle asks for most. Of a matrix all but the strides is in one
 /// line of the cache: weights have left it when their next product asks.
 struct TensorLayout : public RefCounted, public Pooled {
-  TensorLayout(RefPtr<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset, int64_t numel,
-               DType dtype, bool contiguous)
+  TensorLayout(RefPtr<Storage> storage, const Shape& shape, const Shape& strides, int64_t offset,
+               int64_t numel, DType dtype, bool contiguous)
       : dtype(dtype),
         contiguous(contiguous),
         storage(std::move(storage)),

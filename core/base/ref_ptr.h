@@ -7,8 +7,8 @@
 
 namespace heed {
 
-/// Base of objects shared through RefPtr<T>. A new one belongs to the RefPtr that it is given to first; destroy()
-/// is called when the last goes.
+/// Base of objects shared through RefPtr<T>. A new one belongs to the RefPtr that it is given to first;
+/// destroy() is called when the last goes.
 class RefCounted {
  public:
   RefCounted() = default;
