@@ -21,7 +21,7 @@ namespace {
 int64_t peak_of(const std::function<void()>& work) {
   const int64_t before = cpu_allocator().stats().in_use;
   cpu_allocator().reset_peak();
-  cost();
+  work();
   return cpu_allocator().stats().peak - before;
 }
 

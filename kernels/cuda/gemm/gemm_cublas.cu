@@ -191,10 +191,10 @@ class Timer {
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
 
-  template <class Cost>
-  float milliseconds(const Cost& work) const {
+  template <class Work>
+  float milliseconds(const Work& work) const {
     cuda::check(cudaEventRecord(begin_, current_stream()), what_);
-    cost();
+    work();
     cuda::check(cudaEventRecord(end_, current_stream()), what_);
     cuda::check(cudaEventSynchronize(end_), what_);
     float time = 0;
