@@ -375,7 +375,7 @@ TEST_F(Faults, MapsOfLongSequencesAreReducedAsTheyAreMade) {
   std::string symbols = "3";
   for (int i = 1; i < 5000; ++i) symbols += concat(" ", 3 + i % 5);
   const Result r = run({"attention", "--model", path("m"), "--json", "--input", symbols, "--target", symbols},
-                       [] { limit_memory(350'000'000); });
+                       [] { limit_memory(500'000'000); });
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.out.find("\"source_block\":27"), std::string::npos);  // 5,002 by 192
   for (const auto& [name, maps] : load_tensors(path("m") + "/attention.safetensors")) {
