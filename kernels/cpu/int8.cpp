@@ -180,8 +180,13 @@ void product_of_pairs(const kernels::Int8Linear& args, const Int8Activations& x,
   int8_product<false>(args, x, panel, last);
 }
 
-/// n elements / scale, rounded, as bytes, and zeros up to a whole vector. Returns their sum.
+/// n elements * inverse, rounded, as bytes, and zeros up to a whole vector; zeros also where inverse is 0,
+/// since elements may be NaN then. Returns their sum.
 HWY_INLINE int32_t quantize(const float* x, int64_t n, float inverse, int8_t* bytes) {
+  if (inverse == 0) {
+    std::memset(bytes, 0, static_cast<size_t>((n + kLanes - 1) / kLanes * kLanes));
+    return 0;
+  }
   const Ints d;
   const Floats f;
   auto sum = hn::Zero(d);
