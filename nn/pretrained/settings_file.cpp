@@ -37,7 +37,8 @@ int64_t Settings::integer(const char* key, std::optional<int64_t> standard, int6
   if (!value) return *standard;
   const auto* const number = value->as<double>();
   if (!number || std::floor(*number) != *number) fail(key, "is no whole number");
-  if (*number < 0 || *number > static_cast<double>(most)) fail(key, "is ", fixed_text(*number, 0), "; expected 0 to ", most);
+  if (*number < 0 || *number > static_cast<double>(most))
+    fail(key, "is ", fixed_text(*number, 0), "; expected 0 to ", most);
   return static_cast<int64_t>(*number);
 }
 
