@@ -70,6 +70,11 @@ TEST_F(Lm, WeightsOf8BitsPredictNearlyAsWell) {
 
 // What a model of some 60 MB adds to the program's memory at its peak, loading included.
 TEST_F(Lm, TakesLittleMoreMemoryThanTheWeights) {
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+  GTEST_SKIP() << "the address sanitizer holds freed memory back";
+#endif
+#endif
   const auto peak = [&](const char* dtype) {
     const Result r =
         run(command("generate", {"--dtype", dtype, "--temperature", "0", "--max-tokens", "6", "a b c"}));
