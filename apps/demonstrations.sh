@@ -104,7 +104,7 @@ write_verses() {
   if ! grep -qs '"final":true' "$folder/metrics.jsonl"; then
     text=$(kjv)
     if compgen -G "$folder/checkpoint-*.safetensors" >/dev/null; then go_on=(--resume); fi
-    say "training on it, some five minutes on two cores; ./heed run lm goes on where it is stopped"
+    say "training on it, some four minutes on two cores; ./heed run lm goes on where it is stopped"
     "$program" train --data "$text" --documents paragraph --out "$folder" --save-every 300 --sample-tokens 60 \
       --prompt $'Psalms 151\n1' --layers 4 --d-model 192 --context 128 --batch-size 16 --steps 2700 --lr 3e-3 \
       --warmup 100 "${go_on[@]}"
