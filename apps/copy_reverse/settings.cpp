@@ -173,13 +173,10 @@ void Settings::check_lengths(int64_t longest_source, int64_t longest_target) con
 }
 
 Settings load_settings(const std::filesystem::path& directory) {
-  std::error_code ignored;
-  HEED_CHECK(std::filesystem::exists(directory / "config.toml", ignored), CheckpointError,
-             "there is no trained model in ", directory.string(), ": config.toml is missing");
   Settings settings;
   OptionTable table("copy_reverse");
   declare_training(table, settings);
-  table.read_file(directory / "config.toml");
+  read_trained_settings(table, directory);
   return settings;
 }
 

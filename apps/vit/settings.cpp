@@ -53,13 +53,10 @@ void declare_training(OptionTable& table, Settings& s) {
 }
 
 Settings load_settings(const std::filesystem::path& directory) {
-  std::error_code ignored;
-  HEED_CHECK(std::filesystem::exists(directory / "config.toml", ignored), CheckpointError,
-             "there is no trained model in ", directory.string(), ": config.toml is missing");
   Settings settings;
   OptionTable table("vit");
   declare_training(table, settings);
-  table.read_file(directory / "config.toml");
+  read_trained_settings(table, directory);
   return settings;
 }
 

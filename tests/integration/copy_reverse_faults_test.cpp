@@ -16,6 +16,7 @@
 #include <heed/core/ops.h>
 #include <heed/core/serialize.h>
 
+#include "../support/address_sanitizer.h"
 #include "copy_reverse_run.h"
 
 namespace heed {
@@ -58,11 +59,6 @@ void limit_file_sizes(rlim_t bytes) {
   if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(125);
 }
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define HEED_ADDRESS_SANITIZER 1
-#endif
-#endif
 // Not under the address sanitizer, whose shadow is larger than any limit.
 void limit_memory([[maybe_unused]] rlim_t bytes) {
 #ifndef HEED_ADDRESS_SANITIZER

@@ -4,6 +4,7 @@
 #include <heed/nn/parameter.h>
 #include <heed/nn/pretrained/pretrained.h>
 
+#include "../support/address_sanitizer.h"
 #include "program_run.h"
 
 namespace heed {
@@ -70,10 +71,8 @@ TEST_F(Lm, WeightsOf8BitsPredictNearlyAsWell) {
 
 // What a model of some 60 MB adds to the program's memory at its peak, loading included.
 TEST_F(Lm, TakesLittleMoreMemoryThanTheWeights) {
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#ifdef HEED_ADDRESS_SANITIZER
   GTEST_SKIP() << "the address sanitizer holds freed memory back";
-#endif
 #endif
   const auto peak = [&](const char* dtype) {
     const Result r =

@@ -75,6 +75,13 @@ void take_saved_settings(const RunSettings& s, OptionTable& table) {
   if (s.resume) table.read_toml(train::saved_settings(s.out), "the settings of the checkpoint");
 }
 
+void read_trained_settings(OptionTable& table, const std::filesystem::path& directory) {
+  std::error_code ignored;
+  HEED_CHECK(std::filesystem::exists(directory / "config.toml", ignored), CheckpointError,
+             "there is no trained model in ", directory.string(), ": config.toml is missing");
+  table.read_file(directory / "config.toml");
+}
+
 DirectoryLock open_run_folder(const RunSettings& s) {
   using train::RunStart;
   const RunStart start = s.resume ? RunStart::resume : s.force ? RunStart::replace : RunStart::fresh;

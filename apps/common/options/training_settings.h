@@ -60,6 +60,8 @@ void declare_run(OptionTable& table, RunSettings& settings);
 
 /// A resumed run takes what the options leave open from its checkpoint.
 void take_saved_settings(const RunSettings& settings, OptionTable& table);
+/// The settings of the model that a run left in the folder. CheckpointError where there is none.
+void read_trained_settings(OptionTable& table, const std::filesystem::path& directory);
 /// The lock of the run's folder, rid of what an earlier run left unless that is resumed.
 DirectoryLock open_run_folder(const RunSettings& settings);
 
