@@ -21,7 +21,7 @@ DirectoryLock lock_run_folder(const fs::path& folder, RunStart start, std::strin
   HEED_CHECK(!error, IoError, "cannot make the folder ", folder.string(), ": ", error.message());
   const bool fresh = start == RunStart::fresh;
   if (fresh && !is_there(folder / kDirectoryLockFile))
-    for (const char* name : {"config.toml", "metrics.jsonl", "report.html"})
+    for (const char* name : {"config.toml", "metrics.jsonl", "steps.jsonl", "report.html"})
       HEED_CHECK(!is_there(folder / name), ConfigError, folder.string(), " holds a ", name,
                  " that is of no run here; ", hint);
   DirectoryLock lock(folder);
@@ -32,8 +32,8 @@ DirectoryLock lock_run_folder(const fs::path& folder, RunStart start, std::strin
 
 void prepare_run_folder(const fs::path& folder, RunStart start) {
   const bool resume = start == RunStart::resume;
-  const fs::path metrics = folder / "metrics.jsonl";
-  if (!resume || fs::is_symlink(metrics)) fs::remove(metrics);
+  for (const char* metrics : {"metrics.jsonl", "steps.jsonl"})
+    if (!resume || fs::is_symlink(folder / metrics)) fs::remove(folder / metrics);
   if (resume) return;
   remove_checkpoints(folder);
   remove_event_files(folder);

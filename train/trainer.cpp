@@ -159,7 +159,12 @@ void Trainer::settle() {
   ++state_.batches;
   epoch_samples_ += done.samples;
   epoch_tokens_ += done.tokens;
-  call(callbacks_.step, StepReport{done.step, state_.epoch + 1, done.samples, loss, norm});
+  call(callbacks_.step, StepReport{.step = done.step,
+                                   .epoch = state_.epoch + 1,
+                                   .samples = done.samples,
+                                   .loss = loss,
+                                   .lr = options_.schedule.at(done.step - 1),
+                                   .grad_norm = norm});
 }
 
 EpochReport Trainer::report() const {

@@ -39,10 +39,11 @@ struct TrainerOptions {
 
 /// What a step came to.
 struct StepReport {
-  int64_t step = 0;      // from 1
-  int64_t epoch = 0;     // from 1
-  int64_t samples = 0;   // of its batches
-  double loss = 0;       // mean over its tokens
+  int64_t step = 0;     // from 1
+  int64_t epoch = 0;    // from 1
+  int64_t samples = 0;  // of its batches
+  double loss = 0;      // mean over its tokens
+  double lr = 0;
   double grad_norm = 0;  // before clipping
 };
 

@@ -44,13 +44,14 @@ Evaluation evaluate(nn::Seq2SeqModel& model, const data::PairDataset& dataset,
       options.max_decode_length > 0 ? options.max_decode_length : dataset.longest_target() + 2;
   const nn::DecodeOptions decode{.max_length = std::min(longest, model.max_target()),
                                  .on_step = throw_if_stopped};
+  const int64_t count = std::min(options.max_pairs, dataset.size());
   std::vector<data::Pair> pairs;
   std::vector<int64_t> numbers;
-  for (int64_t first = 0; first < dataset.size(); first += options.batch_size) {
+  for (int64_t first = 0; first < count; first += options.batch_size) {
     throw_if_stopped();
     pairs.clear();
     numbers.clear();
-    for (int64_t i = first; i < std::min(first + options.batch_size, dataset.size()); ++i) {
+    for (int64_t i = first; i < std::min(first + options.batch_size, count); ++i) {
       pairs.push_back(dataset.get(0, i));
       numbers.push_back(i);
     }
@@ -73,7 +74,7 @@ Evaluation evaluate(nn::Seq2SeqModel& model, const data::PairDataset& dataset,
       }
     if (options.on_batch) options.on_batch(std::ssize(pairs));
   }
-  result.pairs = dataset.size();
+  result.pairs = count;
   result.loss /= static_cast<double>(std::max<int64_t>(tokens, 1));
   result.token_accuracy =
       static_cast<double>(right_tokens) / static_cast<double>(std::max<int64_t>(tokens, 1));

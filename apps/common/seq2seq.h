@@ -31,13 +31,14 @@ struct Evaluation {
 struct EvaluationOptions {
   int64_t batch_size = 128;
   bool decode = true;  // false: loss and token accuracy only
+  int64_t max_pairs = INT64_MAX;  // the first so many
   data::Marks marks = {};
   int64_t max_decode_length = 0;                     // 0: two more than the longest target there is
   int64_t keep_failures = 0;                         // at most so many
   std::function<void(int64_t pairs)> on_batch = {};  // after each
 };
 
-/// Runs the model over all pairs, in evaluation mode. NumericError where it answers with NaN; Stopped after a
+/// Runs the model over the pairs, in evaluation mode. NumericError where it answers with NaN; Stopped after a
 /// signal.
 Evaluation evaluate(nn::Seq2SeqModel& model, const data::PairDataset& dataset,
                     const EvaluationOptions& options = {});

@@ -33,6 +33,12 @@ Json to_json(const data::Task& task, const std::vector<Prediction>& predictions)
   return list;
 }
 
+Json to_json(const std::vector<StepPoint>& points) {
+  Json list = Json::array();
+  for (const StepPoint& p : points) list.push_back(Json::array({p.step, p.loss, p.lr, p.grad_norm}));
+  return list;
+}
+
 // [heads][queries][keys], four digits.
 Json to_json(const Tensor& weights) {
   const std::vector<float> values = weights.to_vector<float>();
@@ -110,10 +116,11 @@ void write_run_report(nn::Seq2SeqModel& model, const TrainedRun& run) {
   const std::string task = s.data.empty() ? s.task : s.data.filename().string();
   write_report(s.out / "report.html",
                {{"title", concat("Training report: ", task)},
-                {"subtitle", concat("heed ", HEED_VERSION, ", seed ", s.seed, ", ", run.epochs.size(),
-                                    " epochs, ", model.describe())},
+                {"subtitle", concat("heed ", HEED_VERSION, ", seed ", s.seed, ", ",
+                                    run.metrics.epochs().size(), " epochs, ", model.describe())},
                 {"result", run.result ? to_json(*run.result) : Json()},
-                {"epochs", run.epochs},
+                {"epochs", run.metrics.epochs()},
+                {"steps", to_json(run.metrics.steps())},
                 {"settings", settings},
                 {"components", components},
                 {"parameters", parameters},

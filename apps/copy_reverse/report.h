@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/common/json_lines.h"
+#include "apps/common/report/run_metrics.h"
 #include "apps/common/seq2seq.h"
 #include "apps/copy_reverse/settings.h"
 
@@ -16,8 +17,8 @@ Json to_json(const Evaluation& result);
 /// What a run has come to so far.
 struct TrainedRun {
   const Settings& settings;
-  std::string settings_json;         // OptionTable::dump_json()
-  std::vector<Json> epochs;          // lines of metrics.jsonl
+  std::string settings_json;  // OptionTable::dump_json()
+  const Metrics& metrics;
   const Evaluation* result;          // with failures; null while the run goes on
   std::vector<Prediction> examples;  // the first is shown with its attention
 };

@@ -16,13 +16,14 @@
 
 namespace heed::apps {
 RunOutput::RunOutput(const Settings& settings, const OptionTable& table, nn::Seq2SeqModel& model,
-                     const data::PairDataset& pairs, const data::PairDataset& test, int64_t epochs_done)
+                     const data::PairDataset& pairs, const data::PairDataset& test,
+                     const train::TrainingState& done)
     : settings_(settings),
       table_(table),
       model_(model),
       pairs_(pairs),
       test_(test),
-      metrics_(settings.out, epochs_done) {}
+      metrics_(settings.out, done) {}
 
 template <class... Parts>
 void RunOutput::line(const Parts&... parts) const {
@@ -45,6 +46,7 @@ void RunOutput::begin(Device device) const {
 }
 
 void RunOutput::step(const train::StepReport& r) {
+  metrics_.step(r);
   if (!progress_) progress_ = std::make_unique<Progress>(concat("epoch ", r.epoch), pairs_.size(), "pairs");
   progress_->note(concat("loss ", fixed_text(r.loss, 4)));
   progress_->advance(r.samples);
@@ -52,13 +54,25 @@ void RunOutput::step(const train::StepReport& r) {
 
 void RunOutput::epoch(const train::EpochReport& r) {
   progress_.reset();
-  metrics_.write(r);
+  const Metrics::Scalars measured = validate();
+  metrics_.write(r, measured);
   if (settings_.json)
     out_.write(metrics_.epochs().back());
   else
-    line("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed_text(r.loss, 4), "  lr ", fixed_text(r.lr, 6),
-         "  grad norm ", fixed_text(r.grad_norm, 2), "  ", format_count(r.samples_per_second), " pairs/s");
+    line("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed_text(r.loss, 4),
+         measured.empty() ? "" : concat("  valid ", fixed_text(measured[0].second, 4)), "  lr ",
+         fixed_text(r.lr, 6), "  grad norm ", fixed_text(r.grad_norm, 2), "  ",
+         format_count(r.samples_per_second), " pairs/s");
   if (report_is_due()) write_report(nullptr);
+}
+
+// On few pairs, to cost little; the test at the end has all.
+Metrics::Scalars RunOutput::validate() const {
+  constexpr int64_t kPairs = 200;
+  if (&test_ == &pairs_) return {};
+  const Evaluation result =
+      evaluate(model_, test_, {.decode = false, .max_pairs = kPairs, .marks = settings_.marks()});
+  return {{"valid/loss", result.loss}, {"valid/token_accuracy", result.token_accuracy}};
 }
 
 // A report is written whole. So that its growing does not slow down a long run of short epochs, it is written
@@ -104,7 +118,7 @@ std::vector<Prediction> RunOutput::write_report(const Evaluation* result) {
   std::vector<Prediction> examples =
       predict(model_, pairs, settings_.marks(),
               {.max_length = std::min(test_.longest_target() + 2, model_.max_target())});
-  write_run_report(model_, {settings_, table_.dump_json(), metrics_.epochs(), result, examples});
+  write_run_report(model_, {settings_, table_.dump_json(), metrics_, result, examples});
   reported_ = std::ssize(metrics_.epochs());
   reported_at_ = std::chrono::steady_clock::now();
   return examples;
@@ -120,7 +134,7 @@ void RunOutput::print(const Prediction& p) const {
 void RunOutput::draw(const Prediction& example) const {
   const std::filesystem::path& folder = settings_.out;
   std::vector<Figure> figures;
-  if (!metrics_.epochs().empty()) figures.push_back(save_loss_figure(metrics_.epochs(), folder));
+  if (!metrics_.steps().empty()) figures.push_back(save_loss_figure(metrics_, folder));
   const AttentionMaps maps = attention_maps(model_, example.pair.source, example.output.tokens,
                                             settings_.marks(), settings_.task_rule(), MapSize::drawable);
   for (Figure& figure : save_attention_figures(maps, folder)) figures.push_back(std::move(figure));

@@ -19,9 +19,9 @@ namespace heed::apps {
 /// Writes metrics, the report while the run goes on, since it may be killed, and the figures at the end.
 class RunOutput {
  public:
-  /// All that is given must outlive it. `epochs_done` by the run that is resumed.
+  /// All that is given must outlive it. `done` by the run that is resumed.
   RunOutput(const Settings& settings, const OptionTable& table, nn::Seq2SeqModel& model,
-            const data::PairDataset& pairs, const data::PairDataset& test, int64_t epochs_done);
+            const data::PairDataset& pairs, const data::PairDataset& test, const train::TrainingState& done);
 
   void begin(Device device) const;
   void step(const train::StepReport& report);
@@ -36,6 +36,7 @@ class RunOutput {
   /// The examples in it.
   std::vector<Prediction> write_report(const Evaluation* result);
   bool report_is_due() const;
+  Metrics::Scalars validate() const;
   void print(const Prediction& prediction) const;
   void draw(const Prediction& example) const;
 

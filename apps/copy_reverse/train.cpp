@@ -43,7 +43,7 @@ void train(Settings& s, OptionTable& table) {
                          trainer_options(s, s, table, loader.count_batches(0), pairs->fingerprint()));
   if (s.resume) trainer.resume();
 
-  RunOutput output(s, table, *model, *pairs, valid ? *valid : *pairs, trainer.state().epoch);
+  RunOutput output(s, table, *model, *pairs, valid ? *valid : *pairs, trainer.state());
   output.begin(device);
   const bool ended = trainer.run({.step = [&](const train::StepReport& report) { output.step(report); },
                                   .epoch =

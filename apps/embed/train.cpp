@@ -67,12 +67,13 @@ void copy_tokenizer_settings(const fs::path& from, const fs::path& to) {
 
 class Output {
  public:
-  Output(const TrainSettings& s, const FineTuning& training, int64_t epochs_done)
-      : s_(s), training_(training), metrics_(s.out, epochs_done) {
+  Output(const TrainSettings& s, const FineTuning& training, const train::TrainingState& done)
+      : s_(s), training_(training), metrics_(s.out, done) {
     if (!s.test.empty()) test_ = data::read_text_pairs(s.test.string());
   }
 
   void step(const train::StepReport& r) {
+    metrics_.step(r);
     if (!progress_)
       progress_ = std::make_unique<Progress>(concat("epoch ", r.epoch), training_.samples(), "samples");
     progress_->note(concat("loss ", fixed_text(r.loss, 4)));
@@ -154,7 +155,7 @@ void train(TrainSettings& s, OptionTable& table) {
   train::Trainer trainer(training->module(), *optimizer, training->batches(), training->loss(), options);
   if (s.resume) trainer.resume();
   write_whole_file(s.out / "config.toml", table.dump_toml());
-  Output output(s, *training, trainer.state().epoch);
+  Output output(s, *training, trainer.state());
   const bool ended = trainer.run({.step = [&](const train::StepReport& report) { output.step(report); },
                                   .epoch =
                                       [&](const train::EpochReport& report) {

@@ -126,7 +126,7 @@ void train(TrainSettings& s, OptionTable& table) {
                       .valid = valid,
                       .trained = trained.module(),
                       .save = [&] { trained.save(s); }},
-                     trainer.state().step, std::min(options.steps, options.schedule.total));
+                     trainer.state(), std::min(options.steps, options.schedule.total));
   output.begin(device);
   if (output.exhausted()) trainer.finish();
   train::EpochReport last{.epoch = trainer.state().epoch, .step = trainer.state().step};

@@ -9,7 +9,6 @@
 #include <heed/nn/summary.h>
 #include <heed/version.h>
 
-#include "apps/common/figures/plot.h"
 #include "apps/common/program.h"
 #include "apps/common/text.h"
 
@@ -24,20 +23,14 @@ std::string safe(std::string_view text) {
   return out;
 }
 
-double number_or_nan(const Json& line, const char* key) {
-  const auto found = line.find(key);
-  return found != line.end() && found->is_number() ? found->get<double>()
-                                                   : std::numeric_limits<double>::quiet_NaN();
-}
-
 }  // namespace
 
-TrainOutput::TrainOutput(const Work& work, int64_t steps_done, int64_t last_step)
+TrainOutput::TrainOutput(const Work& work, const train::TrainingState& done, int64_t last_step)
     : work_(work),
       settings_(work.settings),
-      steps_done_(steps_done),
+      steps_done_(done.step),
       last_step_(last_step),
-      metrics_(settings_.out, steps_done, MetricsUnit::step),
+      metrics_(settings_.out, done, MetricsUnit::step),
       best_(settings_.patience) {
   int64_t number = 0;
   for (const Json& measurement : metrics_.epochs()) best_.update(++number, selected(measurement));
@@ -67,6 +60,7 @@ void TrainOutput::begin(Device device) {
 }
 
 void TrainOutput::step(const train::StepReport& r) {
+  metrics_.step(r);
   if (!progress_) {
     progress_ = std::make_unique<Progress>("training", last_step_ - steps_done_, "steps");
   }
@@ -128,19 +122,8 @@ void TrainOutput::stopped(int64_t step) {
 }
 
 void TrainOutput::save_losses() const {
-  Line training{"training", {}, {}}, validation{"validation", {}, {}};
-  for (const Json& measurement : metrics_.epochs()) {
-    training.x.push_back(measurement.at("step").get<double>());
-    training.y.push_back(measurement.at("loss").get<double>());
-    if (const double valid = number_or_nan(measurement, "valid_loss"); std::isfinite(valid)) {
-      validation.x.push_back(training.x.back());
-      validation.y.push_back(valid);
-    }
-  }
-  if (training.x.empty()) return;
-  LinePlot plot{"Loss", "Step", "Cross-entropy of a token", {std::move(training)}};
-  if (!validation.x.empty()) plot.lines.push_back(std::move(validation));
-  const Figure figure = save_figure(plot, settings_.out / "loss");
+  if (metrics_.steps().empty()) return;
+  const Figure figure = save_loss_figure(metrics_, settings_.out);
   if (!figure.drawn) line(figure.message);
 }
 

@@ -30,7 +30,7 @@ class TrainOutput {
   };
 
   /// All that is given must outlive it. `steps_done` by the run that is resumed, of `last_step`.
-  TrainOutput(const Work& work, int64_t steps_done, int64_t last_step);
+  TrainOutput(const Work& work, const train::TrainingState& done, int64_t last_step);
 
   void begin(Device device);
   void step(const train::StepReport& report);

@@ -42,7 +42,7 @@ void train(Settings& s, OptionTable& table) {
   const nn::TextModel text_model(model, tokenizers.source, tokenizers.target,
                                  max_output(pairs->longest_target()));
   write_whole_file(s.out / "config.toml", table.dump_toml());
-  TrainOutput output(s, corpus, text_model, training, valid, trainer.state().epoch);
+  TrainOutput output(s, corpus, text_model, training, valid, trainer.state());
   output.begin(device);
   if (output.exhausted()) trainer.finish();
   const bool ended = trainer.run({.step = [&](const train::StepReport& report) { output.step(report); },

@@ -8,7 +8,6 @@
 #include <heed/nn/summary.h>
 #include <heed/version.h>
 
-#include "apps/common/figures/plot.h"
 #include "apps/common/program.h"
 #include "apps/common/seq2seq.h"
 #include "apps/common/text.h"
@@ -35,14 +34,15 @@ std::string describe(const TextScores& s, PairFormat format) {
 }
 
 TrainOutput::TrainOutput(const Settings& settings, const Corpus& corpus, const nn::TextModel& model,
-                         const TrainingPairs& train, const data::TextDataset& valid, int64_t epochs_done)
+                         const TrainingPairs& train, const data::TextDataset& valid,
+                         const train::TrainingState& done)
     : settings_(settings),
       corpus_(corpus),
       model_(model),
       train_(train),
       valid_(valid),
       judged_(group_by_source(corpus.splits.valid)),
-      metrics_(settings.out, epochs_done),
+      metrics_(settings.out, done),
       best_(settings.patience) {
   if (std::ssize(judged_) > settings.valid_texts) judged_.resize(static_cast<size_t>(settings.valid_texts));
   for (const Json& epoch : metrics_.epochs()) best_.update(epoch.at("epoch").get<int64_t>(), selected(epoch));
@@ -70,6 +70,7 @@ void TrainOutput::begin(Device device) const {
 }
 
 void TrainOutput::step(const train::StepReport& r) {
+  metrics_.step(r);
   if (!progress_)
     progress_ = std::make_unique<Progress>(concat("epoch ", r.epoch), train_.pairs->size(), "pairs");
   progress_->note(concat("loss ", fixed_text(r.loss, 4)));
@@ -140,19 +141,8 @@ std::string TrainOutput::training_loss_name() const {
 }
 
 void TrainOutput::save_losses() const {
-  Line training{training_loss_name(), {}, {}}, validation{"validation", {}, {}};
-  for (const Json& epoch : metrics_.epochs()) {
-    training.x.push_back(epoch.at("epoch").get<double>());
-    training.y.push_back(epoch.at("loss").get<double>());
-    if (const auto valid = epoch.find("valid_loss"); valid != epoch.end() && valid->is_number()) {
-      validation.x.push_back(training.x.back());
-      validation.y.push_back(valid->get<double>());
-    }
-  }
-  if (training.x.empty()) return;
-  LinePlot plot{"Loss", "Epoch", "Cross-entropy", {std::move(training)}};
-  if (!validation.x.empty()) plot.lines.push_back(std::move(validation));
-  const Figure figure = save_figure(plot, settings_.out / "loss");
+  if (metrics_.steps().empty()) return;
+  const Figure figure = save_loss_figure(metrics_, settings_.out, training_loss_name());
   if (!figure.drawn) line(figure.message);
 }
 

@@ -20,9 +20,9 @@ namespace heed::apps {
 /// Judges each epoch on the validation texts and keeps the best one's weights in the folder.
 class TrainOutput {
  public:
-  /// All that is given must outlive it. `epochs_done` by the run that is resumed.
+  /// All that is given must outlive it. `done` by the run that is resumed.
   TrainOutput(const Settings& settings, const Corpus& corpus, const nn::TextModel& model,
-              const TrainingPairs& train, const data::TextDataset& valid, int64_t epochs_done);
+              const TrainingPairs& train, const data::TextDataset& valid, const train::TrainingState& done);
 
   void begin(Device device) const;
   void step(const train::StepReport& report);

@@ -41,8 +41,8 @@ train::LossFunction make_loss(const Settings& s, const Classifier& classifier) {
 // What a run says and leaves beside its weights.
 class Output {
  public:
-  Output(const Settings& s, int64_t pictures, int64_t epochs_done)
-      : s_(s), pictures_(pictures), metrics_(s.out, epochs_done) {}
+  Output(const Settings& s, int64_t pictures, const train::TrainingState& done)
+      : s_(s), pictures_(pictures), metrics_(s.out, done) {}
 
   template <class... Parts>
   void line(const Parts&... parts) const {
@@ -52,6 +52,7 @@ class Output {
   }
 
   void step(const train::StepReport& r) {
+    metrics_.step(r);
     if (!progress_) progress_ = std::make_unique<Progress>(concat("epoch ", r.epoch), pictures_, "pictures");
     progress_->note(concat("loss ", fixed_text(r.loss, 4)));
     progress_->advance(r.samples);
@@ -85,12 +86,12 @@ class Output {
     else
       line("test loss ", fixed_text(test.loss, 4), "  right ", fixed_text(100 * test.accuracy(), 2),
            " %: ", test.right(), " of ", count);
-    if (!s_.no_figures && !metrics_.epochs().empty()) draw();
+    if (!s_.no_figures && !metrics_.steps().empty()) draw();
   }
 
  private:
   void draw() const {
-    const Figure figure = save_loss_figure(metrics_.epochs(), s_.out);
+    const Figure figure = save_loss_figure(metrics_, s_.out);
     if (!figure.drawn) line(figure.message);
     for (const auto& file : figure.files) line("  ", printable(file.string()));
   }
@@ -127,7 +128,7 @@ void train(Settings& s, OptionTable& table) {
                          trainer_options(s, s, table, loader.count_batches(0), training->fingerprint()));
   if (s.resume) trainer.resume();
 
-  Output output(s, training->size(), trainer.state().epoch);
+  Output output(s, training->size(), trainer.state());
   output.line("heed ", HEED_VERSION, ": ", device, ", ", thread_count(),
               thread_count() == 1 ? " thread" : " threads", ", seed ", s.seed, ", ", training->size(),
               " pictures of ", images->image_size().height, " x ", images->image_size().width, ", ",

@@ -87,7 +87,7 @@ TEST_F(Faults, ARefusedRunTouchesNothing) {
 
 TEST_F(Faults, FilesOfOthersStay) {
   fs::create_directory(dir_ / "m");
-  for (const char* name : {"report.html", "metrics.jsonl", "config.toml"}) {
+  for (const char* name : {"report.html", "metrics.jsonl", "steps.jsonl", "config.toml"}) {
     std::ofstream(dir_ / "m" / name) << "mine";
     const Result r = run(small("m", {"--steps", "1"}));
     EXPECT_EQ(r.code, 2) << r.err;
@@ -110,7 +110,8 @@ TEST_F(Faults, LinksAreReplacedNotFollowed) {
   const std::vector<std::string> names{
       ".heed.lock",    "model.safetensors", "config.toml",   "metrics.jsonl",
       "report.html",   "loss.svg",          "loss.png",      "checkpoint-2.safetensors",
-      "attention.png", "attention.svg",     "positions.svg", "attention.safetensors"};
+      "attention.png", "attention.svg",     "positions.svg", "attention.safetensors",
+      "steps.jsonl"};
   const auto plant = [&] {
     for (const std::string& name : names) {
       fs::remove(dir_ / "m" / name);
@@ -318,8 +319,10 @@ TEST_F(Faults, WhatNohupIgnoresDoesNotStop) {
 
 // A limit on the sizes of files stands for a full disk.
 TEST_F(Faults, AStopThatCannotSaveSaysSo) {
-  const pid_t child = start(small("m", {"--pairs", "100000000", "--no-shuffle", "--steps", "1000000"}),
-                            [] { limit_file_sizes(2000); });
+  // The curve of steps fits, a checkpoint doesn't.
+  const pid_t child =
+      start(small("m", {"--pairs", "100000000", "--no-shuffle", "--steps", "1000000", "--d-model", "64"}),
+            [] { limit_file_sizes(200'000); });
   wait_for(dir_ / "m" / ".heed.lock");
   std::this_thread::sleep_for(std::chrono::milliseconds(700));
   ::kill(child, SIGTERM);

@@ -87,6 +87,7 @@ def interrupt(program, folder):
     epochs = len(metrics(out))
     # The report is written for each of the first epochs, later for each thirty-second part more of them.
     assert data["epochs"] == metrics(out)[:len(data["epochs"])]
+    assert 0 < len(data["steps"]) <= 1000
     assert epochs - 1 - epochs // 32 <= len(data["epochs"]) <= epochs
     assert data["result"] is None and data["failures"] == [] and len(data["examples"]) == 5 and data["attention"]
     subprocess.run(command(program, folder, out, "--epochs", str(epochs + 2), *options, "7", "--resume"),
@@ -111,6 +112,14 @@ def check_file(out, epochs):
     data = json.loads(page.scripts[0])
     lines = metrics(out)
     assert data["epochs"] == lines[:-1] and [line["epoch"] for line in lines[:-1]] == list(range(1, epochs + 1))
+    points = [json.loads(line) for line in (out / "steps.jsonl").read_text().splitlines()]
+    assert data["steps"] == [[p[key] for key in ("step", "loss", "lr", "grad_norm")] for p in points]
+    assert points[-1]["step"] <= lines[-2]["step"] and all(p["steps"] <= p["step"] - before
+                                                           for before, p in zip([0, *(p["step"] for p in points)], points))
+    if len(points) == lines[-2]["step"]:  # each is a step; the means of epochs then are theirs
+        first = [p["loss"] for p in points if p["step"] <= lines[0]["step"]]
+        assert min(first) <= lines[0]["loss"] <= max(first)
+    assert all(line["valid_loss"] > 0 for line in lines[:-1])
     final = {key: value for key, value in lines[-1].items() if key != "final"}
     assert data["result"] == final, (data["result"], final)
     assert HOSTILE in data["title"] and any(HOSTILE in value for _, value in data["settings"])
@@ -135,6 +144,7 @@ const seen = {}, all = selector => document.querySelectorAll(selector);
 seen.title = document.title;
 seen.images = all("img").length;
 seen.points = all(".point").length;
+seen.curves = all(".curve").length;
 seen.examples = all("#examples .example").length;
 seen.failures = all("#failures .example").length;
 seen.settings = all("#settings tbody tr").length;
@@ -163,7 +173,7 @@ def check_in_browser(out, data, chromium):
     seen = json.loads(body[body.index("{"):body.rindex("}") + 1])
     assert seen["title"] == data["title"], seen["title"]  # shown as text: nothing of it has run
     assert seen["images"] == 0
-    assert seen["points"] == 3 * len(data["epochs"])
+    assert seen["curves"] == 4 and seen["points"] == len(data["epochs"])  # validation has a mark for each epoch
     assert seen["examples"] == len(data["examples"]) and seen["failures"] == len(data["failures"])
     assert seen["settings"] == len(data["settings"])
     kind = data["attention"][0]["kinds"][1]
@@ -198,6 +208,7 @@ def check_events(out, event_accumulator):
     *epochs, final = metrics(out)
     expected = {f"train/{key}": [(e["step"], e[key]) for e in epochs]
                 for key in ("loss", "lr", "grad_norm", "samples_per_second")}
+    expected |= {f"valid/{key}": [(e["step"], e[f"valid_{key}"]) for e in epochs] for key in ("loss", "token_accuracy")}
     expected |= {f"test/{key}": [(epochs[-1]["step"], final[key])]
                  for key in ("loss", "token_accuracy", "sequence_accuracy")}
     assert set(events.Tags()["scalars"]) == set(expected), events.Tags()

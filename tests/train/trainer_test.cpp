@@ -56,6 +56,7 @@ struct Training {
   data::Loader<Point, Batch> loader;
   std::unique_ptr<Trainer> trainer;
   std::vector<double> losses;
+  optim::Schedule schedule{.kind = optim::ScheduleKind::linear, .lr = 3e-2, .warmup = 3, .total = 60};
   LossFunction loss = [this](const StepInputs& batch) {
     return mse_loss(model(dropout(batch.tensors[0], {.p = 0.1})), batch.tensors[1]);
   };
@@ -65,7 +66,7 @@ struct Training {
     const GeneratorScope scope(generator);
     model.add<nn::Linear>(2, 1);
     adam = std::make_unique<optim::Adam>(model.parameters(), optim::AdamOptions{.lr = 1e-2});
-    options.schedule = {.kind = optim::ScheduleKind::linear, .lr = 3e-2, .warmup = 3, .total = 60};
+    options.schedule = schedule;
     trainer = std::make_unique<Trainer>(model, *adam, loader, loss, options);
   }
   void resume() {
@@ -120,6 +121,7 @@ TEST(Trainer, TellsEachStepAndEpoch) {
     EXPECT_TRUE(report.samples == 8 || report.samples == 2) << "the rest comes at any time";
     samples += report.samples;
     EXPECT_GT(report.grad_norm, 0);
+    EXPECT_EQ(report.lr, training.schedule.at(i)) << "the rate it was made with";
     sum += report.loss * static_cast<double>(report.samples);
   }
   EXPECT_EQ(samples, 50);

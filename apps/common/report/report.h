@@ -11,7 +11,8 @@ namespace heed::apps {
 /// Writes the report, whole or not at all. Texts are shown as they are, whatever is in them. `data` holds:
 ///   title, subtitle     texts
 ///   result              {loss, token_accuracy, sequence_accuracy, pairs}; null before the run has ended
-///   epochs              the lines of metrics.jsonl: {epoch, loss, lr, grad_norm, …}
+///   epochs              the lines of metrics.jsonl: {epoch, step, loss, lr, grad_norm, …}
+///   steps               [[step, loss, lr, grad_norm], …]
 ///   settings            [[name, value], …]
 ///   components          [[name, count], …]
 ///   parameters          [[name, shape, count], …]

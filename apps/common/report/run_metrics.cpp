@@ -1,6 +1,8 @@
 #include "apps/common/report/run_metrics.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace heed::apps {
 namespace {
@@ -30,12 +32,17 @@ std::vector<Json> lines_of(const std::filesystem::path& file, int64_t count, Met
   });
 }
 
+int64_t count(const train::TrainingState& done, MetricsUnit unit) {
+  return unit == MetricsUnit::epoch ? done.epoch : done.step;
+}
+
 }  // namespace
 
-Metrics::Metrics(const std::filesystem::path& folder, int64_t done, MetricsUnit unit)
-    : epochs_(lines_of(folder / "metrics.jsonl", done, unit)),
+Metrics::Metrics(const std::filesystem::path& folder, const train::TrainingState& done, MetricsUnit unit)
+    : epochs_(lines_of(folder / "metrics.jsonl", count(done, unit), unit)),
       lines_(folder / "metrics.jsonl"),
-      events_(folder, unit == MetricsUnit::epoch ? done : std::ssize(epochs_)) {}
+      events_(folder, unit == MetricsUnit::epoch ? done.epoch : std::ssize(epochs_)),
+      curve_(folder, done.step) {}
 
 void Metrics::write(const train::EpochReport& r, const Scalars& measured) {
   Json line = to_json(r);
@@ -59,13 +66,27 @@ void Metrics::write_end(int64_t step, const Scalars& measured, const Json& line)
   events_.write(step, measured);
 }
 
-Figure save_loss_figure(const std::vector<Json>& epochs, const std::filesystem::path& directory) {
-  Line line{"training loss", {}, {}};
-  for (const Json& epoch : epochs) {
-    line.x.push_back(epoch.at("epoch").get<double>());
-    line.y.push_back(epoch.at("loss").get<double>());
+double number_or_nan(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number() ? found->get<double>()
+                                                   : std::numeric_limits<double>::quiet_NaN();
+}
+
+Figure save_loss_figure(const Metrics& metrics, const std::filesystem::path& directory,
+                        const std::string& training) {
+  LinePlot plot{"Loss", "Step", "Cross-entropy", {{training, {}, {}}}};
+  for (const StepPoint& p : metrics.steps()) {
+    plot.lines[0].x.push_back(static_cast<double>(p.step));
+    plot.lines[0].y.push_back(p.loss);
   }
-  return save_figure(LinePlot{"Training loss", "Epoch", "Cross-entropy", {line}}, directory / "loss");
+  Line validation{"validation", {}, {}};
+  for (const Json& epoch : metrics.epochs())
+    if (const double loss = number_or_nan(epoch, "valid_loss"); std::isfinite(loss)) {
+      validation.x.push_back(epoch.at("step").get<double>());
+      validation.y.push_back(loss);
+    }
+  if (!validation.x.empty()) plot.lines.push_back(std::move(validation));
+  return save_figure(plot, directory / "loss");
 }
 
 }  // namespace heed::apps
