@@ -295,6 +295,24 @@ TEST_F(Plot, LargeNumbersAreWrittenOut) {
     EXPECT_NE(bars.find(text), std::string::npos) << text;
 }
 
+TEST_F(Plot, LongNamesOfLinesStandBelow) {
+  const auto size = [](const std::string& svg) {
+    std::smatch found;
+    if (!std::regex_search(svg, found, std::regex(R"re(width="(\d+)" height="(\d+)")re")))
+      return std::pair(0, 0);
+    return std::pair(std::stoi(found[1]), std::stoi(found[2]));
+  };
+  LinePlot plot{"", "", "", {}};
+  for (const char* name : {"one", "two", "three"}) plot.lines.push_back({name, {1, 2}, {1, 2}});
+  const auto beside = size(draw(plot));
+  for (Line& line : plot.lines) line.name = "encoder-layers=0, decoder-layers=" + line.name;
+  const std::string svg = draw(plot);
+  const auto below = size(svg);
+  EXPECT_LE(below.first, beside.first) << "as wide as a page";
+  EXPECT_GT(below.second, beside.second);
+  EXPECT_NE(svg.find("encoder-layers=0, decoder-layers=three"), std::string::npos) << "nothing is cut";
+}
+
 TEST_F(Plot, LinesAndBars) {
   LinePlot plot;
   plot.title = "Training loss";

@@ -32,16 +32,29 @@ void add_title(GnuplotFigure& figure, const std::string& title, double width, do
   figure.add_label(shorten(title, static_cast<int>(width / (kTitle * 0.68))), center, 22, "center", kTitle);
 }
 
-constexpr int kLongestLegend = 28, kLongestName = 56;
+constexpr int kLongestName = 56;
 
-double legend_width(const LinePlot& plot) {
-  double widest = 0;
-  for (const Line& line : plot.lines) {
-    if (!line.name.empty())
-      widest = std::max(widest, text_width(shorten(line.name, kLongestLegend), kText) + 50);
+// Beside the plot while its names are short, so that the figure fits a page; else below it, in columns.
+struct Legend {
+  static constexpr double kMaxBeside = 170, kRow = 27;
+
+  double width = 0;  // of a column
+  int columns = 1, rows = 0;
+
+  Legend(const LinePlot& plot, double room) {
+    int names = 0;
+    for (const Line& line : plot.lines) {
+      if (line.name.empty()) continue;
+      width = std::max(width, text_width(shorten(line.name, kLongestName), kText) + 50);
+      ++names;
+    }
+    if (width <= kMaxBeside) return;
+    columns = std::max(1, static_cast<int>(room / width));
+    rows = (names + columns - 1) / columns;
   }
-  return widest;
-}
+  bool beside() const { return rows == 0; }
+  double height_below() const { return kRow * rows; }
+};
 
 bool is_shown(const LinePlot& plot, double x, double y) {
   return std::isfinite(x) && std::isfinite(y) && (!plot.log_x || x > 0) && (!plot.log_y || y > 0);
@@ -180,13 +193,13 @@ std::string plot_command(GnuplotFigure& figure, const LinePlot& plot) {
     const std::string points = points_of(plot, line, count);
     if (count == 0) continue;
     const bool marked = count <= kMarkedPoints;
-    command += fmt::format(
-        "{} {} index {} using 1:2 with {} linecolor rgb '{}' linewidth 2 {} {}",
-        command.empty() ? "plot" : ",", GnuplotFigure::kData, figure.add_data(points),
-        marked ? "linespoints" : "lines", kLineColors[i % std::size(kLineColors)],
-        marked ? "pointtype 7 pointsize 0.45" : "",
-        line.name.empty() ? "notitle"
-                          : "title " + gnuplot_string(shorten(line.name, kLongestLegend)) + " noenhanced");
+    command += fmt::format("{} {} index {} using 1:2 with {} linecolor rgb '{}' linewidth 2 {} {}",
+                           command.empty() ? "plot" : ",", GnuplotFigure::kData, figure.add_data(points),
+                           marked ? "linespoints" : "lines", kLineColors[i % std::size(kLineColors)],
+                           marked ? "pointtype 7 pointsize 0.45" : "",
+                           line.name.empty()
+                               ? "notitle"
+                               : "title " + gnuplot_string(shorten(line.name, kLongestName)) + " noenhanced");
     if (const std::string bars = error_bars_of(plot, line); !bars.empty())
       command += fmt::format(
           ", {} index {} using 1:2:3:4 with yerrorbars linecolor rgb '{}' pointtype 7 pointsize 0.45 notitle",
@@ -256,16 +269,20 @@ Figure save_figure(const LinePlot& plot, const std::filesystem::path& stem) {
     HEED_CHECK(line.x.size() == line.y.size(), ShapeError, "line plot: the line '", printable(line.name),
                "' has ", line.x.size(), " x and ", line.y.size(), " y values");
   }
-  const double legend = legend_width(plot), width = kLeft + kWidth + std::max(legend + 12, 26.0);
-  GnuplotFigure figure(static_cast<int>(width), static_cast<int>(kTop + kHeight + kBottom));
+  const Legend legend(plot, kWidth);
+  const double width = kLeft + kWidth + std::max(legend.beside() ? legend.width + 12 : 0, 26.0);
+  GnuplotFigure figure(static_cast<int>(width),
+                       static_cast<int>(kTop + kHeight + kBottom + legend.height_below()));
   add_axes(figure);
   add_title(figure, plot.title, width, kLeft + kWidth / 2);
   figure.set_margins(kLeft, kTop, kWidth, kHeight);
   figure.add_label(plot.x_axis, kLeft + kWidth / 2, kTop + kHeight + kBottom - 18, "center");
   figure.add_label(plot.y_axis, 18, kTop + kHeight / 2, "center rotate by 90");
   figure.add(fmt::format(
-      "set key at {}, {} left top Left reverse samplen 2 spacing 1.4 noenhanced textcolor rgb '#262626'",
-      figure.x(kLeft + kWidth + 6), figure.y(kTop - 4)));
+      "set key at {}, {} left top Left reverse samplen 2 spacing 1.4 noenhanced textcolor rgb '#262626'{}",
+      figure.x(legend.beside() ? kLeft + kWidth + 6 : kLeft - 12),
+      figure.y(legend.beside() ? kTop - 4 : kTop + kHeight + kBottom - 6),
+      legend.beside() ? "" : fmt::format(" horizontal maxcols {}", legend.columns)));
   const std::string command = plot_command(figure, plot);
   if (command.empty()) {
     figure.add("set xrange [0:1]; set yrange [0:1]\nplot NaN notitle");
