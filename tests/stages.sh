@@ -62,6 +62,27 @@ test_kernel_build() {
   ((spent <= limit))
 }
 
+# cuobjdump_program: the toolkit's, else that of two Python wheels, fetched once.
+cuobjdump_program() {
+  local tools=$build/cuda-tools fresh=$build/cuda-tools.part wheel
+  if command -v cuobjdump && command -v nvdisasm >/dev/null; then return; fi
+  if [[ ! -d $tools ]]; then
+    rm -rf "$fresh" && mkdir -p "$fresh"
+    logged "$build/log/cuda-tools.log" python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$fresh" \
+      nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm || return 1
+    for wheel in "$fresh"/*.whl; do python3 -m zipfile -e "$wheel" "$fresh" && rm "$wheel"; done
+    chmod +x "$fresh"/nvidia/cu13/bin/*
+    mv "$fresh" "$tools"
+  fi
+  echo "$tools/nvidia/cu13/bin/cuobjdump"
+}
+
+test_machine_code() {
+  local program
+  program=$(cuobjdump_program) || return 1
+  PATH=$(dirname "$program"):$PATH python3 "$root/tests/simt/machine_code.py" "$build/cuda-pack/kernels" --cuobjdump "$program"
+}
+
 # tensorboard_python: a Python that has TensorBoard, whose reader a test uses; nothing where it cannot be had.
 tensorboard_python() {
   local venv=$build/tensorboard
@@ -208,7 +229,10 @@ command_test() {
     --kernels)
       stage "build with the checked CUDA kernels" build_preset emulated -DHEED_CHECKED_KERNELS=ON \
         -DHEED_PART_OF_ALL=OFF "${cuda[@]}" "${strict[@]}"
-      if [[ -n $(find_nvcc) ]]; then stage "kernels compiled by nvcc" test_kernel_build; fi
+      if [[ -n $(find_nvcc) ]]; then
+        stage "kernels compiled by nvcc" test_kernel_build
+        stage "machine code of the memory-bound kernels" test_machine_code
+      fi
       run_tests "$build/emulated" -L checked
       return
       ;;
@@ -223,6 +247,7 @@ command_test() {
   stage "GPU check on the emulated device" gpu_check_emulated
   if [[ -n $(find_nvcc) ]]; then
     stage "kernels compiled by nvcc" test_kernel_build
+    stage "machine code of the memory-bound kernels" test_machine_code
     stage "the pack of the GPU check" gpu_pack
   fi
   stage "what the README shows" test_readme

@@ -66,6 +66,15 @@ Stats& stats();
 /// Whether the race checker is linked.
 bool checks_races();
 
+/// Bytes that the threads of kernels have read from an allocation and written to it, each access counted.
+struct Traffic {
+  uint64_t read = 0, written = 0;
+};
+
+/// Since the memory at `address` was allocated. Error without the race checker, and where nothing is
+/// allocated.
+Traffic traffic(const void* address);
+
 /// Calls `run` under four schedules: forward and a random order with deferred copies, reverse and another
 /// random order with eager ones; then puts the settings back. The argument names the schedule, for messages.
 void each_schedule(const std::function<void(const std::string& schedule)>& run);

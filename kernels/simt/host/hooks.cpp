@@ -12,6 +12,11 @@ namespace heed::emulator {
 
 bool checks_races() { return monitor != nullptr; }
 
+Traffic traffic(const void* address) {
+  if (!monitor) fail("traffic: the race checker is not linked, which counts it", {});
+  return monitor->traffic(address);
+}
+
 void thread_fence() {
   if (monitor && machine.current) monitor->fence(machine.current->thread);
 }

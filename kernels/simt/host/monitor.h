@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <heed/kernels/simt/host/emulator.h>
 #include <heed/kernels/simt/host/location.h>
 
 namespace heed::emulator {
@@ -45,6 +46,8 @@ class Monitor {
   virtual void region_added(void* address, size_t bytes, bool device_only) = 0;
   virtual void region_removed(void* address) = 0;
   virtual void range_used(const void* address, size_t bytes, bool write) = 0;  // by a copy, fill or product
+
+  virtual Traffic traffic(const void* address) = 0;
 };
 
 /// Null unless the race checker is linked.

@@ -54,6 +54,11 @@ bool Checker::skipped(const void* address) const {
          inside(address, &blockDim, sizeof blockDim) || inside(address, &gridDim, sizeof gridDim);
 }
 
+void Checker::count(Region& region, const Use& use) {
+  if (!use.write || use.by.atomic) region.traffic.read += use.bytes;
+  if (use.write) region.traffic.written += use.bytes;
+}
+
 // Finds the cells of what is used and calls `each` for every byte; fails if that is not memory of the device.
 template <class F>
 void Checker::check(const Use& use, F each) {
@@ -78,6 +83,7 @@ void Checker::check(const Use& use, F each) {
                                       : std::to_string(p - region->start) + " bytes from the start") +
                    " of an allocation of " + std::to_string(region->bytes) + " bytes");
     }
+    if (!use.counted) count(*region, use);
     const size_t first = static_cast<size_t>(p - region->start);
     for (size_t i = 0; i < use.bytes; ++i) each(region->cells[first + i], Space::global, p + i);
   } else if (!shadow_.is_constant(p) && !sites_.in_library(use.by.site)) {
@@ -187,6 +193,7 @@ void Checker::touch(const Use& use) {
 
 void Checker::access(const void* address, size_t bytes, bool write, unsigned thread, Location at) {
   touch({address, bytes, write, access_by(thread, sites_.of(at), false)});
+  announced_ = {address, bytes, write, thread};
 }
 
 void Checker::atomic(const void* address, size_t bytes, unsigned thread, Location at) {
@@ -195,7 +202,10 @@ void Checker::atomic(const void* address, size_t bytes, unsigned thread, Locatio
 
 void Checker::instrumented(const void* address, size_t bytes, bool write, const void* return_address) {
   if (on_fiber_stack(address)) return;
-  touch({address, bytes, write, access_by(machine.current->thread, sites_.of(return_address), false)});
+  const unsigned thread = machine.current->thread;
+  const bool counted = announced_.thread == thread && announced_.write == write &&
+                       inside(address, announced_.address, announced_.bytes);
+  touch({address, bytes, write, access_by(thread, sites_.of(return_address), false), nullptr, counted});
 }
 
 void Checker::copy_begin(const void* to, size_t bytes, unsigned thread, Location at) {
@@ -236,6 +246,14 @@ void Checker::region_added(void* address, size_t bytes, bool device_only) {
   Region& region = shadow_.add_region(static_cast<unsigned char*>(address), bytes, device_only);
   if (!device_only)  // the host may write it unseen
     for (size_t i = 0; i < bytes; ++i) region.cells[i].written = true;
+}
+
+Traffic Checker::traffic(const void* address) {
+  const unsigned char* p = static_cast<const unsigned char*>(address);
+  const Region* region = shadow_.region_near(p);
+  if (region == nullptr || !inside(p, region->start, region->bytes))
+    report_error("traffic: nothing is allocated there");
+  return region->traffic;
 }
 
 void Checker::range_used(const void* address, size_t bytes, bool write) {

@@ -46,6 +46,7 @@ class Checker final : public Monitor {
   void region_added(void* address, size_t bytes, bool device_only) override;
   void region_removed(void* address) override { shadow_.remove_region(static_cast<unsigned char*>(address)); }
   void range_used(const void* address, size_t bytes, bool write) override;
+  Traffic traffic(const void* address) override;
 
   /// An instrumented load or store.
   void instrumented(const void* address, size_t bytes, bool write, const void* return_address);
@@ -58,10 +59,20 @@ class Checker final : public Monitor {
     Access by;
     // Where an agent does it on behalf of that thread: its moment, to which later accesses are compared.
     const Moment* agent = nullptr;
+    bool counted = false;  // in the traffic already
 
     Access recorded() const { return agent == nullptr ? by : Access{*agent, by.site, false}; }
   };
 
+  // What a function of the emulator was told of, before the instrumentation sees it do it.
+  struct Announced {
+    const void* address = nullptr;
+    size_t bytes = 0;
+    bool write = false;
+    unsigned thread = 0;
+  };
+
+  static void count(Region& region, const Use& use);
   Access access_by(unsigned thread, uint32_t site, bool atomic) const {
     return {clocks_.now(thread), site, atomic};
   }
@@ -90,6 +101,7 @@ class Checker final : public Monitor {
   std::unordered_set<uint32_t> fenced_blocks_;
   const char* arguments_ = nullptr;
   size_t argument_bytes_ = 0;
+  Announced announced_;
 };
 
 }  // namespace heed::emulator

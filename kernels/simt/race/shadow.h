@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <heed/kernels/simt/host/emulator.h>
 #include <heed/kernels/simt/race/clocks.h>
 
 namespace heed::emulator {
@@ -42,6 +43,7 @@ struct Region {
   size_t bytes;
   bool device_only;
   std::unique_ptr<Cell[], decltype(&std::free)> cells;
+  Traffic traffic = {};
 };
 
 /// Finds the cells of an address.

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""What machine_code.py says of disassembled kernels, right and wrong."""
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import machine_code  # noqa: E402
+
+ROWS = "_ZN4heed4cuda9softmax_cu14forward_kernelIfNS0_9RowLayoutILi32ELi4ELi8ELb0EEEEEvNS_7kernels14SoftmaxForwardIT_EE"
+ANY_ROWS = ROWS.replace("Li32ELi4ELi8E", "Li32ELi1ELi8E")
+ELEMENTS = "_ZN4heed4cuda14vectors_kernelINS1_9ForwardOpINS_8bfloat16EEELi8EEEvT_l"
+NORM = "_ZN4heed4cuda11norm_kernelILi4EEEvNS1_9PartTableINS_7kernels12GradientPartIfEEEEPd"
+
+
+def listing(function, *instructions):
+    lines = [f"\t\tFunction : {function}", '\t.headerflags\t@"EF_CUDA_SM90"']
+    lines += [f"        /*{16 * i:04x}*/                   {text} ;      /* 0x000000040204x981 */"
+              for i, text in enumerate(instructions)]
+    return "\n".join(lines) + "\n"
+
+
+def complaints(*listings):
+    return machine_code.complaints("softmax", machine_code.functions("".join(listings)))
+
+
+class MachineCode(unittest.TestCase):
+    def test_vectors_of_16_bytes(self):
+        self.assertEqual(complaints(listing(ROWS, "LDG.E.128.CONSTANT R4, desc[UR4][R2.64]", "STG.E.128 desc[UR4][R6.64], R8",
+                                            "LDG.E R3, desc[UR4][R2.64]")), [])
+        self.assertEqual(complaints(listing(ELEMENTS, "@P0 LDGSTS.E.BYPASS.128 [R4], desc[UR4][R2.64]",
+                                            "STG.E.128 desc[UR4][R6.64], R8")), [])
+
+    def test_narrow_accesses(self):
+        loads = complaints(listing(ROWS, "LDG.E R4, desc[UR4][R2.64]", "STG.E.128 desc[UR4][R6.64], R8"))
+        self.assertEqual(len(loads), 1)
+        self.assertIn(f"{ROWS} loads no 16 bytes at once", loads[0])
+        stores = complaints(listing(ELEMENTS, "LDG.E.128 R4, desc[UR4][R2.64]", "STG.E.64 desc[UR4][R6.64], R8"))
+        self.assertEqual(len(stores), 1)
+        self.assertIn(f"{ELEMENTS} stores no 16 bytes at once", stores[0])
+
+    def test_rows_that_lie_anywhere_are_read_element_by_element(self):
+        vector = listing(ROWS, "LDG.E.128 R4, desc[UR4][R2.64]", "STG.E.128 desc[UR4][R6.64], R8")
+        self.assertEqual(complaints(vector, listing(ANY_ROWS, "LDG.E R4, desc[UR4][R2.64]", "STG.E desc[UR4][R6.64], R8")), [])
+
+    def test_sums_store_nothing(self):
+        self.assertEqual(complaints(listing(NORM, "LDG.E.128 R4, desc[UR4][R2.64]", "STG.E.64 desc[UR4][R6.64], R8")), [])
+
+    def test_local_memory(self):
+        wrong = complaints(listing(ROWS, "LDG.E.128 R4, desc[UR4][R2.64]", "STL.64 [R1], R8", "STG.E.128 desc[UR4][R6.64], R8"))
+        self.assertEqual(len(wrong), 1)
+        self.assertIn("uses local memory", wrong[0])
+
+    def test_names_without_vectors(self):
+        self.assertEqual(len(complaints(listing("_ZN4heed4copyEPi", "LDG.E R4, desc[UR4][R2.64]"))), 1)
+        self.assertEqual(len(complaints("")), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,215 @@
+// What memory-bound CUDA kernels read and write: each operand as often as the operation needs, counted by the
+// race checker. Small operands that many rows share (weights, statistics, ids) come from caches and are not
+// looked at.
+#include <heed/kernels/activation.h>
+#include <heed/kernels/cross_entropy.h>
+#include <heed/kernels/optimizer.h>
+#include <heed/kernels/residual_layer_norm.h>
+#include <heed/kernels/rms_norm.h>
+#include <heed/kernels/softmax.h>
+
+#include "schedules.h"
+
+namespace heed::testing {
+namespace {
+
+template <class T>
+class Traffic : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!emulator::checks_races()) GTEST_SKIP() << "counted by the race checker";
+  }
+};
+TYPED_TEST_SUITE(Traffic, KernelTypes);
+
+// So many whole passes of reading and of writing.
+template <class T>
+void expect_passes(const DeviceBuffer<T>& buffer, uint64_t read, uint64_t written, const char* name) {
+  const emulator::Traffic seen = emulator::traffic(buffer.data());
+  const uint64_t bytes = buffer.size() * sizeof(T);
+  EXPECT_EQ(seen.read, read * bytes) << name << " of " << bytes << " bytes";
+  EXPECT_EQ(seen.written, written * bytes) << name << " of " << bytes << " bytes";
+}
+
+constexpr int64_t kRows = 5;
+constexpr int64_t kWidths[] = {64, 512, 1024, 2048, 4096};  // of rows that threads keep in registers
+
+TYPED_TEST(Traffic, Softmax) {
+  using T = TypeParam;
+  for (const int64_t cols : kWidths) {
+    const int64_t count = kRows * cols;
+    const Buffer<T> x(numbers<T>(count, 1)), y(count), gy(numbers<T>(count, 2)), gx(count);
+    cuda::softmax_forward(kernels::SoftmaxForward<T>{x.data(), y.data(), kRows, cols, false});
+    expect_passes(x, 1, 0, "x");
+    expect_passes(y, 0, 1, "y");
+    cuda::softmax_backward(
+        kernels::SoftmaxBackward<T>{y.data(), gy.data(), gx.data(), kRows, cols, false, false});
+    expect_passes(y, 1, 1, "y");
+    expect_passes(gy, 1, 0, "gy");
+    expect_passes(gx, 0, 1, "gx");
+  }
+}
+
+TYPED_TEST(Traffic, ResidualLayerNorm) {
+  using T = TypeParam;
+  for (const int64_t cols : kWidths) {
+    const int64_t count = kRows * cols;
+    const Buffer<T> residual(numbers<T>(count, 1)), x(numbers<T>(count, 2)), weight(numbers<T>(cols, 3)),
+        bias(numbers<T>(cols, 4)), sum(count), y(count);
+    const Buffer<float> mean(kRows), rstd(kRows), gweight(cols), gbias(cols);
+    const Dropout dropout = some_dropout();
+    kernels::ResidualLayerNormForward<T> forward{};
+    forward.residual = residual.data();
+    forward.x = x.data();
+    forward.weight = weight.data();
+    forward.bias = bias.data();
+    forward.dropout = dropout;
+    forward.sum = sum.data();
+    forward.y = y.data();
+    forward.mean = mean.data();
+    forward.rstd = rstd.data();
+    forward.rows = kRows;
+    forward.cols = cols;
+    forward.eps = 1e-5;
+    cuda::residual_layer_norm_forward(forward);
+    expect_passes(residual, 1, 0, "residual");
+    expect_passes(x, 1, 0, "x");
+    expect_passes(sum, 0, 1, "sum");
+    expect_passes(y, 0, 1, "y");
+    const Buffer<T> gy(numbers<T>(count, 5)), gsum(numbers<T>(count, 6)), gresidual(count), gx(count);
+    kernels::ResidualLayerNormBackward<T> backward{};
+    backward.gy = gy.data();
+    backward.gsum = gsum.data();
+    backward.sum = sum.data();
+    backward.weight = weight.data();
+    backward.mean = mean.data();
+    backward.rstd = rstd.data();
+    backward.dropout = dropout;
+    backward.gresidual = gresidual.data();
+    backward.gx = gx.data();
+    backward.gweight = gweight.data();
+    backward.gbias = gbias.data();
+    backward.rows = kRows;
+    backward.cols = cols;
+    cuda::residual_layer_norm_backward(backward);
+    expect_passes(gy, 1, 0, "gy");
+    expect_passes(gsum, 1, 0, "gsum");
+    expect_passes(sum, 1, 1, "sum");
+    expect_passes(gresidual, 0, 1, "gresidual");
+    expect_passes(gx, 0, 1, "gx");
+  }
+}
+
+TYPED_TEST(Traffic, RmsNorm) {
+  using T = TypeParam;
+  for (const int64_t cols : kWidths) {
+    const int64_t count = kRows * cols;
+    const Buffer<T> x(numbers<T>(count, 2)), weight(numbers<T>(cols, 3)), y(count), gy(numbers<T>(count, 5)),
+        gx(count);
+    const Buffer<float> rstd(kRows), gweight(cols);
+    kernels::RMSNormForward<T> forward{};
+    forward.x = x.data();
+    forward.weight = weight.data();
+    forward.y = y.data();
+    forward.rstd = rstd.data();
+    forward.rows = kRows;
+    forward.cols = cols;
+    forward.eps = 1e-5;
+    cuda::rms_norm_forward(forward);
+    expect_passes(x, 1, 0, "x");
+    expect_passes(y, 0, 1, "y");
+    kernels::RMSNormBackward<T> backward{};
+    backward.gy = gy.data();
+    backward.sum = x.data();
+    backward.weight = weight.data();
+    backward.rstd = rstd.data();
+    backward.gx = gx.data();
+    backward.gweight = gweight.data();
+    backward.rows = kRows;
+    backward.cols = cols;
+    cuda::rms_norm_backward(backward);
+    expect_passes(x, 2, 0, "x");
+    expect_passes(gy, 1, 0, "gy");
+    expect_passes(gx, 0, 1, "gx");
+  }
+}
+
+TYPED_TEST(Traffic, Gelu) {
+  using T = TypeParam;
+  for (const int64_t count : {8, 4096, 40'000}) {
+    const Buffer<T> x(numbers<T>(count, 1)), y(count), gy(numbers<T>(count, 2)), gx(count);
+    cuda::activation_forward(kernels::ActivationForward<T>{Activation::gelu, x.data(), y.data(), count});
+    expect_passes(x, 1, 0, "x");
+    expect_passes(y, 0, 1, "y");
+    cuda::activation_backward(
+        kernels::ActivationBackward<T>{Activation::gelu, x.data(), gy.data(), gx.data(), count, false});
+    expect_passes(x, 2, 0, "x");
+    expect_passes(gy, 1, 0, "gy");
+    expect_passes(gx, 0, 1, "gx");
+  }
+}
+
+TYPED_TEST(Traffic, CrossEntropyWithItsGradient) {
+  using T = TypeParam;
+  for (const int64_t classes : kWidths) {
+    const int64_t count = kRows * classes;
+    const Buffer<T> logits(numbers<T>(count, 1)), glogits(count);
+    const Buffer<int64_t> targets(std::vector<int64_t>{1, 2, 3, 4, 5}), counted(1);
+    const Buffer<float> loss(1), gloss(std::vector<float>{1});
+    cuda::cross_entropy_forward(kernels::CrossEntropyForward<T>{logits.data(), targets.data(), kNoToken, 0,
+                                                                true, loss.data(), counted.data(),
+                                                                glogits.data(), kRows, classes});
+    // The target's logit is looked up before the row is taken.
+    const emulator::Traffic read = emulator::traffic(logits.data());
+    EXPECT_LE(read.read, (static_cast<uint64_t>(count) + kRows) * sizeof(T));
+    EXPECT_EQ(read.written, 0u);
+    expect_passes(glogits, 0, 1, "glogits");
+    cuda::cross_entropy_backward(
+        kernels::CrossEntropyBackward<T>{glogits.data(), gloss.data(), glogits.data(), count, false});
+    expect_passes(glogits, 0, 1, "glogits, whose factor is 1");
+  }
+}
+
+TYPED_TEST(Traffic, Adam) {
+  using T = TypeParam;
+  constexpr bool kMaster = sizeof(T) == 2;
+  for (const int64_t count : {64, 10'000}) {
+    const Buffer<T> value(numbers<T>(count, 1));
+    const Buffer<float> g(numbers<float>(count, 2)), master(numbers<float>(count, 1)),
+        m(numbers<float>(count, 3)), v(std::vector<float>(static_cast<size_t>(count), 0.5f));
+    const Buffer<double> rate(std::vector<double>{0.01});
+    const Buffer<int64_t> steps(std::vector<int64_t>{3});
+    const kernels::StepPart<T> part{g.data(), count, value.data(), 0, 0};
+    const kernels::StepSlice<T> slice{.parts = {&part, 1},
+                                      .master = kMaster ? master.data() : nullptr,
+                                      .written = false,
+                                      .steps = steps.data(),
+                                      .lr = rate.data(),
+                                      .lr_factor = 1,
+                                      .weight_decay = 0,
+                                      .gradient_norm = nullptr,
+                                      .clip = 0};
+    cuda::adam_step(kernels::AdamStep<T>{slice, m.data(), v.data(), 0.9, 0.98, 1e-9, false});
+    expect_passes(g, 1, 0, "g");
+    expect_passes(m, 1, 1, "m");
+    expect_passes(v, 1, 1, "v");
+    expect_passes(value, kMaster ? 0 : 1, 1, "value");
+    if (kMaster) expect_passes(master, 1, 1, "master");
+  }
+}
+
+TYPED_TEST(Traffic, EmbeddingForward) {
+  using T = TypeParam;
+  const int64_t rows = 40, cols = 64, vocabulary = 40;
+  std::vector<int64_t> each(static_cast<size_t>(rows));
+  for (int64_t row = 0; row < rows; ++row) each[static_cast<size_t>(row)] = rows - 1 - row;
+  const Buffer<int64_t> ids(each);
+  const Buffer<T> weight(numbers<T>(vocabulary * cols, 1)), y(rows * cols);
+  cuda::embedding_forward(kernels::EmbeddingForward<T>{
+      ids.data(), weight.data(), nullptr, nullptr, {}, 1, y.data(), rows, cols, vocabulary, 0});
+  expect_passes(weight, 1, 0, "weight");
+  expect_passes(y, 0, 1, "y");
+}
+
+}  // namespace
+}  // namespace heed::testing
