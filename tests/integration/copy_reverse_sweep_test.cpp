@@ -55,6 +55,16 @@ TEST_F(Sweep, RowsAreThoseOfTrainingsRunOneByOne) {
       << "trainings draw nothing";
 }
 
+// The test pairs of a training are told under the same name.
+TEST_F(Sweep, VariesPairs) {
+  const Result swept = run(sweep("s", {"--vary", "pairs=64,320", "--seeds", "1", "--epochs", "1"}));
+  ASSERT_EQ(swept.code, 0) << swept.err;
+  const auto found = rows("s");
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found.at("pairs=64,seed=42").at("pairs"), "64");
+  EXPECT_EQ(swept.last()["settings"][1]["pairs"], "320");
+}
+
 TEST_F(Sweep, GoesOnWhereItWasStopped) {
   const std::vector<std::string> options{"--vary",   "heads=1,2", "--seeds", "2",
                                          "--epochs", "6",         "--jobs",  "1"};

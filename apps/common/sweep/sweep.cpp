@@ -205,6 +205,7 @@ class Sweep {
     for (size_t i = 0; i < options_.variations.size(); ++i)
       row[options_.variations[i].option] = run.values[i];
     row["seed"] = run.seed;
+    const Json settings = row;
     row.update(run.known);
     std::vector<double> rates;
     for (const Json& line : metrics(folder(index))) {
@@ -214,6 +215,7 @@ class Sweep {
       for (const auto& [key, value] : line.items())
         if (value.is_number()) row[key] = value;
     }
+    row.update(settings);  // a result may have an option's name: pairs
     if (!rates.empty() && run.samples_per_step > 0)
       row["step_ms"] = 1000 * run.samples_per_step / middle(rates);
     row["seconds"] = ended.seconds;
