@@ -6,15 +6,13 @@ words and alternatives, and its errors; texts stay texts. Exit code 77 where Chr
 """
 import html
 import json
-import pathlib
 import random
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
-import urllib.parse
 import urllib.request
+
+import served_page
 
 HOSTILE = "a<img src=x onerror=document.title='run'> b"  # a text must stay a text
 
@@ -36,23 +34,14 @@ def post(url, request):
         return json.load(answer)["results"]
 
 
-def page_of(chromium, folder, url, text):
-    address = f"{url}/#text={urllib.parse.quote(text)}"
-    # Time goes on in steps of the page's own, as it asks the server and draws.
-    result = subprocess.run([chromium, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/profile",
-                             "--virtual-time-budget=10000", "--dump-dom", address],
-                            capture_output=True, text=True, timeout=120, check=True)
-    return result.stdout
-
-
 def words(dom, name):
     lists = re.findall(rf'<ul class="words {name}"[^>]*>(.*?)</ul>', dom, re.S)
     return [[html.unescape(word) for word in re.findall(r"<li[^>]*>(.*?)</li>", items, re.S)] for items in lists]
 
 
-def check(url, chromium, folder):
+def check(url, page_of):
     texts = ["c d", HOSTILE]
-    dom = page_of(chromium, folder, url, "\n".join(texts))
+    dom = page_of("text", "\n".join(texts))
     want = post(url, {"text": texts, "best": 3, "beam": 5, "alignment": True})
     assert "<title>heed: text to text</title>" in dom and "<img" not in dom.replace("&lt;img", ""), "a text became markup"
     best = [result["outputs"][0]["alignment"] for result in want]
@@ -62,26 +51,12 @@ def check(url, chromium, folder):
     shown = [html.unescape(text) for text in re.findall(r'aria-pressed="(?:true|false)"><span>(.*?)</span>', dom, re.S)]
     assert shown == [o["text"] + ("" if o["finished"] else " …") for r in want for o in r["outputs"]], shown
     assert "m: " in dom and "words → words" in dom
-    long = page_of(chromium, folder, url, "x" * 2500)
+    long = page_of("text", "x" * 2500)
     assert "text 1 has 2500 characters; at most 2000 are taken" in long
 
 
 def main():
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if not chromium:
-        print("SKIPPED: Chromium is not installed (Debian's package is chromium)")
-        sys.exit(77)
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        model = train(sys.argv[1], folder)
-        server = subprocess.Popen([sys.argv[1], "serve", "--model", model, "--port", "0", "--json"],
-                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        try:
-            check(json.loads(server.stdout.readline())["url"], chromium, folder)
-        finally:
-            server.terminate()
-            code = server.wait(timeout=60)
-    assert code == 143, code
+    served_page.check_server(lambda folder: [sys.argv[1], "serve", "--model", train(sys.argv[1], folder)], check)
 
 
 if __name__ == "__main__":
