@@ -98,16 +98,28 @@ kjv() {
   echo "$kept"
 }
 
+# is_trained FOLDER: whether a training in it has ended.
+is_trained() {
+  grep -qs '"final":true' "$1/metrics.jsonl"
+}
+
+# train_in FOLDER COMMAND…: a training with its output there, which goes on where an earlier one was stopped.
+train_in() {
+  local folder=$1 go_on=()
+  shift
+  if compgen -G "$folder/checkpoint-*.safetensors" >/dev/null; then go_on=(--resume); fi
+  "$@" --out "$folder" "${go_on[@]}"
+}
+
 # write_verses PROGRAM FOLDER: trains on the Bible, unless the folder holds that already, and writes some.
 write_verses() {
-  local program=$1 folder=$2 text go_on=()
-  if ! grep -qs '"final":true' "$folder/metrics.jsonl"; then
+  local program=$1 folder=$2 text
+  if ! is_trained "$folder"; then
     text=$(kjv)
-    if compgen -G "$folder/checkpoint-*.safetensors" >/dev/null; then go_on=(--resume); fi
     say "training on it, some four minutes on two cores; ./heed run lm goes on where it is stopped"
-    "$program" train --data "$text" --documents paragraph --out "$folder" --save-every 300 --sample-tokens 60 \
+    train_in "$folder" "$program" train --data "$text" --documents paragraph --save-every 300 --sample-tokens 60 \
       --prompt $'Psalms 151\n1' --layers 4 --d-model 192 --context 128 --batch-size 16 --steps 2700 --lr 3e-3 \
-      --warmup 100 "${go_on[@]}"
+      --warmup 100
   fi
   say "the model is in $folder; what it writes:"
   "$program" generate --model "$folder" --max-tokens 120 --temperature 0.7 $'Psalms 151\n1' $'Genesis 51\n1 And it came to pass'
@@ -116,14 +128,13 @@ write_verses() {
 
 # pronounce PROGRAM FOLDER: trains words to phonemes, unless the folder holds that already, and asks for words.
 pronounce() {
-  local program=$1 folder=$2 dictionary go_on=() more=()
-  if ! grep -qs '"final":true' "$folder/metrics.jsonl"; then
+  local program=$1 folder=$2 dictionary more=()
+  if ! is_trained "$folder"; then
     dictionary=$(cmudict)
-    if compgen -G "$folder/checkpoint-*.safetensors" >/dev/null; then go_on=(--resume); fi
     say "training on it, some ten minutes on two cores; ./heed run translate goes on where it is stopped"
     # Products in bf16 leave time for more epochs, where the processor has them.
     if grep -qsE 'avx512_bf16|amx_bf16' /proc/cpuinfo; then more=(--dtype bf16 --epochs 36); fi
-    "$program" train --preset pronounce --data "$dictionary" --out "$folder" "${more[@]}" "${go_on[@]}"
+    train_in "$folder" "$program" train --preset pronounce --data "$dictionary" "${more[@]}"
   fi
   say "the model is in $folder; a few words, spoken by it:"
   "$program" run --model "$folder" heed attention transformer
