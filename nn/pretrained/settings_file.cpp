@@ -15,6 +15,18 @@ Json parse_json_object(std::string_view text, const std::string& file) {
   return json;
 }
 
+std::optional<std::vector<std::string>> texts_of(const Json& json) {
+  const auto* const list = json.as<std::vector<Json>>();
+  if (!list) return {};
+  std::vector<std::string> texts;
+  for (const Json& item : *list) {
+    const auto* const text = item.as<std::string>();
+    if (!text) return {};
+    texts.push_back(*text);
+  }
+  return texts;
+}
+
 Settings read_settings(const std::string& path, uint64_t max_bytes) {
   return {parse_json_object(read_whole_file(path, max_bytes), path), path};
 }
@@ -68,12 +80,9 @@ std::string Settings::text(const char* key, std::optional<std::string> standard)
 }
 
 std::vector<std::string> Settings::texts(const char* key) const {
-  const auto* const list = find(key, true)->as<std::vector<Json>>();
-  std::vector<std::string> texts;
-  for (const Json& json : list ? *list : std::vector<Json>())
-    if (const auto* const text = json.as<std::string>()) texts.push_back(*text);
-  if (!list || texts.size() != list->size()) fail(key, "is no list of texts");
-  return texts;
+  const auto texts = texts_of(*find(key, true));
+  if (!texts) fail(key, "is no list of texts");
+  return *texts;
 }
 
 bool Settings::empty() const {

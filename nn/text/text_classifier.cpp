@@ -25,13 +25,9 @@ const std::vector<std::string>& checked(const std::vector<std::string>& labels) 
 std::vector<std::string> read_labels(const std::string& file) {
   const heed::detail::Json settings = detail::parse_json_object(read_whole_file(file, kMaxConfigBytes), file);
   const heed::detail::Json* const found = settings.find("labels");
-  const auto* const list = found ? found->as<std::vector<heed::detail::Json>>() : nullptr;
-  const auto is_text = [](const heed::detail::Json& label) { return label.as<std::string>() != nullptr; };
-  HEED_CHECK(list && std::ranges::all_of(*list, is_text), CheckpointError, "'", file,
-             "': labels must be a list of texts");
-  std::vector<std::string> labels;
-  for (const heed::detail::Json& label : *list) labels.push_back(*label.as<std::string>());
-  return labels;
+  const auto labels = found ? detail::texts_of(*found) : std::nullopt;
+  HEED_CHECK(labels, CheckpointError, "'", file, "': labels must be a list of texts");
+  return *labels;
 }
 
 }  // namespace

@@ -15,6 +15,9 @@ namespace heed::nn::detail {
 /// The object that `text` is; `file` stands in the messages. CheckpointError if it is none or no strict JSON.
 heed::detail::Json parse_json_object(std::string_view text, const std::string& file);
 
+/// The texts of a list of them; none where it is another value.
+std::optional<std::vector<std::string>> texts_of(const heed::detail::Json& json);
+
 /// Settings by name. A value of another type or outside its range is a ConfigError that names file and key;
 /// null is as good as no value.
 class Settings {
