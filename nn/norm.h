@@ -2,13 +2,12 @@
 #pragma once
 
 #include <heed/core/ops.h>
+#include <heed/kernels/norm.h>
 #include <heed/nn/module.h>
 
 namespace heed::nn {
 
-/// layer: to mean 0 and variance 1, then scaled and shifted (arXiv 1607.06450); rms: divided by the root mean
-/// square, then scaled (arXiv 1910.07467).
-enum class NormKind { layer, rms };
+using heed::NormKind;
 
 /// "layer" or "rms"; ConfigError on anything else.
 NormKind parse_norm_kind(const std::string& name);

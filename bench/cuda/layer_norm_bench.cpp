@@ -2,11 +2,9 @@
 // written once.
 #include <memory>
 #include <string>
-#include <type_traits>
 
 #include <heed/core/base/bfloat16.h>
-#include <heed/kernels/layer_norm.h>
-#include <heed/kernels/residual_layer_norm.h>
+#include <heed/kernels/norm.h>
 #include <heed/kernels/runtime.h>
 
 #include "device_bench.h"
@@ -29,18 +27,44 @@ struct Operands {
 
   static Dropout dropout() { return make_dropout(0.1, {.seed = 5, .base = nullptr, .offset = 9}); }
 
-  kernels::LayerNormForward<T> forward(std::false_type) const {
-    return {x, weight, bias, y, mean, rstd, rows, cols, kEps};
+  kernels::NormForward<T> forward(bool with_residual) const {
+    return {.kind = NormKind::layer,
+            .residual = with_residual ? residual : nullptr,
+            .x = x,
+            .weight = weight,
+            .bias = bias,
+            .dropout = with_residual ? dropout() : Dropout(),
+            .sum = with_residual ? sum : nullptr,
+            .y = y,
+            .mean = mean,
+            .rstd = rstd,
+            .keep_mask = nullptr,
+            .again = false,
+            .rows = rows,
+            .cols = cols,
+            .eps = kEps};
   }
-  kernels::LayerNormBackward<T> backward(std::false_type) const {
-    return {gy, x, weight, mean, rstd, gx, gweight, gbias, false, false, false, rows, cols};
-  }
-  kernels::ResidualLayerNormForward<T> forward(std::true_type) const {
-    return {residual, x, weight, bias, dropout(), sum, y, mean, rstd, rows, cols, kEps};
-  }
-  kernels::ResidualLayerNormBackward<T> backward(std::true_type) const {
-    return {gy,      nullptr, sum,   weight, mean,  rstd,  dropout(), gresidual, gx,
-            gweight, gbias,   false, false,  false, false, rows,      cols};
+  kernels::NormBackward<T> backward(bool with_residual) const {
+    return {.kind = NormKind::layer,
+            .residual = with_residual,
+            .gy = gy,
+            .gsum = nullptr,
+            .sum = with_residual ? sum : x,
+            .weight = weight,
+            .mean = mean,
+            .rstd = rstd,
+            .dropout = with_residual ? dropout() : Dropout(),
+            .keep_mask = nullptr,
+            .gresidual = with_residual ? gresidual : nullptr,
+            .gx = gx,
+            .gweight = gweight,
+            .gbias = gbias,
+            .accumulate_residual = false,
+            .accumulate_x = false,
+            .accumulate_weight = false,
+            .accumulate_bias = false,
+            .rows = rows,
+            .cols = cols};
   }
 };
 
@@ -73,25 +97,11 @@ class Problem {
   int sets() const { return static_cast<int>(sets_.size()); }
   const std::string& wrong() const { return wrong_; }
 
-  void forward(int i) const {
-    const auto args = on_device(i).forward(with_residual);
-    if constexpr (kResidual)
-      cuda::residual_layer_norm_forward(args);
-    else
-      cuda::layer_norm_forward(args);
-  }
-
-  void backward(int i) const {
-    const auto args = on_device(i).backward(with_residual);
-    if constexpr (kResidual)
-      cuda::residual_layer_norm_backward(args);
-    else
-      cuda::layer_norm_backward(args);
-  }
+  void forward(int i) const { cuda::norm_forward(on_device(i).forward(kResidual)); }
+  void backward(int i) const { cuda::norm_backward(on_device(i).backward(kResidual)); }
 
  private:
   static constexpr DType kType = dtype_of<T>();
-  static constexpr std::bool_constant<kResidual> with_residual{};
 
   struct Set {
     DeviceArray x, gy, y, gx, residual, sum, gresidual;
@@ -118,13 +128,8 @@ class Problem {
     const Operands<T> operands{x.data(),    gy.data(),        y.data(),      gx.data(),   residual.data(),
                                sum.data(),  gresidual.data(), weight.data(), bias.data(), mean.data(),
                                rstd.data(), gweight.data(),   gbias.data(),  rows_,       cols_};
-    if constexpr (kResidual) {
-      cpu::residual_layer_norm_forward(operands.forward(with_residual));
-      cpu::residual_layer_norm_backward(operands.backward(with_residual));
-    } else {
-      cpu::layer_norm_forward(operands.forward(with_residual));
-      cpu::layer_norm_backward(operands.backward(with_residual));
-    }
+    cpu::norm_forward(operands.forward(kResidual));
+    cpu::norm_backward(operands.backward(kResidual));
     const double unit = sizeof(T) == 2 ? 0x1p-8 : 0x1p-20;
     std::string wrong;
     const auto expect = [&](const char* name, double error, double bound) {

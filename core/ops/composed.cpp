@@ -44,28 +44,11 @@ Tensor softmax(const Tensor& x, bool log) {
   return log ? moved - heed::log(total) : terms / total;
 }
 
-Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+Tensor norm(NormKind kind, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   if (x.size(-1) == 0) return shifted(scaled(x * 1.0, weight), bias);  // there is no mean
-  const Tensor centred = x - mean(x, over_last_axis());
+  const Tensor centred = kind == NormKind::layer ? x - mean(x, over_last_axis()) : x;
   const Tensor y = centred * rsqrt(mean(square(centred), over_last_axis()) + eps);
   return shifted(scaled(y, weight), bias);
-}
-
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  if (x.size(-1) == 0) return scaled(x * 1.0, weight);
-  return scaled(x * rsqrt(mean(square(x), over_last_axis()) + eps), weight);
-}
-
-ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const Tensor& weight,
-                                 const Tensor& bias, const DropoutOptions& options, double eps) {
-  const Tensor sum = residual_dropout(residual, x, options);
-  return {sum, composed::layer_norm(sum, weight, bias, eps)};
-}
-
-ResidualNorm residual_rms_norm(const Tensor& residual, const Tensor& x, const Tensor& weight,
-                               const DropoutOptions& options, double eps) {
-  const Tensor sum = residual_dropout(residual, x, options);
-  return {sum, composed::rms_norm(sum, weight, eps)};
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearOptions& options) {

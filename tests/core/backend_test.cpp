@@ -10,7 +10,7 @@
 #include <heed/core/losses.h>
 #include <heed/core/ops.h>
 #include <heed/kernels/declare.h>
-#include <heed/kernels/layer_norm.h>
+#include <heed/kernels/norm.h>
 
 #include "each_device.h"
 #include "expect_error.h"
@@ -77,7 +77,7 @@ TEST_P(BackendOf, HasF64OrSaysSo) {
 TEST_P(BackendOf, ACompositionStandsInForAKernelThatIsNotThere) {
   EXPECT_EQ(add_one(full({}, 2, {.device = device()})).item<float>(), 3);
   EXPECT_EQ(detail::has_kernel<kernels::AddOne>(device(), DType::f32), device() == kCpu);
-  EXPECT_EQ(detail::has_kernel<kernels::LayerNormForward>(device(), DType::f64), device() == kCpu);
+  EXPECT_EQ(detail::has_kernel<kernels::NormForward>(device(), DType::f64), device() == kCpu);
 }
 
 TEST_P(BackendOf, AKernelThatIsNotThereIsAnError) {

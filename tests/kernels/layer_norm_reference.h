@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include <heed/kernels/norm.h>
+
 #include "plain_bound.h"
 
 namespace heed::testing {
@@ -92,6 +94,20 @@ W dropped(const Dropout& dropout, int64_t i, W value) {
 template <class T>
 const T* or_null(const std::vector<T>& values) {
   return values.empty() ? nullptr : values.data();
+}
+
+/// A forward of layer norm without a residual and without results.
+template <class T>
+kernels::NormForward<T> layer_norm_args(const T* x, const T* weight, const T* bias, int64_t rows,
+                                        int64_t cols, double eps) {
+  kernels::NormForward<T> args{};
+  args.x = x;
+  args.weight = weight;
+  args.bias = bias;
+  args.rows = rows;
+  args.cols = cols;
+  args.eps = eps;
+  return args;
 }
 
 template <class T>

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/kernels/layer_norm.h>
+#include <heed/kernels/norm.h>
 
 #include "layer_norm_reference.h"
 
@@ -24,8 +24,11 @@ Forward<T> forward(const std::vector<T>& x, const std::vector<T>& weight, const 
                    int64_t rows, int64_t cols, double eps = kEps) {
   using A = accumulator_t<T>;
   Forward<T> out{poisoned<T>(rows * cols), poisoned<A>(rows), poisoned<A>(rows)};
-  cpu::layer_norm_forward<T>({x.data(), or_null(weight), or_null(bias), out.y.data(), out.mean.data(),
-                              out.rstd.data(), rows, cols, eps});
+  auto args = layer_norm_args(x.data(), or_null(weight), or_null(bias), rows, cols, eps);
+  args.y = out.y.data();
+  args.mean = out.mean.data();
+  args.rstd = out.rstd.data();
+  cpu::norm_forward(args);
   return out;
 }
 
@@ -35,14 +38,32 @@ struct Backward {
   std::vector<accumulator_t<T>> gweight, gbias;
 };
 
+/// Without results.
+template <class T>
+kernels::NormBackward<T> backward_args(const std::vector<T>& gy, const std::vector<T>& x,
+                                       const std::vector<T>& weight, const Forward<T>& saved, int64_t rows,
+                                       int64_t cols) {
+  kernels::NormBackward<T> args{};
+  args.gy = gy.data();
+  args.sum = x.data();
+  args.weight = or_null(weight);
+  args.mean = saved.mean.data();
+  args.rstd = saved.rstd.data();
+  args.rows = rows;
+  args.cols = cols;
+  return args;
+}
+
 template <class T>
 Backward<T> backward(const std::vector<T>& gy, const std::vector<T>& x, const std::vector<T>& weight,
                      const Forward<T>& saved, int64_t rows, int64_t cols) {
   using A = accumulator_t<T>;
   Backward<T> out{poisoned<T>(rows * cols), poisoned<A>(cols), poisoned<A>(cols)};
-  cpu::layer_norm_backward<T>({gy.data(), x.data(), or_null(weight), saved.mean.data(), saved.rstd.data(),
-                               out.gx.data(), out.gweight.data(), out.gbias.data(), false, false, false, rows,
-                               cols});
+  auto args = backward_args(gy, x, weight, saved, rows, cols);
+  args.gx = out.gx.data();
+  args.gweight = out.gweight.data();
+  args.gbias = out.gbias.data();
+  cpu::norm_backward(args);
   return out;
 }
 
@@ -105,12 +126,14 @@ TYPED_TEST(LayerNormTest, WantedGradientsOnlyAndAccumulation) {
     const auto x = random_values<T>(n, 1), gy = random_values<T>(n, 2), weight = random_values<T>(cols, 3);
     const auto saved = forward(x, weight, {}, rows, cols);
     const auto all = backward(gy, x, weight, saved, rows, cols);
+    auto args = backward_args(gy, x, weight, saved, rows, cols);
     for (int wanted = 0; wanted < 8; ++wanted) {
       auto gx = poisoned<T>(n);
       auto gweight = poisoned<A>(cols), gbias = gweight;
-      cpu::layer_norm_backward<T>({gy.data(), x.data(), weight.data(), saved.mean.data(), saved.rstd.data(),
-                                   wanted & 1 ? gx.data() : nullptr, wanted & 2 ? gweight.data() : nullptr,
-                                   wanted & 4 ? gbias.data() : nullptr, false, false, false, rows, cols});
+      args.gx = wanted & 1 ? gx.data() : nullptr;
+      args.gweight = wanted & 2 ? gweight.data() : nullptr;
+      args.gbias = wanted & 4 ? gbias.data() : nullptr;
+      cpu::norm_backward(args);
       EXPECT_TRUE(same_bits(gx, wanted & 1 ? all.gx : poisoned<T>(n))) << wanted;
       EXPECT_TRUE(same_bits(gweight, wanted & 2 ? all.gweight : poisoned<A>(cols))) << wanted;
       EXPECT_TRUE(same_bits(gbias, wanted & 4 ? all.gbias : poisoned<A>(cols))) << wanted;
@@ -119,8 +142,11 @@ TYPED_TEST(LayerNormTest, WantedGradientsOnlyAndAccumulation) {
     const auto old_weight = random_values<A>(cols, 5), old_bias = random_values<A>(cols, 6);
     auto gx = old_x;
     auto gweight = old_weight, gbias = old_bias;
-    cpu::layer_norm_backward<T>({gy.data(), x.data(), weight.data(), saved.mean.data(), saved.rstd.data(),
-                                 gx.data(), gweight.data(), gbias.data(), true, true, true, rows, cols});
+    args.gx = gx.data();
+    args.gweight = gweight.data();
+    args.gbias = gbias.data();
+    args.accumulate_x = args.accumulate_weight = args.accumulate_bias = true;
+    cpu::norm_backward(args);
     for (int64_t i = 0; i < n; ++i) {
       const Exact sum = widen(all.gx[i]) + widen(old_x[i]);  // all.gx was rounded once more
       ASSERT_LE(std::abs(widen(gx[i]) - sum), ulp<T>(std::abs(widen(all.gx[i]))) + ulp<T>(std::abs(sum)))

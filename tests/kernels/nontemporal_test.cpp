@@ -9,9 +9,8 @@
 #include <heed/kernels/dropout.h>
 #include <heed/kernels/elementwise.h>
 #include <heed/kernels/gemm.h>
-#include <heed/kernels/layer_norm.h>
+#include <heed/kernels/norm.h>
 #include <heed/kernels/optimizer.h>
-#include <heed/kernels/residual_layer_norm.h>
 #include <heed/kernels/softmax.h>
 
 #include "plain_bound.h"
@@ -212,42 +211,61 @@ TYPED_TEST(NonTemporalTest, SoftmaxAndCrossEntropyOfRowsWithARest) {
   });
 }
 
-TYPED_TEST(NonTemporalTest, LayerNorm) {
+// Each kind, with a residual and without.
+TYPED_TEST(NonTemporalTest, Norm) {
   using T = TypeParam;
   using A = accumulator_t<T>;
-  std::vector<A> mean(this->kRows), rstd(this->kRows), gweight(kCols), gbias(kCols);
-  const auto weight = random_values<T>(kCols, 3), bias = random_values<T>(kCols, 4);
-  this->expect_same([&](int64_t r, int64_t rows, T* to) {
-    cpu::layer_norm_forward<T>({this->x.row(r), weight.data(), bias.data(), to, mean.data() + r,
-                                rstd.data() + r, rows, kCols, 1e-5});
-  });
-  this->expect_same([&](int64_t r, int64_t rows, T* to) {
-    cpu::layer_norm_backward<T>({this->gy.row(r), this->x.row(r), weight.data(), mean.data() + r,
-                                 rstd.data() + r, to, gweight.data(), gbias.data(), false, false, false, rows,
-                                 kCols});
-  });
-}
-
-TYPED_TEST(NonTemporalTest, ResidualLayerNorm) {
-  using T = TypeParam;
-  using A = accumulator_t<T>;
-  const Dropout none = make_dropout(0, {1, nullptr, 0});
   std::vector<A> mean(this->kRows), rstd(this->kRows), gweight(kCols), gbias(kCols);
   const auto weight = random_values<T>(kCols, 3), bias = random_values<T>(kCols, 4);
   Matrix<T> other(this->kRows);
-  const auto forward = [&](int64_t r, int64_t rows, T* sum, T* y) {
-    cpu::residual_layer_norm_forward<T>({this->x.row(r), this->gy.row(r), weight.data(), bias.data(), none,
-                                         sum, y, mean.data() + r, rstd.data() + r, rows, kCols, 1e-5});
-  };
-  const auto backward = [&](int64_t r, int64_t rows, T* gresidual, T* gx) {
-    cpu::residual_layer_norm_backward<T>(
-        {this->gy.row(r), nullptr, this->x.row(r), weight.data(), mean.data() + r, rstd.data() + r, none,
-         gresidual, gx, gweight.data(), gbias.data(), false, false, false, false, rows, kCols});
-  };
-  this->expect_same([&](int64_t r, int64_t rows, T* to) { forward(r, rows, other.data, to); });
-  this->expect_same([&](int64_t r, int64_t rows, T* to) { forward(r, rows, to, other.data); });
-  this->expect_same([&](int64_t r, int64_t rows, T* to) { backward(r, rows, other.data, to); });
-  this->expect_same([&](int64_t r, int64_t rows, T* to) { backward(r, rows, to, other.data); });
+  for (const NormKind kind : {NormKind::layer, NormKind::rms})
+    for (const bool residual : {false, true}) {
+      const bool layer = kind == NormKind::layer;
+      const auto forward = [&](int64_t r, int64_t rows, T* sum, T* y) {
+        cpu::norm_forward(kernels::NormForward<T>{.kind = kind,
+                                                  .residual = residual ? this->gy.row(r) : nullptr,
+                                                  .x = this->x.row(r),
+                                                  .weight = weight.data(),
+                                                  .bias = layer ? bias.data() : nullptr,
+                                                  .dropout = {},
+                                                  .sum = residual ? sum : nullptr,
+                                                  .y = y,
+                                                  .mean = layer ? mean.data() + r : nullptr,
+                                                  .rstd = rstd.data() + r,
+                                                  .keep_mask = nullptr,
+                                                  .again = false,
+                                                  .rows = rows,
+                                                  .cols = kCols,
+                                                  .eps = 1e-5});
+      };
+      const auto backward = [&](int64_t r, int64_t rows, T* gresidual, T* gx) {
+        cpu::norm_backward(kernels::NormBackward<T>{.kind = kind,
+                                                    .residual = residual,
+                                                    .gy = this->gy.row(r),
+                                                    .gsum = nullptr,
+                                                    .sum = this->x.row(r),
+                                                    .weight = weight.data(),
+                                                    .mean = layer ? mean.data() + r : nullptr,
+                                                    .rstd = rstd.data() + r,
+                                                    .dropout = {},
+                                                    .keep_mask = nullptr,
+                                                    .gresidual = residual ? gresidual : nullptr,
+                                                    .gx = gx,
+                                                    .gweight = gweight.data(),
+                                                    .gbias = layer ? gbias.data() : nullptr,
+                                                    .accumulate_residual = false,
+                                                    .accumulate_x = false,
+                                                    .accumulate_weight = false,
+                                                    .accumulate_bias = false,
+                                                    .rows = rows,
+                                                    .cols = kCols});
+      };
+      this->expect_same([&](int64_t r, int64_t rows, T* to) { forward(r, rows, other.data, to); });
+      this->expect_same([&](int64_t r, int64_t rows, T* to) { backward(r, rows, other.data, to); });
+      if (!residual) continue;
+      this->expect_same([&](int64_t r, int64_t rows, T* to) { forward(r, rows, to, other.data); });
+      this->expect_same([&](int64_t r, int64_t rows, T* to) { backward(r, rows, to, other.data); });
+    }
 }
 
 TYPED_TEST(NonTemporalTest, GradientOfAWeight) {

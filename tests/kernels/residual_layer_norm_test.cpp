@@ -1,8 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <heed/kernels/dropout.h>
-#include <heed/kernels/layer_norm.h>
-#include <heed/kernels/residual_layer_norm.h>
+#include <heed/kernels/norm.h>
 
 #include "layer_norm_reference.h"
 
@@ -34,12 +33,35 @@ struct Forward {
 };
 
 template <class T>
+kernels::NormForward<T> forward_args(const Case<T>& in, Forward<T>& out) {
+  auto args = layer_norm_args(in.x.data(), or_null(in.weight), or_null(in.bias), in.rows, in.cols, kEps);
+  args.residual = in.residual.data();
+  args.dropout = in.dropout;
+  args.sum = out.sum.data();
+  args.y = out.y.data();
+  args.mean = out.mean.data();
+  args.rstd = out.rstd.data();
+  return args;
+}
+
+/// Layer norm of `out.sum`.
+template <class T>
+void normalize_sum(const Case<T>& in, Forward<T>& out) {
+  auto args = forward_args(in, out);
+  args.x = out.sum.data();
+  args.residual = nullptr;
+  args.dropout = Dropout();
+  args.sum = nullptr;
+  cpu::norm_forward(args);
+}
+
+template <class T>
 Forward<T> forward(const Case<T>& in, uint8_t* keep = nullptr) {
   using A = accumulator_t<T>;
   Forward<T> out{poisoned<T>(in.n), poisoned<T>(in.n), poisoned<A>(in.rows), poisoned<A>(in.rows)};
-  cpu::residual_layer_norm_forward<T>({in.residual.data(), in.x.data(), or_null(in.weight), or_null(in.bias),
-                                       in.dropout, out.sum.data(), out.y.data(), out.mean.data(),
-                                       out.rstd.data(), in.rows, in.cols, kEps, keep});
+  auto args = forward_args(in, out);
+  args.keep_mask = keep;
+  cpu::norm_forward(args);
   return out;
 }
 
@@ -50,13 +72,37 @@ struct Backward {
 };
 
 template <class T>
-Backward<T> backward(const Case<T>& in, const Forward<T>& saved, const uint8_t* kept = nullptr) {
+kernels::NormBackward<T> backward_args(const Case<T>& in, const Forward<T>& saved, Backward<T>& out) {
+  kernels::NormBackward<T> args{};
+  args.residual = true;
+  args.gy = in.gy.data();
+  args.gsum = or_null(in.gsum);
+  args.sum = saved.sum.data();
+  args.weight = or_null(in.weight);
+  args.mean = saved.mean.data();
+  args.rstd = saved.rstd.data();
+  args.dropout = in.dropout;
+  args.gresidual = out.gresidual.data();
+  args.gx = out.gx.data();
+  args.gweight = out.gweight.data();
+  args.gbias = out.gbias.data();
+  args.rows = in.rows;
+  args.cols = in.cols;
+  return args;
+}
+
+template <class T>
+Backward<T> poisoned_backward(const Case<T>& in) {
   using A = accumulator_t<T>;
-  Backward<T> out{poisoned<T>(in.n), poisoned<T>(in.n), poisoned<A>(in.cols), poisoned<A>(in.cols)};
-  cpu::residual_layer_norm_backward<T>(
-      {in.gy.data(), or_null(in.gsum), saved.sum.data(), or_null(in.weight), saved.mean.data(),
-       saved.rstd.data(), in.dropout, out.gresidual.data(), out.gx.data(), out.gweight.data(),
-       out.gbias.data(), false, false, false, false, in.rows, in.cols, kept});
+  return {poisoned<T>(in.n), poisoned<T>(in.n), poisoned<A>(in.cols), poisoned<A>(in.cols)};
+}
+
+template <class T>
+Backward<T> backward(const Case<T>& in, const Forward<T>& saved, const uint8_t* kept = nullptr) {
+  Backward<T> out = poisoned_backward(in);
+  auto args = backward_args(in, saved, out);
+  args.keep_mask = kept;
+  cpu::norm_backward(args);
   return out;
 }
 
@@ -75,8 +121,7 @@ TYPED_TEST(ResidualLayerNormTest, ForwardIsTheCompositionBitForBit) {
         const auto got = forward(in);
         Forward<T> composed{poisoned<T>(in.n), poisoned<T>(in.n), poisoned<A>(rows), poisoned<A>(rows)};
         cpu::dropout_forward<T>({in.x.data(), in.residual.data(), composed.sum.data(), in.n, in.dropout});
-        cpu::layer_norm_forward<T>({composed.sum.data(), in.weight.data(), in.bias.data(), composed.y.data(),
-                                    composed.mean.data(), composed.rstd.data(), rows, cols, kEps});
+        normalize_sum(in, composed);
         EXPECT_TRUE(same_bits(got.sum, composed.sum)) << cols;
         for (int64_t i = 0; i < in.n; ++i) {
           const A expected = A(in.residual[i]) + dropped(in.dropout, i, A(in.x[i]));
@@ -94,15 +139,17 @@ TYPED_TEST(ResidualLayerNormTest, ForwardIsTheCompositionBitForBit) {
   }
 }
 
-TYPED_TEST(ResidualLayerNormTest, WithoutAResidualTheSumIsNormalisedToTheSameBits) {
+TYPED_TEST(ResidualLayerNormTest, TheSumIsNormalisedAgainToTheSameBits) {
   using T = TypeParam;
   for (int64_t cols : kSizes) {
     for (int64_t rows : {0, 1, 5, 70}) {
       const Case<T> in(rows, cols, 0.3);
       const auto first = forward(in);
       auto y = poisoned<T>(in.n);
-      cpu::residual_layer_norm_forward<T>({nullptr, first.sum.data(), or_null(in.weight), or_null(in.bias),
-                                           Dropout(), nullptr, y.data(), nullptr, nullptr, rows, cols, kEps});
+      auto args = layer_norm_args(first.sum.data(), or_null(in.weight), or_null(in.bias), rows, cols, kEps);
+      args.again = true;
+      args.y = y.data();
+      cpu::norm_forward(args);
       EXPECT_TRUE(same_bits(y, first.y)) << rows << " x " << cols;
     }
   }
@@ -122,25 +169,28 @@ TYPED_TEST(ResidualLayerNormTest, LargeRowsAreThoseOfLayerNorm) {
           if (i / cols % 3 == 1) in.residual[i] = T(A(in.residual[i]) * level);
         const auto got = forward(in);
         Forward<T> norm{got.sum, poisoned<T>(in.n), poisoned<A>(rows), poisoned<A>(rows)};
-        cpu::layer_norm_forward<T>({norm.sum.data(), in.weight.data(), in.bias.data(), norm.y.data(),
-                                    norm.mean.data(), norm.rstd.data(), rows, cols, kEps});
+        normalize_sum(in, norm);
         const auto exact = plain_layer_norm<T>(convert<Exact>(got.sum), convert<Exact>(in.weight),
                                                convert<Exact>(in.bias), rows, cols, kEps);
         expect_within(got.y, norm.y, exact.y, 2, "y", 8);
-        auto gx = poisoned<T>(in.n);
-        auto gweight = poisoned<A>(cols), gbias = gweight;
-        cpu::layer_norm_backward<T>({in.gy.data(), got.sum.data(), in.weight.data(), got.mean.data(),
-                                     got.rstd.data(), gx.data(), gweight.data(), gbias.data(), false, false,
-                                     false, rows, cols});
+        Backward<T> alone = poisoned_backward(in);
+        auto alone_args = backward_args(in, got, alone);
+        alone_args.residual = false;
+        alone_args.gsum = nullptr;
+        alone_args.gresidual = nullptr;
+        alone_args.dropout = Dropout();
+        cpu::norm_backward(alone_args);
+        const std::vector<T>& gx = alone.gx;
         for (const bool accumulates : {false, true}) {
           auto gsum = in.gsum;  // which is gresidual too
           auto dropped_gx = accumulates ? std::vector<T>(in.n, T(A(1))) : poisoned<T>(in.n);
-          auto to_weight = poisoned<A>(cols), to_bias = to_weight;
-          cpu::residual_layer_norm_backward<T>({in.gy.data(), gsum.data(), got.sum.data(), in.weight.data(),
-                                                got.mean.data(), got.rstd.data(), in.dropout, gsum.data(),
-                                                dropped_gx.data(), to_weight.data(), to_bias.data(), false,
-                                                accumulates, false, false, rows, cols, nullptr});
-          EXPECT_TRUE(same_bits(to_weight, gweight) && same_bits(to_bias, gbias));
+          Backward<T> out = poisoned_backward(in);
+          auto args = backward_args(in, got, out);
+          args.gsum = args.gresidual = gsum.data();
+          args.gx = dropped_gx.data();
+          args.accumulate_x = accumulates;
+          cpu::norm_backward(args);
+          EXPECT_TRUE(same_bits(out.gweight, alone.gweight) && same_bits(out.gbias, alone.gbias));
           for (int64_t i = 0; i < in.n; ++i) {
             const Exact sum = widen(in.gsum[i]) + widen(gx[i]),
                         exact_gx = dropped(in.dropout, i, sum) + (accumulates ? 1 : 0);
@@ -201,8 +251,7 @@ TYPED_TEST(ResidualLayerNormTest, BackwardTakesTheDropoutThatTheForwardKept) {
   using T = TypeParam;
   for (int64_t cols : kSizes) {
     const Case<T> in(70, cols, 0.3);
-    std::vector<uint8_t> kept(
-        static_cast<size_t>(cpu::residual_layer_norm_keep_mask_size(in.rows, cols, in.dropout)));
+    std::vector<uint8_t> kept(static_cast<size_t>(cpu::norm_keep_mask_size(in.rows, cols, in.dropout)));
     const auto saved = forward(in), keeping = forward(in, kept.data());
     EXPECT_TRUE(same_bits(keeping.sum, saved.sum)) << cols;
     const auto drawn = backward(in, saved), taken = backward(in, saved, kept.data());
@@ -218,19 +267,23 @@ TYPED_TEST(ResidualLayerNormTest, SumMayTakeThePlaceOfAnInput) {
   const Case<T> in(5, 33, 0.3);
   const auto expected = forward(in);
   for (bool over_x : {false, true}) {
-    auto residual = in.residual, x = in.x, y = poisoned<T>(in.n);
-    std::vector<A> mean(5), rstd(5);
-    T* sum = over_x ? x.data() : residual.data();
-    cpu::residual_layer_norm_forward<T>({residual.data(), x.data(), in.weight.data(), in.bias.data(),
-                                         in.dropout, sum, y.data(), mean.data(), rstd.data(), 5, 33, kEps});
-    EXPECT_TRUE(same_bits(y, expected.y));
-    EXPECT_TRUE(same_bits(over_x ? x : residual, expected.sum));
+    Case<T> overwritten = in;
+    auto& place = over_x ? overwritten.x : overwritten.residual;
+    Forward<T> out{{}, poisoned<T>(in.n), std::vector<A>(5), std::vector<A>(5)};
+    auto args = forward_args(overwritten, out);
+    args.sum = place.data();
+    cpu::norm_forward(args);
+    EXPECT_TRUE(same_bits(out.y, expected.y));
+    EXPECT_TRUE(same_bits(place, expected.sum));
   }
   const auto all = backward(in, expected);
   auto gsum = in.gsum;
-  cpu::residual_layer_norm_backward<T>({in.gy.data(), gsum.data(), expected.sum.data(), in.weight.data(),
-                                        expected.mean.data(), expected.rstd.data(), in.dropout, gsum.data(),
-                                        nullptr, nullptr, nullptr, false, false, false, false, 5, 33});
+  Backward<T> none;
+  auto args = backward_args(in, expected, none);
+  args.gsum = args.gresidual = gsum.data();
+  args.gx = nullptr;
+  args.gweight = args.gbias = nullptr;
+  cpu::norm_backward(args);
   EXPECT_TRUE(same_bits(gsum, all.gresidual));
 }
 
@@ -241,37 +294,35 @@ TYPED_TEST(ResidualLayerNormTest, WantedGradientsOnlyAndAccumulation) {
   const auto saved = forward(in);
   const auto all = backward(in, saved);
   for (int wanted = 0; wanted < 16; ++wanted) {
-    auto gresidual = poisoned<T>(in.n), gx = gresidual;
-    auto gweight = poisoned<A>(in.cols), gbias = gweight;
-    cpu::residual_layer_norm_backward<T>(
-        {in.gy.data(), in.gsum.data(), saved.sum.data(), in.weight.data(), saved.mean.data(),
-         saved.rstd.data(), in.dropout, wanted & 1 ? gresidual.data() : nullptr,
-         wanted & 2 ? gx.data() : nullptr, wanted & 4 ? gweight.data() : nullptr,
-         wanted & 8 ? gbias.data() : nullptr, false, false, false, false, in.rows, in.cols});
-    EXPECT_TRUE(same_bits(gresidual, wanted & 1 ? all.gresidual : poisoned<T>(in.n))) << wanted;
-    EXPECT_TRUE(same_bits(gx, wanted & 2 ? all.gx : poisoned<T>(in.n))) << wanted;
-    EXPECT_TRUE(same_bits(gweight, wanted & 4 ? all.gweight : poisoned<A>(in.cols))) << wanted;
-    EXPECT_TRUE(same_bits(gbias, wanted & 8 ? all.gbias : poisoned<A>(in.cols))) << wanted;
+    Backward<T> out = poisoned_backward(in);
+    auto args = backward_args(in, saved, out);
+    if (!(wanted & 1)) args.gresidual = nullptr;
+    if (!(wanted & 2)) args.gx = nullptr;
+    if (!(wanted & 4)) args.gweight = nullptr;
+    if (!(wanted & 8)) args.gbias = nullptr;
+    cpu::norm_backward(args);
+    EXPECT_TRUE(same_bits(out.gresidual, wanted & 1 ? all.gresidual : poisoned<T>(in.n))) << wanted;
+    EXPECT_TRUE(same_bits(out.gx, wanted & 2 ? all.gx : poisoned<T>(in.n))) << wanted;
+    EXPECT_TRUE(same_bits(out.gweight, wanted & 4 ? all.gweight : poisoned<A>(in.cols))) << wanted;
+    EXPECT_TRUE(same_bits(out.gbias, wanted & 8 ? all.gbias : poisoned<A>(in.cols))) << wanted;
   }
   const auto old = random_values<T>(in.n, 7);
-  auto gresidual = old, gx = old;
-  auto gweight = random_values<A>(in.cols, 8), gbias = gweight;
-  const auto old_weight = gweight;
-  cpu::residual_layer_norm_backward<T>({in.gy.data(), in.gsum.data(), saved.sum.data(), in.weight.data(),
-                                        saved.mean.data(), saved.rstd.data(), in.dropout, gresidual.data(),
-                                        gx.data(), gweight.data(), gbias.data(), true, true, true, true,
-                                        in.rows, in.cols});
+  const auto old_weight = random_values<A>(in.cols, 8);
+  Backward<T> out{old, old, old_weight, old_weight};
+  auto args = backward_args(in, saved, out);
+  args.accumulate_residual = args.accumulate_x = args.accumulate_weight = args.accumulate_bias = true;
+  cpu::norm_backward(args);
   const auto expect_added = [&](T got, T part, T before) {  // `part` was rounded once more
     const Exact sum = widen(part) + widen(before);
     ASSERT_LE(std::abs(widen(got) - sum), ulp<T>(std::abs(widen(part))) + ulp<T>(std::abs(sum)));
   };
   for (int64_t i = 0; i < in.n; ++i) {
-    expect_added(gresidual[i], all.gresidual[i], old[i]);
-    expect_added(gx[i], all.gx[i], old[i]);
+    expect_added(out.gresidual[i], all.gresidual[i], old[i]);
+    expect_added(out.gx[i], all.gx[i], old[i]);
   }
   for (int64_t c = 0; c < in.cols; ++c) {
-    EXPECT_EQ(gweight[c], old_weight[c] + all.gweight[c]);
-    EXPECT_EQ(gbias[c], old_weight[c] + all.gbias[c]);
+    EXPECT_EQ(out.gweight[c], old_weight[c] + all.gweight[c]);
+    EXPECT_EQ(out.gbias[c], old_weight[c] + all.gbias[c]);
   }
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the tests of a CUDA kernel: changes one line of it at a time and counts the changes that some test notices.
 
-    tests/simt/mutate.py BUILD [--file layer_norm.cu] [--filter '*LayerNorm*'] [--also PROGRAM] [--users FILE,FILE]
+    tests/simt/mutate.py BUILD [--file norm/norm.cu] [--filter '*Norm*'] [--also PROGRAM] [--users FILE,FILE]
                          [--limit N] [--jobs 2]
 
 BUILD is a configured build whose simt_kernels_test, simt_kernels_address_test, simt_kernels_race_test and each further
@@ -220,8 +220,8 @@ def noticed_by(tests, name, text, seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=lambda path: pathlib.Path(path).resolve())
-    parser.add_argument("--file", default="layer_norm.cu", help="of kernels/cuda")
-    parser.add_argument("--filter", default="*LayerNorm*", help="which of the kernels' tests are run")
+    parser.add_argument("--file", default="norm/norm.cu", help="of kernels/cuda")
+    parser.add_argument("--filter", default="*Norm*", help="which of the kernels' tests are run")
     parser.add_argument("--also", action="append", default=[], metavar="PROGRAM", help="a further test, of the operation")
     parser.add_argument("--users", type=lambda names: names.split(","), default=[], metavar="FILE,FILE",
                         help="of the sources that include a header, those to be compiled with it")

@@ -95,7 +95,7 @@ class Resources(unittest.TestCase):
             self.assertEqual(len(resources.check("a.cu", "", found, header)), wrong)
 
     def test_headers_are_found_through_headers(self):
-        rows = (resources.ROOT / "kernels/cuda/norm/layer_norm_rows.cu").read_text()
+        rows = (resources.ROOT / "kernels/cuda/norm/norm.cu").read_text()
         self.assertIn("kernels/cuda/vector.cuh", resources.headers_of(rows))
 
     def test_missing_budgets_are_written_and_then_kept(self):

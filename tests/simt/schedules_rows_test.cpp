@@ -9,7 +9,6 @@
 #include <heed/kernels/linear.h>
 #include <heed/kernels/optimizer.h>
 #include <heed/kernels/reduce.h>
-#include <heed/kernels/residual_layer_norm.h>
 #include <heed/kernels/softmax.h>
 
 #include "schedules.h"
@@ -124,48 +123,6 @@ TYPED_TEST(RowSchedules, CrossEntropy) {
             kernels::CrossEntropyBackward<T>{g.data(), gloss.data(), g.data(), count, false});
         return bytes(g);
       });
-}
-
-// What is given to residual_layer_norm beside x, what is wanted of it, and whether that is added.
-struct NormOptions {
-  bool weight, bias, dropout, gsum, gresidual, gx, sums, accumulate;
-};
-
-constexpr NormOptions kNormOptions[] = {{true, false, true, true, true, true, true, false},
-                                        {false, true, false, false, true, true, true, true},
-                                        {true, true, true, false, false, true, false, true},
-                                        {false, false, true, true, true, false, true, false}};
-
-TYPED_TEST(RowSchedules, ResidualLayerNorm) {
-  using T = TypeParam;
-  for (const int64_t cols : {1, 33, 40, 1032, 8201})
-    for (const NormOptions& o : kNormOptions) {
-      if (cols > 8000 && &o != kNormOptions) continue;
-      const int64_t rows = few_rows(cols), count = rows * cols;
-      const Dropout dropout = o.dropout ? some_dropout() : Dropout{};
-      check_schedules("residual_layer_norm forward", [&] {
-        const Buffer<T> residual(numbers<T>(count, 1)), x(numbers<T>(count, 2)), weight(numbers<T>(cols, 3)),
-            bias(numbers<T>(cols, 4)), sum(count), y(count);
-        const Buffer<float> mean(rows), rstd(rows);
-        cuda::residual_layer_norm_forward(kernels::ResidualLayerNormForward<T>{
-            residual.data(), x.data(), o.weight ? weight.data() : nullptr, o.bias ? bias.data() : nullptr,
-            dropout, sum.data(), y.data(), mean.data(), rstd.data(), rows, cols, 1e-5});
-        return bytes(sum, y, mean, rstd);
-      });
-      check_schedules("residual_layer_norm backward", [&] {
-        const Buffer<T> gy(numbers<T>(count, 1)), gsum(numbers<T>(count, 2)), sum(numbers<T>(count, 3)),
-            weight(numbers<T>(cols, 4)), gresidual(numbers<T>(count, 7)), gx(numbers<T>(count, 8));
-        const Buffer<float> mean(numbers<float>(rows, 5)), rstd(numbers<float>(rows, 6)),
-            gweight(numbers<float>(cols, 9)), gbias(numbers<float>(cols, 10));
-        cuda::residual_layer_norm_backward(kernels::ResidualLayerNormBackward<T>{
-            gy.data(), o.gsum ? gsum.data() : nullptr, sum.data(), o.weight ? weight.data() : nullptr,
-            mean.data(), rstd.data(), dropout, o.gresidual ? gresidual.data() : nullptr,
-            o.gx ? gx.data() : nullptr, o.sums ? gweight.data() : nullptr,
-            o.sums && o.bias ? gbias.data() : nullptr, o.accumulate, o.accumulate, o.accumulate, o.accumulate,
-            rows, cols});
-        return bytes(gresidual, gx, gweight, gbias);
-      });
-    }
 }
 
 TYPED_TEST(RowSchedules, Linear) {

@@ -1,16 +1,16 @@
-// Layer normalisation, of a tensor or of what is added to a residual. The backward is in
-// layer_norm_rows_backward.cu.
+// Layer norm and RMS norm, of a tensor or of what is added to a residual. An RMS norm is a layer norm whose
+// mean is 0. The backward is in norm_backward.cu.
 #include <algorithm>
 
 #include <heed/kernels/cuda/device.cuh>
 #include <heed/kernels/cuda/dropout_mask.cuh>
-#include <heed/kernels/cuda/norm/layer_norm.cuh>
 #include <heed/kernels/cuda/norm/row_stream.cuh>
+#include <heed/kernels/norm.h>
 
 namespace heed::cuda {
 namespace {
 
-using kernels::ResidualLayerNormForward;
+using kernels::NormForward;
 
 // Whether a block goes over many rows, the next ones on their way. It pays where there is much to do for each
 // element or several rows share a warp; else a row a group is faster.
@@ -29,26 +29,31 @@ constexpr int kForwardThreads = !Layout::kKeep || Layout::kWidth == 1           
 template <class T, class Layout, bool kResidual>
 constexpr int kForwardBlocks = std::max(1, kForwardThreads<T, Layout, kResidual> / RowGroup<Layout>::kBlock);
 
-// Σ x / cols and Σ (x - that)² / cols; `share` is 1 / cols.
-template <class Group, class T, class Layout>
-__device__ __forceinline__ float2 find_moments(const Layout& layout, const RowPart<T, Layout>& x,
-                                               float share) {
+// The mean, Σ x / cols, and Σ (x - mean)² / cols; `share` is 1 / cols. `turn` is 0 and 1 by turns from row to
+// row.
+template <NormKind kKind, class Group, class T, class Layout>
+__device__ __forceinline__ float2 find_moments(const Layout& layout, const RowPart<T, Layout>& x, float share,
+                                               int turn) {
   constexpr int kWidth = Layout::kWidth;
   const float cols = static_cast<float>(layout.cols);
-  float sum = 0.0f;
-  layout.each([&](int piece, auto col) {
-    float v[kWidth];
-    x.read(v, piece, col);
-    for (int j = 0; j < kWidth; ++j) sum += v[j];
-  });
-  const float mean = divide(Group::sum(sum, 0), cols, share);
+  float mean = 0.0f;
+  if constexpr (kKind == NormKind::layer) {
+    float sum = 0.0f;
+    layout.each([&](int piece, auto col) {
+      float v[kWidth];
+      x.read(v, piece, col);
+      for (int j = 0; j < kWidth; ++j) sum += v[j];
+    });
+    mean = divide(Group::sum(sum, 0), cols, share);
+    turn = 1;
+  }
   float squares = 0.0f;
   layout.each([&](int piece, auto col) {
     float v[kWidth];
     x.read(v, piece, col);
     for (int j = 0; j < kWidth; ++j) squares += (v[j] - mean) * (v[j] - mean);
   });
-  return {mean, divide(Group::sum(squares, 1), cols, share)};
+  return {mean, divide(Group::sum(squares, turn), cols, share)};
 }
 
 // A row's mean and rstd, as they are read and as they are told.
@@ -56,43 +61,43 @@ struct Statistics {
   float mean, rstd, told_mean, told_rstd;
 };
 
-// If a sum of the row overflows, x is mapped from now on, that is scaled and taken from the row's first
-// element, from which elements that are all equal do not differ. Other ones differ by so much then that eps
-// is nothing to them. Groups of one warp come here together; a sound row stays as it is.
-template <class Group, class T, class Layout>
-__device__ __forceinline__ Statistics map_row(const ResidualLayerNormForward<T>& args, int64_t row,
-                                              const Layout& layout, RowPart<T, Layout>& x, float share,
+// If a sum of the row overflows, x is mapped from now on, that is scaled and, for a layer norm, taken from
+// the row's first element, from which elements that are all equal do not differ. Other ones differ by so much
+// then that eps is nothing to them. Groups of one warp come here together; a sound row stays as it is.
+template <NormKind kKind, class Group, class T, class Layout>
+__device__ __forceinline__ Statistics map_row(const NormForward<T>& args, int64_t row, const Layout& layout,
+                                              RowPart<T, Layout>& x, float share, int turn,
                                               const Statistics& found) {
   constexpr float kScale = 0x1p-96f;
   const bool overflows = !(found.rstd > 0.0f);
   Group::sync();  // the first thread may have written the first element
   float pivot = 0.0f;
-  if (overflows && row < args.rows)
+  if (kKind == NormKind::layer && overflows && row < args.rows)
     pivot = static_cast<float>((args.residual == nullptr ? args.x : args.sum)[row * args.cols]) * kScale;
   x.map(layout, overflows ? kScale : 1.0f, pivot);
-  const float2 moments = find_moments<Group>(layout, x, share);
+  const float2 moments = find_moments<kKind, Group>(layout, x, share, turn);
   if (!overflows) return found;
   const bool equal = moments.y == 0.0f;
   const float rstd = 1.0f / sqrtf(equal ? static_cast<float>(args.eps) : moments.y);
   return {moments.x, rstd, (moments.x + pivot) / kScale, equal ? rstd : rstd * kScale};
 }
 
-template <class Group, class T, class Layout>
-__device__ __forceinline__ Statistics find_statistics(const ResidualLayerNormForward<T>& args, int64_t row,
+template <NormKind kKind, class Group, class T, class Layout>
+__device__ __forceinline__ Statistics find_statistics(const NormForward<T>& args, int64_t row,
                                                       const Layout& layout, RowPart<T, Layout>& x,
-                                                      float share) {
-  const float2 moments = find_moments<Group>(layout, x, share);
+                                                      float share, int turn) {
+  const float2 moments = find_moments<kKind, Group>(layout, x, share, turn);
   const float rstd = rsqrtf(moments.y + static_cast<float>(args.eps));
   const Statistics found{moments.x, rstd, moments.x, rstd};
   const bool sound = rstd > 0.0f;
   if (Group::kThreads < 32 ? __all_sync(0xffffffffu, sound) : sound) return found;
-  return map_row<Group>(args, row, layout, x, share, found);
+  return map_row<kKind, Group>(args, row, layout, x, share, turn, found);
 }
 
 // Budget: 112 registers, 256 bytes shared.
-template <class T, class Layout, bool kResidual>
+template <class T, class Layout, NormKind kKind, bool kResidual>
 __global__ void __launch_bounds__(RowGroup<Layout>::kBlock, kForwardBlocks<T, Layout, kResidual>)
-    forward_kernel(ResidualLayerNormForward<T> args) {
+    forward_kernel(NormForward<T> args) {
   using Group = RowGroup<Layout>;
   constexpr int kWidth = Layout::kWidth;
   const Layout layout(args.cols, Group::thread());
@@ -122,17 +127,17 @@ __global__ void __launch_bounds__(RowGroup<Layout>::kBlock, kForwardBlocks<T, La
         if (exists) stream.read(v, 0, row, turn, piece, col);
       });
     stream.release(row, turn);
-    const Statistics found = find_statistics<Group>(args, row, layout, x, share);
+    const Statistics found = find_statistics<kKind, Group>(args, row, layout, x, share, turn);
     if (!exists) continue;
-    if (layout.thread == 0 && args.mean != nullptr) {
-      args.mean[row] = found.told_mean;
+    if (layout.thread == 0 && args.rstd != nullptr) {
+      if constexpr (kKind == NormKind::layer) args.mean[row] = found.told_mean;
       args.rstd[row] = found.told_rstd;
     }
     layout.each([&](int piece, auto col) {
       float v[kWidth], weight[kWidth], bias[kWidth];
       x.read(v, piece, col);
       load_or(weight, args.weight, col, 1.0f);
-      load_or(bias, args.bias, col, 0.0f);
+      load_or(bias, kKind == NormKind::layer ? args.bias : nullptr, col, 0.0f);
       for (int j = 0; j < kWidth; ++j) v[j] = (v[j] - found.mean) * found.rstd * weight[j] + bias[j];
       store(args.y + start + col, v);
     });
@@ -142,25 +147,29 @@ __global__ void __launch_bounds__(RowGroup<Layout>::kBlock, kForwardBlocks<T, La
 }  // namespace
 
 template <class T>
-void normalize_rows(const char* what, const ResidualLayerNormForward<T>& args) {
+void norm_forward(const NormForward<T>& args) {
   if (args.rows == 0) return;
-  const auto run = [&]<class Layout, bool kResidual>() {
+  const auto run = [&]<class Layout, NormKind kKind, bool kResidual>() {
     using Group = RowGroup<Layout>;
     const dim3 grid = kManyRows<Layout, kResidual>
                           ? blocks_over_rows<Group>(args.rows, kForwardBlocks<T, Layout, kResidual>)
                           : blocks_of_rows<Group>(args.rows);
-    launch(what, forward_kernel<T, Layout, kResidual>, grid, dim3(Group::kBlock),
+    launch(args.name(), forward_kernel<T, Layout, kKind, kResidual>, grid, dim3(Group::kBlock),
            ForwardStream<T, Layout, kResidual>::kBytes, args);
+  };
+  const auto of_kind = [&]<class Layout, NormKind kKind>() {
+    args.residual == nullptr ? run.template operator()<Layout, kKind, false>()
+                             : run.template operator()<Layout, kKind, true>();
   };
   with_row_layout<T, 8, 32>(
       args.cols, vectorizable<T>(args.cols, args.residual, args.x, args.weight, args.bias, args.sum, args.y),
       [&]<class Layout>() {
-        args.residual == nullptr ? run.template operator()<Layout, false>()
-                                 : run.template operator()<Layout, true>();
+        args.kind == NormKind::layer ? of_kind.template operator()<Layout, NormKind::layer>()
+                                     : of_kind.template operator()<Layout, NormKind::rms>();
       });
 }
 
-template void normalize_rows<float>(const char*, const ResidualLayerNormForward<float>&);
-template void normalize_rows<bfloat16>(const char*, const ResidualLayerNormForward<bfloat16>&);
+template void norm_forward<float>(const NormForward<float>&);
+template void norm_forward<bfloat16>(const NormForward<bfloat16>&);
 
 }  // namespace heed::cuda

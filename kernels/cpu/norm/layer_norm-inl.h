@@ -1,100 +1,16 @@
-// The rows of layer normalisation, forward and backward, shared by its fused relatives; included like simd.h.
+// What the forwards of layer norm share, alone and with a residual, and its backward; follows simd.h.
 //
 // A mean rounded to float is off by up to half an ulp, which is much beside a deviation 10^4 times smaller.
 // So deviations are taken from a pivot near the mean, and the mean of them, `shift`, is taken out as well.
-#ifndef HEED_KERNELS_CPU_LAYER_NORM_SIMD_ONCE_
-#define HEED_KERNELS_CPU_LAYER_NORM_SIMD_ONCE_
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-
-#include <heed/core/base/dtype.h>
-#include <heed/core/base/int_math.h>
-#include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/layer_norm_alone.h>
-#include <heed/kernels/cpu/tasks/grain.h>
-#include <heed/kernels/cpu/tasks/workspace.h>
-
-namespace heed::cpu {
-
-/// The sums over rows for gweight and gbias: each chunk of rows has its own, and they are added in order.
-template <class A>
-class ColumnSums {
- public:
-  ColumnSums(int64_t rows, int64_t cols, bool wanted)
-      : rows_per_chunk(rows_per_partial_sum(rows)),
-        stride((cols + 31) / 16 * 16),
-        cols_(cols),
-        chunks_(ceil_divide(rows, rows_per_chunk)),
-        partial_(wanted ? chunks_ * 2 * stride : 0) {}
-
-  /// The chunk that starts at `row`: `stride` sums for gweight, then as many for gbias; null if not wanted.
-  A* chunk(int64_t row) {
-    return partial_.data() == nullptr ? nullptr : partial_.data() + row / rows_per_chunk * 2 * stride;
-  }
-
-  /// Writes or adds the totals; a null pointer is skipped.
-  void finish(A* gweight, bool accumulate_weight, A* gbias, bool accumulate_bias) {
-    parallel_for(cols_, kBlock, [&](int64_t begin, int64_t end) {
-      if (gweight != nullptr) total(0, begin, end, gweight, accumulate_weight);
-      if (gbias != nullptr) total(stride, begin, end, gbias, accumulate_bias);
-    });
-  }
-
-  const int64_t rows_per_chunk;
-  const int64_t stride;  // columns, and room for a vector that begins at any of them
-
- private:
-  static constexpr int64_t kBlock = 512;
-
-  void total(int64_t first, int64_t begin, int64_t end, A* out, bool accumulate) {
-    A sum[kBlock] = {};
-    for (int64_t k = 0; k < chunks_; ++k) {
-      const A* part = partial_.data() + k * 2 * stride + first + begin;
-      for (int64_t c = 0; c < end - begin; ++c) sum[c] += part[c];
-    }
-    for (int64_t c = 0; c < end - begin; ++c) out[begin + c] = accumulate ? out[begin + c] + sum[c] : sum[c];
-  }
-
-  int64_t cols_, chunks_;
-  Workspace<A> partial_;
-};
-
-/// A backward, and where a chunk of its rows adds up gweight and gbias; null if neither is wanted.
-template <class Args>
-struct GradientChunk {
-  const Args& args;
-  decltype(Args::gweight) gweight, gbias;
-};
-
-/// Calls rows(chunk, begin, end) for each chunk of rows of a backward, with zeroed sums of its own, and
-/// brings the sums together.
-template <class T, class Args, class Rows>
-void for_row_chunks(const Args& args, const Rows& rows) {
-  using A = accumulator_t<T>;
-  ColumnSums<A> sums(args.rows, args.cols, args.gweight != nullptr || args.gbias != nullptr);
-  parallel_for(args.rows, sums.rows_per_chunk, [&](int64_t begin, int64_t end) {
-    A* chunk = sums.chunk(begin);
-    if (chunk != nullptr) std::fill_n(chunk, 2 * sums.stride, A(0));
-    rows(GradientChunk<Args>{args, chunk, chunk == nullptr ? nullptr : chunk + sums.stride}, begin, end);
-  });
-  sums.finish(args.gweight, args.accumulate_weight, args.gbias, args.accumulate_bias);
-}
-
-}  // namespace heed::cpu
-#endif
-
-#include <heed/kernels/cpu/simd/simd.h>  // after what every target needs: it includes the whole file again
-// The -inl headers follow simd.h.
-#include <heed/kernels/cpu/simd/row_groups-inl.h>
-#include <heed/kernels/cpu/simd/streaming-inl.h>
-
-#if defined(HEED_KERNELS_CPU_LAYER_NORM_SIMD_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef HEED_KERNELS_CPU_LAYER_NORM_SIMD_H_
-#undef HEED_KERNELS_CPU_LAYER_NORM_SIMD_H_
+#if defined(HEED_KERNELS_CPU_NORM_LAYER_NORM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_KERNELS_CPU_NORM_LAYER_NORM_INL_H_
+#undef HEED_KERNELS_CPU_NORM_LAYER_NORM_INL_H_
 #else
-#define HEED_KERNELS_CPU_LAYER_NORM_SIMD_H_
+#define HEED_KERNELS_CPU_NORM_LAYER_NORM_INL_H_
 #endif
+
+#include <heed/kernels/cpu/norm/residual-inl.h>
+#include <heed/kernels/cpu/simd/row_groups-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -328,18 +244,16 @@ struct BackwardSteps {
   GroupGradient<T> out;  // of one group, since passes are not pipelined
   GroupSums<T> deviation, gradient, product;
 
-  /// `args` has gy, weight, mean, rstd and cols.
-  template <class Args>
-  BackwardSteps(const Args& args, const T* normalised, A* gw, A* gb, const EmitRow& emit)
-      : gy(args.gy),
-        x(normalised),
-        weight(args.weight),
-        mean(args.mean),
-        rstd(args.rstd),
-        gweight(gw),
-        gbias(gb),
-        cols(args.cols),
-        size(rows_in_group<T>(args.cols)),
+  BackwardSteps(const GradientChunk<kernels::NormBackward<T>>& chunk, const EmitRow& emit)
+      : gy(chunk.args.gy),
+        x(chunk.args.sum),
+        weight(chunk.args.weight),
+        mean(chunk.args.mean),
+        rstd(chunk.args.rstd),
+        gweight(chunk.gweight),
+        gbias(chunk.gbias),
+        cols(chunk.args.cols),
+        size(rows_in_group<T>(chunk.args.cols)),
         emit_row(emit) {}
 
   HWY_INLINE void begin(const Group& group) {
@@ -407,11 +321,11 @@ struct BackwardSteps {
   }
 };
 
-/// Rows begin … end - 1 of a backward.
-template <class Io, class T, class Args, class EmitRow, class A = accumulator_t<T>>
-HWY_INLINE void backward_rows(const Args& args, const T* x, int64_t begin, int64_t end, A* gweight, A* gbias,
-                              const EmitRow& emit_row) {
-  BackwardSteps<Io, T, EmitRow> steps(args, x, gweight, gbias, emit_row);
+template <class Io, bool kResidual, class T>
+HWY_NOINLINE void layer_norm_backward_rows(const GradientChunk<kernels::NormBackward<T>>& chunk,
+                                           int64_t begin, int64_t end) {
+  const GradientRows<T, kResidual> emit_row(chunk.args);
+  BackwardSteps<Io, T, GradientRows<T, kResidual>> steps(chunk, emit_row);
   for_groups<false>(begin, end, steps.size, steps);
   if (std::is_same_v<Io, NonTemporal<T>>) hwy::FlushStream();
 }

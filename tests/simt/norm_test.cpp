@@ -1,4 +1,4 @@
-// The CUDA layer norm against loops in double precision, under every schedule of the emulator.
+// The CUDA norms against loops in double precision, under every schedule of the emulator.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/base/philox.h>
-#include <heed/kernels/layer_norm.h>
+#include <heed/kernels/norm.h>
 #include <heed/kernels/runtime.h>
 #include <heed/kernels/simt/host/emulator.h>
 
@@ -27,12 +27,23 @@ struct Case {
   bool gx = true, gweight = true, gbias = true;  // wanted
   bool accumulate = false;
   size_t misaligned = 0;  // elements by which x, y, gy and gx are off a 16-byte boundary
+  NormKind kind = NormKind::layer;
+
+  bool layer() const { return kind == NormKind::layer; }
 };
 
+// An RMS norm has no bias.
+Case rms(Case c) {
+  c.kind = NormKind::rms;
+  c.bias = c.gbias = false;
+  return c;
+}
+
 void PrintTo(const Case& c, std::ostream* out) {
-  *out << c.rows << "x" << c.cols << (c.weight ? "" : " no weight") << (c.bias ? "" : " no bias")
-       << (c.gx ? "" : " no gx") << (c.gweight ? "" : " no gweight") << (c.gbias ? "" : " no gbias")
-       << (c.accumulate ? " accumulate" : "") << (c.misaligned ? " misaligned" : "");
+  *out << (c.layer() ? "layer " : "rms ") << c.rows << "x" << c.cols << (c.weight ? "" : " no weight")
+       << (c.bias ? "" : " no bias") << (c.gx ? "" : " no gx") << (c.gweight ? "" : " no gweight")
+       << (c.gbias ? "" : " no gbias") << (c.accumulate ? " accumulate" : "")
+       << (c.misaligned ? " misaligned" : "");
 }
 
 template <class T>
@@ -65,7 +76,7 @@ Data<T> make_inputs(const Case& c) {
   if (c.accumulate) {
     d.gx = random_values<T>(count, 5);
     d.gweight = random_values<float>(c.cols, 6);
-    d.gbias = random_values<float>(c.cols, 7);
+    if (c.gbias) d.gbias = random_values<float>(c.cols, 7);
   }
   return d;
 }
@@ -85,14 +96,14 @@ std::vector<std::vector<A>> reference(const Case& c, const Data<T>& in) {
     const auto weight = [&](size_t i) {
       return c.weight ? static_cast<A>(static_cast<float>(in.weight[i])) : A(1);
     };
-    for (size_t i = 0; i < cols; ++i) sum += x(i);
+    for (size_t i = 0; c.layer() && i < cols; ++i) sum += x(i);
     mean[r] = sum / static_cast<A>(cols);
     for (size_t i = 0; i < cols; ++i) squares += (x(i) - mean[r]) * (x(i) - mean[r]);
     rstd[r] = 1 / std::sqrt(squares / static_cast<A>(cols) + static_cast<A>(kEps));
     for (size_t i = 0; i < cols; ++i) {
       const A n = (x(i) - mean[r]) * rstd[r];
       y[r * cols + i] = n * weight(i) + (c.bias ? static_cast<A>(static_cast<float>(in.bias[i])) : A(0));
-      sum_g += gy(i) * weight(i);
+      if (c.layer()) sum_g += gy(i) * weight(i);
       sum_gn += gy(i) * weight(i) * n;
       gweight[i] += gy(i) * n;
       gbias[i] += gy(i);
@@ -106,9 +117,39 @@ std::vector<std::vector<A>> reference(const Case& c, const Data<T>& in) {
   if (c.accumulate) {
     for (size_t i = 0; i < rows * cols; ++i) gx[i] += static_cast<A>(static_cast<float>(in.gx[i]));
     for (size_t i = 0; i < cols; ++i) gweight[i] += static_cast<A>(in.gweight[i]);
-    for (size_t i = 0; i < cols; ++i) gbias[i] += static_cast<A>(in.gbias[i]);
+    for (size_t i = 0; i < in.gbias.size(); ++i) gbias[i] += static_cast<A>(in.gbias[i]);
   }
   return {y, mean, rstd, gx, gweight, gbias};
+}
+
+// Without results.
+template <class T>
+kernels::NormForward<T> forward_args(NormKind kind, const T* x, const T* weight, const T* bias, int64_t rows,
+                                     int64_t cols, double eps = kEps) {
+  kernels::NormForward<T> args{};
+  args.kind = kind;
+  args.x = x;
+  args.weight = weight;
+  args.bias = bias;
+  args.rows = rows;
+  args.cols = cols;
+  args.eps = eps;
+  return args;
+}
+
+template <class T>
+kernels::NormBackward<T> backward_args(NormKind kind, const T* gy, const T* x, const T* weight,
+                                       const float* mean, const float* rstd, int64_t rows, int64_t cols) {
+  kernels::NormBackward<T> args{};
+  args.kind = kind;
+  args.gy = gy;
+  args.sum = x;
+  args.weight = weight;
+  args.mean = mean;
+  args.rstd = rstd;
+  args.rows = rows;
+  args.cols = cols;
+  return args;
 }
 
 template <class T>
@@ -117,17 +158,25 @@ Data<T> run(const Case& c, const Data<T>& in) {
   DeviceBuffer<T> x(count, c.misaligned), gy(count, c.misaligned), y(count, c.misaligned),
       gx(c.gx ? count : 0, c.misaligned);
   DeviceBuffer<T> weight(in.weight), bias(in.bias);
-  DeviceBuffer<float> mean(rows), rstd(rows), gweight(c.gweight ? cols : 0), gbias(c.gbias ? cols : 0);
+  DeviceBuffer<float> mean(c.layer() ? rows : 0), rstd(rows), gweight(c.gweight ? cols : 0),
+      gbias(c.gbias ? cols : 0);
   x.set(in.x);
   gy.set(in.gy);
   if (c.accumulate && c.gx) gx.set(in.gx);
   if (c.accumulate && c.gweight) gweight.set(in.gweight);
   if (c.accumulate && c.gbias) gbias.set(in.gbias);
-  cuda::layer_norm_forward(kernels::LayerNormForward<T>{x.data(), weight.data(), bias.data(), y.data(),
-                                                        mean.data(), rstd.data(), c.rows, c.cols, kEps});
-  cuda::layer_norm_backward(kernels::LayerNormBackward<T>{
-      gy.data(), x.data(), weight.data(), mean.data(), rstd.data(), gx.data(), gweight.data(), gbias.data(),
-      c.accumulate, c.accumulate, c.accumulate, c.rows, c.cols});
+  auto forward = forward_args<T>(c.kind, x.data(), weight.data(), bias.data(), c.rows, c.cols);
+  forward.y = y.data();
+  forward.mean = mean.data();
+  forward.rstd = rstd.data();
+  cuda::norm_forward(forward);
+  auto backward =
+      backward_args<T>(c.kind, gy.data(), x.data(), weight.data(), mean.data(), rstd.data(), c.rows, c.cols);
+  backward.gx = gx.data();
+  backward.gweight = gweight.data();
+  backward.gbias = gbias.data();
+  backward.accumulate_x = backward.accumulate_weight = backward.accumulate_bias = c.accumulate;
+  cuda::norm_backward(backward);
   cuda::synchronize(0);
   Data<T> out;
   out.y = y.get();
@@ -178,7 +227,7 @@ void check_case(const Case& c) {
     }
     first = bits;
     expect_near("y", out.y, exact[0], plain[0], t);
-    expect_near("mean", out.mean, exact[1], plain[1], f32);
+    if (c.layer()) expect_near("mean", out.mean, exact[1], plain[1], f32);
     expect_near("rstd", out.rstd, exact[2], plain[2], f32);
     if (c.gx) expect_near("gx", out.gx, exact[3], plain[3], t);
     if (c.gweight) expect_near("gweight", out.gweight, exact[4], plain[4], f32);
@@ -186,12 +235,12 @@ void check_case(const Case& c) {
   });
 }
 
-class LayerNorm : public ::testing::TestWithParam<Case> {};
+class Norm : public ::testing::TestWithParam<Case> {};
 
-TEST_P(LayerNorm, Float) { check_case<float>(GetParam()); }
-TEST_P(LayerNorm, Bfloat16) { check_case<bfloat16>(GetParam()); }
+TEST_P(Norm, Float) { check_case<float>(GetParam()); }
+TEST_P(Norm, Bfloat16) { check_case<bfloat16>(GetParam()); }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, LayerNorm,
+INSTANTIATE_TEST_SUITE_P(Shapes, Norm,
                          ::testing::Values(Case{1, 1}, Case{3, 1}, Case{5, 2}, Case{7, 8}, Case{4, 31},
                                            Case{9, 32}, Case{6, 33}, Case{2, 100}, Case{17, 128},
                                            Case{5, 264}, Case{9, 768}, Case{3, 1023}, Case{5, 1024},
@@ -199,7 +248,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LayerNorm,
                                            Case{1, 8193}, Case{9, 8200}, Case{1030, 4}));
 
 INSTANTIATE_TEST_SUITE_P(
-    Options, LayerNorm,
+    Options, Norm,
     ::testing::Values(
         Case{5, 40, false, false}, Case{5, 40, true, false}, Case{5, 1056, false, true},
         Case{5, 40, true, true, false, true, true}, Case{5, 40, true, true, true, false, false},
@@ -209,12 +258,22 @@ INSTANTIATE_TEST_SUITE_P(
         Case{2, 8224, true, true, true, false, false}, Case{5, 40, true, true, true, true, true, false, 1},
         Case{3, 2048, true, true, true, true, true, true, 3}));
 
+INSTANTIATE_TEST_SUITE_P(RMS, Norm,
+                         ::testing::Values(rms({1, 1}), rms({5, 2}), rms({7, 8}), rms({9, 32}), rms({6, 33}),
+                                           rms({17, 128}), rms({300, 128}), rms({9, 768}), rms({5, 1024}),
+                                           rms({3, 1025}), rms({3, 4099}), rms({2, 8192}), rms({9, 8200}),
+                                           rms({5, 40, false}), rms({5, 40, true, true, false, true}),
+                                           rms({5, 40, true, true, true, false}),
+                                           rms({6, 1056, true, true, true, true, true, true}),
+                                           rms({3, 8224, true, true, true, true, true, true}),
+                                           rms({3, 2048, true, true, true, true, true, true, 3})));
+
 // In every second row squares overflow, and sums of numbers of one sign.
 template <class T>
-void check_large(int64_t cols, double level, double low) {
+void check_large(const Case& c, double level, double low) {
+  const int64_t cols = c.cols;
   SCOPED_TRACE(std::to_string(cols) + " columns of " + std::to_string(level) + " from " +
-               std::to_string(low));
-  const Case c{5, cols};
+               std::to_string(low) + (c.layer() ? "" : ", RMS"));
   Data<T> in = make_inputs<T>(c);
   for (int64_t i = 0; i < c.rows * cols; ++i) {
     const double unit = philox(static_cast<uint32_t>(i), 0, 0, 0, 9, 0).word[0] * 0x1p-32;
@@ -240,39 +299,44 @@ void check_large(int64_t cols, double level, double low) {
   for (size_t i = 0; i < out.gx.size(); ++i)  // a difference of terms of this size
     ASSERT_NEAR(static_cast<float>(out.gx[i]), exact[3][i], t * 4 * exact[2][i / n] + 1e-44) << "gx " << i;
   expect("gweight", out.gweight, exact[4], f32, n);
-  expect("gbias", out.gbias, exact[5], f32, n);
+  if (c.layer()) expect("gbias", out.gbias, exact[5], f32, n);
   for (size_t r = 0; r < out.mean.size(); ++r)
     EXPECT_NEAR(out.mean[r], exact[1][r], f32 * (r % 2 == 1 ? level : 1)) << r;
 }
 
-TEST(LayerNormNumerics, RowsUpToTheLargestNumber) {
+TEST(NormNumerics, RowsUpToTheLargestNumber) {
   for (const int64_t cols : {2, 33, 100, 264, 1025, 8200, 8201})
     for (const double level : {1e15, 1e18, 3e19, 1e25, 1e30, 3.3e38})
       for (const double low : {-0.99, 0.4}) {
-        check_large<float>(cols, level, low);
-        check_large<bfloat16>(cols, level, low);
+        for (const Case& c : {Case{5, cols}, rms({5, cols})}) {
+          check_large<float>(c, level, low);
+          check_large<bfloat16>(c, level, low);
+        }
       }
 }
 
-TEST(LayerNormNumerics, EqualElementsGiveTheBias) {
+TEST(NormNumerics, EqualElementsGiveTheBias) {
   for (const size_t cols : {5u, 33u, 300u, 8200u, 8201u})
     for (const float level : {0.0f, 1.0f, 3e38f}) {
       const DeviceBuffer<float> x(std::vector<float>(cols, level)), bias(std::vector<float>(cols, 0.25f));
       DeviceBuffer<float> y(cols), mean(1), rstd(1);
-      cuda::layer_norm_forward(kernels::LayerNormForward<float>{x.data(), nullptr, bias.data(), y.data(),
-                                                                mean.data(), rstd.data(), 1,
-                                                                static_cast<int64_t>(cols), kEps});
+      auto args =
+          forward_args<float>(NormKind::layer, x.data(), nullptr, bias.data(), 1, static_cast<int64_t>(cols));
+      args.y = y.data();
+      args.mean = mean.data();
+      args.rstd = rstd.data();
+      cuda::norm_forward(args);
       EXPECT_EQ(y.get(), std::vector<float>(cols, 0.25f)) << level;
       EXPECT_EQ(mean.get()[0], level);
       EXPECT_FLOAT_EQ(rstd.get()[0], static_cast<float>(1 / std::sqrt(kEps)));
     }
 }
 
-TEST(LayerNormNumerics, WhatIsNotFiniteStaysInItsRow) {
+TEST(NormNumerics, WhatIsNotFiniteStaysInItsRow) {
   const float infinity = std::numeric_limits<float>::infinity();
   for (const float wrong : {infinity, -infinity, std::numeric_limits<float>::quiet_NaN()})
-    for (const int64_t cols : {33, 300, 8201}) {
-      const Case c{3, cols};
+    for (const Case& c : {Case{3, 33}, Case{3, 300}, Case{3, 8201}, rms({3, 33}), rms({3, 300})}) {
+      const int64_t cols = c.cols;
       Data<float> in = make_inputs<float>(c);
       const Data<float> sound = run<float>(c, in);
       in.x[static_cast<size_t>(cols) + 7] = wrong;
@@ -286,27 +350,30 @@ TEST(LayerNormNumerics, WhatIsNotFiniteStaysInItsRow) {
     }
 }
 
-TEST(LayerNormEmpty, NoRowsLaunchNothingAndGiveZeroSums) {
+TEST(NormEmpty, NoRowsLaunchNothingAndGiveZeroSums) {
   const uint64_t launches = emulator::stats().launches;
   DeviceBuffer<float> gweight(7), gbias(std::vector<float>(7, 2.0f));
-  cuda::layer_norm_forward(
-      kernels::LayerNormForward<float>{nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, 0, 7, kEps});
-  cuda::layer_norm_backward(kernels::LayerNormBackward<float>{nullptr, nullptr, nullptr, nullptr, nullptr,
-                                                              nullptr, gweight.data(), gbias.data(), false,
-                                                              false, true, 0, 7});
+  kernels::NormForward<float> forward{};
+  kernels::NormBackward<float> backward{};
+  forward.cols = backward.cols = 7;
+  cuda::norm_forward(forward);
+  backward.gweight = gweight.data();
+  backward.gbias = gbias.data();
+  backward.accumulate_bias = true;
+  cuda::norm_backward(backward);
   EXPECT_EQ(gweight.get(), std::vector<float>(7, 0.0f));
   EXPECT_EQ(gbias.get(), std::vector<float>(7, 2.0f));
   gweight.set(std::vector<float>(7, 3.0f));
-  cuda::layer_norm_backward(kernels::LayerNormBackward<float>{nullptr, nullptr, nullptr, nullptr, nullptr,
-                                                              nullptr, gweight.data(), nullptr, false, true,
-                                                              false, 0, 7});
+  backward.gbias = nullptr;
+  backward.accumulate_weight = true;
+  cuda::norm_backward(backward);
   EXPECT_EQ(gweight.get(), std::vector<float>(7, 3.0f));
   EXPECT_EQ(emulator::stats().launches, launches);
 }
 
 // So many rows, too long to be kept, that a thread of the sums over rows takes more than one. All values are
 // small integers, so the sums are exact.
-TEST(LayerNormSums, ManyLongRows) {
+TEST(NormSums, ManyLongRows) {
   const size_t rows = 530, cols = 8193;
   std::vector<float> x(rows * cols), gy(rows * cols), gweight(cols), gbias(cols);
   for (size_t r = 0; r < rows; ++r)
@@ -319,20 +386,25 @@ TEST(LayerNormSums, ManyLongRows) {
     }
   const DeviceBuffer<float> x_there(x), gy_there(gy), mean(std::vector<float>(rows, 1.0f)),
       rstd(std::vector<float>(rows, 1.0f)), gweight_there(cols), gbias_there(cols);
-  cuda::layer_norm_backward(kernels::LayerNormBackward<float>{
-      gy_there.data(), x_there.data(), nullptr, mean.data(), rstd.data(), nullptr, gweight_there.data(),
-      gbias_there.data(), false, false, false, static_cast<int64_t>(rows), static_cast<int64_t>(cols)});
+  auto args = backward_args<float>(NormKind::layer, gy_there.data(), x_there.data(), nullptr, mean.data(),
+                                   rstd.data(), static_cast<int64_t>(rows), static_cast<int64_t>(cols));
+  args.gweight = gweight_there.data();
+  args.gbias = gbias_there.data();
+  cuda::norm_backward(args);
   EXPECT_EQ(gweight_there.get(), gweight);
   EXPECT_EQ(gbias_there.get(), gbias);
 }
 
-TEST(LayerNormNumerics, ALargeMeanDoesNotCancel) {
+TEST(NormNumerics, ALargeMeanDoesNotCancel) {
   const size_t cols = 512;
   std::vector<float> values(cols);
   for (size_t i = 0; i < cols; ++i) values[i] = 4096.0f + static_cast<float>(i % 2);
   DeviceBuffer<float> x(values), y(cols), mean(1), rstd(1);
-  cuda::layer_norm_forward(kernels::LayerNormForward<float>{x.data(), nullptr, nullptr, y.data(), mean.data(),
-                                                            rstd.data(), 1, 512, 0.0});
+  auto args = forward_args<float>(NormKind::layer, x.data(), nullptr, nullptr, 1, 512, 0.0);
+  args.y = y.data();
+  args.mean = mean.data();
+  args.rstd = rstd.data();
+  cuda::norm_forward(args);
   EXPECT_EQ(mean.get()[0], 4096.5f);
   EXPECT_EQ(rstd.get()[0], 2.0f);
   EXPECT_EQ(y.get()[0], -1.0f);

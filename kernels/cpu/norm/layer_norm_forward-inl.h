@@ -1,25 +1,23 @@
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "heed/kernels/cpu/layer_norm.cpp"
+// The rows of a forward of layer norm without a residual; follows simd.h.
+#if defined(HEED_KERNELS_CPU_NORM_LAYER_NORM_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_KERNELS_CPU_NORM_LAYER_NORM_FORWARD_INL_H_
+#undef HEED_KERNELS_CPU_NORM_LAYER_NORM_FORWARD_INL_H_
+#else
+#define HEED_KERNELS_CPU_NORM_LAYER_NORM_FORWARD_INL_H_
+#endif
 
-#include <heed/core/base/parallel_for.h>
-#include <heed/kernels/cpu/layer_norm_simd.h>
-#include <heed/kernels/cpu/simd/typed_export.h>
-#include <heed/kernels/cpu/tasks/grain.h>
-#include <heed/kernels/layer_norm.h>
+#include <heed/kernels/cpu/norm/layer_norm-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
-
-template <class T>
-using LayerNormChunk = GradientChunk<kernels::LayerNormBackward<T>>;
 
 /// Columns from which the first pivot of a row is taken, and up to which rows are taken a few at a time.
 constexpr int64_t kSampled = 32, kMiddle = 1024;
 
 template <class Io, class T>
-struct ForwardSteps {
+struct LayerNormSteps {
   static constexpr bool kNonTemporal = std::is_same_v<Io, NonTemporal<T>>;
-  const kernels::LayerNormForward<T>& args;
+  const kernels::NormForward<T>& args;
   const int64_t order;  // rows_in_group(), however many are taken at a time: the bits are the same
   const int64_t size, sampled;
   const int64_t ahead;  // of the prefetch, in elements
@@ -29,7 +27,7 @@ struct ForwardSteps {
   bool looked_again = false;
 
   /// Wide rows with non-temporal results are processed one at a time, or prefetched lines would be evicted.
-  explicit ForwardSteps(const kernels::LayerNormForward<T>& forward)
+  explicit LayerNormSteps(const kernels::NormForward<T>& forward)
       : args(forward),
         order(rows_in_group<T>(args.cols, kMiddle)),
         size(kNonTemporal && args.cols > kShort ? 1 : order),
@@ -70,8 +68,8 @@ struct ForwardSteps {
       out.pivot.set(pivot);
     if (HWY_UNLIKELY(found && !sound)) {
       // With copies: what others know the address of does not stay in registers.
-      const kernels::LayerNormForward<T> forward = args;
-      ForwardSteps steps(forward);
+      const kernels::NormForward<T> forward = args;
+      LayerNormSteps steps(forward);
       steps.statistics[group.slot] = out;
       steps.take_alone(group);
       group.rows = 0;
@@ -95,78 +93,12 @@ struct ForwardSteps {
 
 /// By value: no store can change what lies in registers.
 template <class Io, class T>
-HWY_INLINE void forward_rows(const kernels::LayerNormForward<T> args, int64_t begin, int64_t end) {
-  ForwardSteps<Io, T> steps(args);
+HWY_NOINLINE void layer_norm_rows(const kernels::NormForward<T> args, int64_t begin, int64_t end) {
+  LayerNormSteps<Io, T> steps(args);
   for_groups<steps.kNonTemporal>(begin, end, steps.size, steps);
   if (steps.kNonTemporal) hwy::FlushStream();
 }
 
-template <class T>
-void forward(const kernels::LayerNormForward<T>& args, int64_t begin, int64_t end) {
-  if (uses_nontemporal_stores(args.y, args.rows, args.cols, 2))
-    forward_rows<NonTemporal<T>>(args, begin, end);
-  else
-    forward_rows<Whole<T>>(args, begin, end);
-}
-HEED_TYPED(forward, kernels::LayerNormForward)
-
-template <class T>
-struct StoreGradient {
-  T* gx;
-  bool accumulate;
-
-  template <class Io>
-  HWY_INLINE void operator()(int64_t c, Vec<Tag<T>> v, Io io) const {
-    if (gx == nullptr) return;
-    if (accumulate) v = hn::Add(io.load(gx + c), v);
-    io.store(v, gx + c);
-  }
-};
-
-template <class T>
-void backward(const LayerNormChunk<T>& chunk, int64_t begin, int64_t end) {
-  const kernels::LayerNormBackward<T>& args = chunk.args;
-  const auto emit_row = [&args](int64_t row) {
-    return StoreGradient<T>{args.gx == nullptr ? nullptr : args.gx + row * args.cols, args.accumulate_x};
-  };
-  if (!args.accumulate_x && uses_nontemporal_stores(args.gx, args.rows, args.cols, 3))
-    backward_rows<NonTemporal<T>>(args, args.x, begin, end, chunk.gweight, chunk.gbias, emit_row);
-  else
-    backward_rows<Whole<T>>(args, args.x, begin, end, chunk.gweight, chunk.gbias, emit_row);
-}
-HEED_TYPED(backward, LayerNormChunk)
-
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace heed::cpu {
-namespace {
-
-HEED_EXPORT_TYPED(forward)
-HEED_EXPORT_TYPED(backward)
-
-}  // namespace
-
-template <class T>
-void layer_norm_forward(const kernels::LayerNormForward<T>& args) {
-  const auto rows = HEED_SIMD_OF(T, forward);
-  parallel_for(args.rows, rows_per_task(args.rows, args.cols),
-               [&](int64_t begin, int64_t end) { rows(args, begin, end); });
-}
-
-template <class T>
-void layer_norm_backward(const kernels::LayerNormBackward<T>& args) {
-  for_row_chunks<T>(args, HEED_SIMD_OF(T, backward));
-}
-
-#define HEED_INSTANTIATE(T)                                                 \
-  template void layer_norm_forward<T>(const kernels::LayerNormForward<T>&); \
-  template void layer_norm_backward<T>(const kernels::LayerNormBackward<T>&);
-HEED_INSTANTIATE(float)
-HEED_INSTANTIATE(bfloat16)
-HEED_INSTANTIATE(double)
-#undef HEED_INSTANTIATE
-
-}  // namespace heed::cpu
 #endif

@@ -7,7 +7,7 @@
 #include <heed/kernels/cpu/tasks/grain.h>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "heed/kernels/cpu/batch_norm.cpp"
+#define HWY_TARGET_INCLUDE "heed/kernels/cpu/norm/batch_norm.cpp"
 #include <heed/kernels/cpu/simd/simd.h>
 // The -inl headers follow simd.h, which includes this file once per instruction set.
 #include <heed/kernels/cpu/simd/columns-inl.h>
