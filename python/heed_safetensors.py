@@ -1,4 +1,5 @@
-"""safetensors files (https://huggingface.co/docs/safetensors) in plain Python."""
+"""safetensors files (https://huggingface.co/docs/safetensors) in plain Python: the tutorials' script, which reads and writes them,
+works without any package, so also without PyPI's safetensors."""
 import json
 import math
 import os
