@@ -2,9 +2,9 @@
 // they print: the lines that follow must be the output's, in this order and without a gap but where a line is
 // "…"; one that ends in "…" is the beginning of a line. In a ```console ~5% block a number with a point may
 // be off by 5 % of itself, and one followed by " %" by 5: f32 gives other digits on other machines. A ```cpp
-// block is a program of docs/examples; a ```text block right after it is all that it prints. Pictures are
-// those that the commands draw: figures/NAME.svg is runs/explain/NAME.svg, figures/RUN/NAME.svg
-// runs/RUN/NAME.svg.
+// block is a program of docs/examples, a ```cpp part block some lines of one; a ```text block right after it
+// is all that it prints. Pictures are those that the commands draw: figures/NAME.svg is
+// runs/explain/NAME.svg, figures/RUN/NAME.svg runs/RUN/NAME.svg.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -147,11 +147,21 @@ class Page : public ::testing::Test {
     }
   }
 
-  // The example with this code, as a program; empty if there is none.
-  static fs::path example_program(const std::string& code) {
-    for (const auto& entry : fs::directory_iterator(kRoot / "docs/examples"))
-      if (read_file(entry.path()) == code) return kPrograms / (entry.path().stem().string() + "_example");
+  // The example with this code, or with this part, as a program; empty if there is none.
+  static fs::path example_program(const std::string& code, bool part) {
+    for (const auto& entry : fs::directory_iterator(kRoot / "docs/examples")) {
+      const std::string whole = read_file(entry.path());
+      if (part ? whole.find("\n" + code) != std::string::npos : whole == code)
+        return kPrograms / (entry.path().stem().string() + "_example");
+    }
     return {};
+  }
+
+  // A program prints the same whichever page, or part of it, asks.
+  const std::string& run_example(const fs::path& program) {
+    std::string& output = outputs_[program.string()];
+    if (output.empty()) output = run(program, "");
+    return output;
   }
 
   fs::path page_;
@@ -169,10 +179,11 @@ TEST_F(Page, ShowsWhatItsCommandsDo) {
       run_commands(blocks[i].text, console[2].matched ? std::stod(console[2]) / 100 : 0);
       ++executed;
     }
-    if (blocks[i].language != "cpp") continue;
-    const fs::path program = example_program(blocks[i].text);
-    ASSERT_FALSE(program.empty()) << "not a program of docs/examples:\n" << blocks[i].text;
-    const std::string output = run(program, "");
+    const bool part = blocks[i].language == "cpp part";
+    if (blocks[i].language != "cpp" && !part) continue;
+    const fs::path program = example_program(blocks[i].text, part);
+    ASSERT_FALSE(program.empty()) << "not of a program of docs/examples:\n" << blocks[i].text;
+    const std::string output = run_example(program);
     ++executed;
     if (i + 1 < blocks.size() && blocks[i + 1].language == "text") {
       EXPECT_EQ(lines_of(output), lines_of(blocks[i + 1].text));
