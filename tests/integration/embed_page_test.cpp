@@ -73,5 +73,16 @@ TEST_F(SearchPage, ItsProgramFindsTheNearestLine) {
   EXPECT_EQ(std::ranges::count(out, '\n'), 3);
 }
 
+// The program of docs/tutorials/three_halves.md that shows a head of MiniLM.
+TEST_F(SearchPage, AHeadsWeightsOfAWordSumToOne) {
+  const std::string out = shell("'" HEED_LOOK "' '" + model_ + "' 'a ship sails' ship 0 2");
+  std::istringstream lines(out);
+  double sum = 0, weight = 0;
+  std::vector<std::string> tokens;
+  for (std::string token; lines >> weight >> token; sum += weight) tokens.push_back(token);
+  EXPECT_EQ(tokens, (std::vector<std::string>{"[CLS]", "a", "ship", "sails", "[SEP]"}));
+  EXPECT_NEAR(sum, 1, 0.003);
+}
+
 }  // namespace
 }  // namespace heed
