@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include <heed/core/io/unnamed_file.h>
+
 #include "../../support/expect_error.h"
 #include "../../support/temporary_folder.h"
 #include "faulty_system.h"
@@ -94,6 +96,48 @@ TEST(IoFailure, EachCallOfASaveMayFailAndTheOldFileStays) {
   }
   EXPECT_EQ(folder.entries(), 1u) << "a temporary file was left";
   EXPECT_EQ(failed, (std::set<std::string>{"open", "pwrite", "pread", "fsync", "close", "rename"}));
+}
+
+TEST(IoFailure, EachCallOfAnUnnamedFileMayFail) {
+  const TemporaryFolder folder;
+  const std::vector<std::byte> bytes(3'000'000, std::byte{7});
+  const auto use = [&] {
+    UnnamedFile file(folder.path());
+    file.append(bytes);
+    file.append({bytes.data(), 5});
+    file.flush();
+    std::vector<std::byte> back(6);
+    file.read_at(bytes.size() - 1, back);
+    EXPECT_EQ(back, std::vector<std::byte>(6, std::byte{7}));
+    EXPECT_EQ(file.size(), bytes.size() + 5);
+    EXPECT_EQ(folder.entries(), 0u);
+  };
+  int64_t calls = 0;
+  {
+    FaultySystem system(folder.path());
+    use();
+    calls = system.calls();
+  }
+  ASSERT_EQ(calls, 5);  // open, two writes, read, close
+  for (int64_t at = 0; at < calls; ++at) {
+    FaultySystem system(folder.path(), at, ENOSPC);
+    try {
+      use();
+      EXPECT_EQ(system.failed_call(), "close");  // of no consequence
+    } catch (const IoError& failure) {
+      EXPECT_NE(std::string(failure.what()).find("temporary file in"), std::string::npos);
+      EXPECT_NE(std::string(failure.what()).find("No space left"), std::string::npos);
+    }
+    EXPECT_EQ(folder.entries(), 0u);
+  }
+  for (const int64_t at : {0, 1, 2, 3}) {
+    FaultySystem interrupted(folder.path(), at, EINTR);
+    use();
+  }
+  for (const int64_t at : {1, 2, 3}) {
+    FaultySystem shortened(folder.path(), at, EINTR, true);
+    use();
+  }
 }
 
 TEST(IoFailure, InterruptedAndShortCallsAreCarriedOn) {
