@@ -48,8 +48,9 @@ BatchOrder::BatchOrder(int64_t size, const LoaderOptions& options, int64_t most_
                                                         : options.window_batches * batch_size_;
 }
 
-int64_t BatchOrder::count_batches() const {
-  const int64_t batches = ceil_divide(size_, batch_size_);
+int64_t BatchOrder::count_batches() const { return share_of(ceil_divide(size_, batch_size_)); }
+
+int64_t BatchOrder::share_of(int64_t batches) const {
   return batches / shard_.count + (shard_.index < batches % shard_.count ? 1 : 0);
 }
 

@@ -55,6 +55,8 @@ class BatchOrder {
 
   /// Batches of an epoch in this shard, if any number of rows fits.
   int64_t count_batches() const;
+  /// This shard's part of so many batches.
+  int64_t share_of(int64_t batches) const;
 
   /// CheckpointError if no loader of that many samples can be there.
   void check(const LoaderState& state) const;

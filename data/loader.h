@@ -137,10 +137,17 @@ class BatchMaker {
 
   int64_t count_batches(int64_t epoch) {
     if (options_.max_tokens == 0) return order_.count_batches();
-    int64_t count = 0;
-    LoaderState state{epoch, 0};
-    while (produce(state)) ++count;
-    return count;
+    int64_t count = 0;  // of all shards
+    if (options_.shuffle) {
+      for (int64_t window = 0; window * order_.window_size() < size(); ++window) {
+        load_window(epoch, window);
+        count += std::ssize(batches_);
+      }
+    } else {
+      for (LoaderState state{epoch, 0}; state.position < size(); ++count)
+        state.position += std::ssize(ordered(state).numbers);
+    }
+    return order_.share_of(count);
   }
 
  private:

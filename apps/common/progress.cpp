@@ -84,13 +84,22 @@ void Progress::advance(int64_t units) {
   state_.done += units;
   const Clock::time_point now = Clock::now();
   const std::chrono::milliseconds pause(live_ ? 100 : 10000);
-  if (now - drawn_ >= pause) draw(now);
+  if (now - drawn_ >= pause && (shown_ || !hidden(now))) draw(now);
+}
+
+bool Progress::hidden(Clock::time_point now) const {
+  return std::chrono::duration<double>(now - start_).count() < hidden_below_;
+}
+
+void Progress::show() {
+  if (!finished_) draw(Clock::now());
 }
 
 void Progress::finish() {
   if (finished_) return;
   finished_ = true;
   const Clock::time_point now = Clock::now();
+  if (!shown_ && hidden(now)) return;
   rate_from_ = start_;  // the last line shows the rate of the whole
   rate_done_ = 0;
   draw(now);
@@ -109,6 +118,7 @@ void Progress::draw(Clock::time_point now) {
     rate_done_ = state_.done;
   }
   drawn_ = now;
+  shown_ = true;
   if (live_) {
     // One column stays free, else some terminals wrap; \x1b[K clears what a longer line left.
     const std::string line = progress_line(state_, terminal_width(stream_) - 1, has_utf8());

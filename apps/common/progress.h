@@ -44,17 +44,23 @@ class Progress {
   void advance(int64_t units = 1);
   /// The text after the rate; shown at the next drawing.
   void note(std::string text) { state_.note = std::move(text); }
+  /// Nothing is shown of work that is done in less.
+  void hide_below(double seconds) { hidden_below_ = seconds; }
+  /// Draws now: before something long during which advance() is not called.
+  void show();
   /// Draws the last state and ends the line; later calls do nothing.
   void finish();
 
  private:
   using Clock = std::chrono::steady_clock;
   void draw(Clock::time_point now);
+  bool hidden(Clock::time_point now) const;
 
   ProgressState state_;
   std::FILE* stream_;
   bool live_;
-  bool finished_ = false;
+  bool finished_ = false, shown_ = false;
+  double hidden_below_ = 0;
   Clock::time_point start_ = Clock::now(), drawn_ = start_, rate_from_ = start_;
   int64_t rate_done_ = 0;
 };

@@ -32,6 +32,19 @@ TextScores score_texts(const std::vector<std::string>& outputs,
           .chrf = data::Chrf().corpus_score(outputs, references)};
 }
 
+TextIntervals intervals_of(const std::vector<std::string>& outputs,
+                           const std::vector<data::References>& references) {
+  const auto interval = [&](const data::TextMetric& metric) {
+    return data::bootstrap(metric, metric.statistics(outputs, references));
+  };
+  const data::Interval edits = interval(data::ErrorRate()), right = interval(data::ExactMatch());
+  return {
+      .edit_rate = {edits.score / 100, edits.mean / 100, edits.low / 100, edits.high / 100},
+      .text_error = {1 - right.score / 100, 1 - right.mean / 100, 1 - right.high / 100, 1 - right.low / 100},
+      .bleu = interval(data::Bleu()),
+      .chrf = interval(data::Chrf())};
+}
+
 TextEvaluation evaluate_texts(const nn::TextModel& model, const std::vector<Example>& examples,
                               const nn::TextOptions& options, size_t keep_failures) {
   const data::TokenizerOptions& form = model.target().options();
@@ -44,11 +57,13 @@ TextEvaluation evaluate_texts(const nn::TextModel& model, const std::vector<Exam
       known.push_back(data::normalize(reference, form.normalization, form.lowercase));
   }
   for (auto& found : model.run(sources, options)) outputs.push_back(std::move(found.front().text));
-  TextEvaluation result{score_texts(outputs, references), {}};
+  TextEvaluation result{score_texts(outputs, references), {}, {}, {}};
   const data::ExactMatch match;
   for (size_t i = 0; i < examples.size() && result.failures.size() < keep_failures; ++i)
     if (match.sentence_score(outputs[i], references[i]) == 0)
       result.failures.push_back({examples[i], outputs[i]});
+  result.outputs = std::move(outputs);
+  result.references = std::move(references);
   return result;
 }
 

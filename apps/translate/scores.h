@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <heed/data/text/metrics/metric.h>
+#include <heed/data/text/metrics/bootstrap.h>
 #include <heed/data/text/text_pairs.h>
 #include <heed/nn/text/text_model.h>
 
@@ -34,6 +34,15 @@ struct TextScores {
 TextScores score_texts(const std::vector<std::string>& outputs,
                        const std::vector<data::References>& references);
 
+/// Between which the numbers of TextScores lie, 95 of 100 times, as the texts are drawn anew (1,000 times).
+struct TextIntervals {
+  data::Interval edit_rate, text_error, bleu, chrf;  // the first two as shares
+};
+
+/// DataError without texts.
+TextIntervals intervals_of(const std::vector<std::string>& outputs,
+                           const std::vector<data::References>& references);
+
 /// A source, and what the model made of it.
 struct Judged {
   Example example;
@@ -43,6 +52,8 @@ struct Judged {
 struct TextEvaluation {
   TextScores scores;
   std::vector<Judged> failures;  // the first of them
+  std::vector<std::string> outputs;
+  std::vector<data::References> references;  // of each
 };
 
 /// Runs the model over all examples, whose references are taken in the normal form of its outputs.

@@ -98,6 +98,8 @@ void declare_data(OptionTable& table, DataSettings& s) {
   table.integer("max-length", s.max_length, "Leave longer texts out, in characters; 0: none", kFromZero);
   table.number("max-ratio", s.max_ratio, "Leave pairs out whose sides differ more in length; 0: none",
                {0, 1e6, false, false});
+  table.flag("stream", s.stream, "Keep no training pairs in memory, but in files without names in --out")
+      .not_saved();
 }
 
 void declare_training(OptionTable& table, Settings& s) {

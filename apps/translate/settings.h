@@ -30,6 +30,7 @@ struct DataSettings {
   bool keep_duplicates = false, drop_equal = false;
   int64_t max_length = 0;
   double max_ratio = 0;
+  bool stream = false;
 };
 
 /// How texts become tokens.

@@ -1,3 +1,5 @@
+#include <optional>
+
 #include <heed/core/io/atomic_file.h>
 #include <heed/nn/inspection.h>
 #include <heed/train/seq2seq.h>
@@ -19,11 +21,13 @@ void train(Settings& s, OptionTable& table) {
   s.check();
   const Device device = apply(s);
   const Corpus corpus = read_corpus(s);
-  const Tokenizers tokenizers = train_tokenizers(s, corpus.splits.train);
+  const Tokenizers tokenizers = train_tokenizers(s, s, corpus);
+  std::optional<DirectoryLock> lock;  // taken once the texts are known to be good, or where they are to lie
+  if (s.stream) lock.emplace(open_run_folder(s));
   const TrainingPairs training = encode_training(corpus, tokenizers, s);
   const auto& pairs = training.pairs;
   const data::TextDataset valid(corpus.splits.valid, *tokenizers.source, *tokenizers.target, s.max_tokens);
-  const DirectoryLock lock = open_run_folder(s);
+  if (!lock) lock.emplace(open_run_folder(s));
 
   const std::shared_ptr<nn::Transformer> model =
       make_model(s, s.model_config(tokenizers.source->vocab(), tokenizers.target->vocab()));

@@ -23,14 +23,34 @@ Json to_json(const TextScores& s) {
           {"texts", s.texts}};
 }
 
-std::string describe(const TextScores& s, PairFormat format) {
-  const auto percent = [](double share) { return fixed_text(100 * share, 2); };
-  const std::string count = grouped(s.texts);
+Json to_json(const TextEvaluation& evaluation) {
+  Json json = to_json(evaluation.scores);
+  if (evaluation.outputs.empty()) return json;
+  const TextIntervals intervals = intervals_of(evaluation.outputs, evaluation.references);
+  const auto put = [&](const char* name, const data::Interval& i) { json[name] = {i.low, i.high}; };
+  put("edit_rate_interval", intervals.edit_rate);
+  put("text_error_interval", intervals.text_error);
+  put("bleu_interval", intervals.bleu);
+  put("chrf_interval", intervals.chrf);
+  return json;
+}
+
+std::string describe(const TextEvaluation& evaluation, PairFormat format) {
+  if (evaluation.outputs.empty()) return "no texts";
+  const TextIntervals intervals = intervals_of(evaluation.outputs, evaluation.references);
+  const auto number = [](const data::Interval& i) {
+    return concat(fixed_text(i.score, 2), " (", fixed_text(i.low, 2), " to ", fixed_text(i.high, 2), ")");
+  };
+  const auto percent = [](const data::Interval& i) {
+    return concat(fixed_text(100 * i.score, 2), " % (", fixed_text(100 * i.low, 2), " to ",
+                  fixed_text(100 * i.high, 2), ")");
+  };
+  const std::string count = grouped(evaluation.scores.texts);
   if (format == PairFormat::cmudict)
-    return concat("phoneme error ", percent(s.edit_rate), " %, word error ", percent(s.text_error), " % of ",
-                  count);
-  return concat("BLEU ", fixed_text(s.bleu, 2), ", chrF ", fixed_text(s.chrf, 2), ", edit rate ",
-                percent(s.edit_rate), " %, wrong ", percent(s.text_error), " % of ", count);
+    return concat("phoneme error ", percent(intervals.edit_rate), ", word error ",
+                  percent(intervals.text_error), " of ", count);
+  return concat("BLEU ", number(intervals.bleu), ", chrF ", number(intervals.chrf), ", edit rate ",
+                percent(intervals.edit_rate), ", wrong ", percent(intervals.text_error), " of ", count);
 }
 
 TrainOutput::TrainOutput(const Settings& settings, const Corpus& corpus, const nn::TextModel& model,
@@ -63,9 +83,8 @@ void TrainOutput::begin(Device device) const {
     line(grouped(train_.too_long), " pairs of more than ", settings_.max_tokens, " tokens are left out");
   line("vocabulary: ", model_.source().vocab(), " ", data::name(model_.source().options().kind), ", ",
        model_.target().vocab(), " ", data::name(model_.target().options().kind));
-  for (size_t i = 0; i < std::min<size_t>(3, corpus_.splits.train.sources.size()); ++i)
-    line("  ", shorten(corpus_.splits.train.sources[i], 50), "  ->  ",
-         shorten(corpus_.splits.train.targets[i], 50));
+  for (size_t i = 0; i < corpus_.first.sources.size(); ++i)
+    line("  ", shorten(corpus_.first.sources[i], 50), "  ->  ", shorten(corpus_.first.targets[i], 50));
   line(nn::component_table(model_.model()));
 }
 
@@ -156,7 +175,7 @@ void TrainOutput::end(int64_t step) {
   const TextEvaluation result = evaluate_with_progress(
       best, examples, {.beam = settings_.beam, .length_penalty = settings_.length_penalty}, 5);
   save_losses();
-  Json last = to_json(result.scores);
+  Json last = to_json(result);
   last["best_epoch"] = best_.epoch();
   last["final"] = true;
   metrics_.write_end(step,
@@ -168,8 +187,7 @@ void TrainOutput::end(int64_t step) {
   if (settings_.json)
     out_.write(last);
   else
-    line("test, epoch ", best_.epoch(), ", beam ", settings_.beam, ": ",
-         describe(result.scores, settings_.format));
+    line("test, epoch ", best_.epoch(), ", beam ", settings_.beam, ": ", describe(result, settings_.format));
   for (const Judged& f : result.failures)
     line("  ", shorten(f.example.source, 40), "  ->  ", shorten(f.output, 60), "   should be  ",
          shorten(f.example.references.front(), 60));

@@ -54,9 +54,11 @@ class TrainOutput {
   std::unique_ptr<Progress> progress_;
 };
 
-/// {edit_rate, text_error, bleu, chrf, texts}.
+/// {edit_rate, text_error, bleu, chrf, texts}; of an evaluation also the ends of their intervals.
 Json to_json(const TextScores& scores);
-/// "BLEU 31.20, chrF 55.01, edit rate 54.30 %, wrong 71.00 % of 1,200"; for pronunciations their two errors.
-std::string describe(const TextScores& scores, PairFormat format);
+Json to_json(const TextEvaluation& evaluation);
+/// "BLEU 31.20 (30.12 to 32.31), chrF 55.01 (…), edit rate 54.30 % (…), wrong 71.00 % (…) of 1,200", in
+/// brackets where 95 of 100 such tests would end; for pronunciations their two errors.
+std::string describe(const TextEvaluation& evaluation, PairFormat format);
 
 }  // namespace heed::apps

@@ -158,8 +158,8 @@ void evaluate_model(const EvalSettings& s) {
   const nn::TextModel model = nn::load_text_model(s.model.string(), device);
   const TextEvaluation result = evaluate_with_progress(model, group_by_source(pairs_of(s)), s.options(),
                                                        static_cast<size_t>(s.failures));
-  if (s.json) return JsonLines().write(to_json(result.scores));
-  print(describe(result.scores, load_settings(s.model).format));
+  if (s.json) return JsonLines().write(to_json(result));
+  print(describe(result, load_settings(s.model).format));
   for (const Judged& f : result.failures)
     print(concat("  ", shorten(f.example.source, 40), "  ->  ", shorten(f.output, 60), "   should be  ",
                  shorten(f.example.references.front(), 60)));

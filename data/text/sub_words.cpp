@@ -69,41 +69,45 @@ class SubWordTokenizer final : public Tokenizer {
   sp::SentencePieceProcessor processor_;
 };
 
-/// All texts, one after another, in the form that sentencepiece asks for.
+/// Texts of a stream in the form that sentencepiece asks for: all, or evenly spread ones.
 class Sentences final : public sp::SentenceIterator {
  public:
-  Sentences(const TokenizerOptions& options, const std::vector<std::span<const std::string>>& corpora)
-      : options_(options), corpora_(corpora) {
-    settle();
+  Sentences(const TokenizerOptions& options, const TextStream& texts) {
+    texts([&](std::string_view text) {
+      if (seen_++ % every_ == 0) add(normalize(text, options.normalization, options.lowercase));
+    });
   }
-  bool done() const override { return corpus_ == corpora_.size(); }
-  void Next() override {
-    ++text_;
-    settle();
-  }
-  const std::string& value() const override { return value_; }
+  bool done() const override { return next_ == kept_.size(); }
+  void Next() override { ++next_; }
+  const std::string& value() const override { return kept_[next_]; }
   sp::util::Status status() const override { return {}; }
 
  private:
-  void settle() {
-    while (corpus_ < corpora_.size() && text_ == corpora_[corpus_].size()) {
-      ++corpus_;
-      text_ = 0;
-    }
-    if (!done()) value_ = normalize(corpora_[corpus_][text_], options_.normalization, options_.lowercase);
+  void add(std::string text) {
+    bytes_ += std::ssize(text);
+    kept_.push_back(std::move(text));
+    while (bytes_ > kMaxSubWordBytes && kept_.size() > 1) halve();
   }
 
-  const TokenizerOptions& options_;
-  const std::vector<std::span<const std::string>>& corpora_;
-  size_t corpus_ = 0, text_ = 0;
-  std::string value_;
+  void halve() {
+    every_ *= 2;
+    bytes_ = 0;
+    for (size_t i = 0; 2 * i < kept_.size(); ++i) {
+      if (i > 0) kept_[i] = std::move(kept_[2 * i]);
+      bytes_ += std::ssize(kept_[i]);
+    }
+    kept_.resize((kept_.size() + 1) / 2);
+  }
+
+  std::vector<std::string> kept_;  // text 0, every_, 2 every_, …
+  int64_t seen_ = 0, every_ = 1, bytes_ = 0;
+  size_t next_ = 0;
 };
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> train_sub_words(const TokenizerOptions& options,
-                                                 const std::vector<std::span<const std::string>>& corpora) {
-  Sentences sentences(options, corpora);
+std::shared_ptr<const Tokenizer> train_sub_words(const TokenizerOptions& options, const TextStream& texts) {
+  Sentences sentences(options, texts);
   HEED_CHECK(!sentences.done(), DataError, "there are no texts to learn sub-words from");
   std::string model;
   const sp::util::Status status = sp::SentencePieceTrainer::Train(
@@ -145,8 +149,7 @@ namespace {
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> train_sub_words(const TokenizerOptions& options,
-                                                 const std::vector<std::span<const std::string>>&) {
+std::shared_ptr<const Tokenizer> train_sub_words(const TokenizerOptions& options, const TextStream&) {
   fail(options);
 }
 

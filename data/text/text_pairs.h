@@ -1,9 +1,12 @@
 // Pairs of texts from files, what is left out of them, and their parts for training and test.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 namespace heed::data {
@@ -38,6 +41,16 @@ TextPairs read_text_pairs(const std::string& path, const TextFileOptions& option
 TextPairs read_parallel_texts(const std::string& sources, const std::string& targets,
                               const TextFileOptions& options = {});
 
+using PairFunction = std::function<void(std::string source, std::string target)>;
+
+/// Calls f with each pair of a file, of which a line is in memory at a time. Errors as read_text_pairs()'s
+/// come where the file has them, after the pairs before.
+void for_each_text_pair(const std::string& path, const TextFileOptions& options, const PairFunction& f);
+
+/// The same of two files, as read_parallel_texts() takes them.
+void for_each_parallel_text(const std::string& sources, const std::string& targets,
+                            const TextFileOptions& options, const PairFunction& f);
+
 /// Which pairs to leave out.
 struct TextFilter {
   bool duplicates = true;  // all but the first of equal pairs
@@ -56,16 +69,47 @@ struct FilterCounts {
   int64_t kept = 0;
 };
 
+/// Tells of one pair after another whether it is to be kept. Of those it keeps it remembers 16 bytes of a
+/// hash, some 40 in all, if duplicates are left out.
+class PairFilter {
+ public:
+  explicit PairFilter(const TextFilter& options);
+  /// The sides are in UTF-8.
+  bool keeps(std::string_view source, std::string_view target);
+  const FilterCounts& counts() const { return counts_; }
+
+ private:
+  using Digest = std::array<uint8_t, 16>;
+  struct DigestHash {
+    size_t operator()(const Digest& digest) const noexcept;
+  };
+  int64_t FilterCounts::*reason(std::string_view source, std::string_view target);
+  bool is_new(std::string_view source, std::string_view target);
+
+  TextFilter options_;
+  FilterCounts counts_;
+  std::unordered_set<Digest, DigestHash> seen_;
+};
+
 /// Leaves pairs out in place; the others keep their order. The sides are in UTF-8.
 FilterCounts filter(TextPairs& pairs, const TextFilter& options);
 
+enum class SplitPart { train, valid, test };
+
+/// Where a hash of its source sends a pair: into test and validation about as many of the sources as the
+/// shares say. So no source is in two parts, and adding pairs moves none. ConfigError for shares that are
+/// negative or together 1 or more.
+SplitPart part_of(std::string_view source, double valid_share, double test_share);
+
 struct TextSplits {
   TextPairs train, valid, test;
+
+  TextPairs& part(SplitPart part) {
+    return part == SplitPart::train ? train : part == SplitPart::valid ? valid : test;
+  }
 };
 
-/// Each pair goes where a hash of its source says, into test and validation about as many of the sources as
-/// the shares say: so no source is in two parts, and adding pairs moves none. ConfigError for shares that are
-/// negative or together 1 or more.
+/// All pairs, each in its part_of().
 TextSplits split_by_source(const TextPairs& pairs, double valid_share, double test_share);
 
 }  // namespace heed::data

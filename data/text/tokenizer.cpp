@@ -168,14 +168,22 @@ std::vector<std::string> read_pieces(std::string_view text, std::string_view fil
 
 }  // namespace detail
 
-std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,
-                                                 const std::vector<std::span<const std::string>>& corpora) {
+std::shared_ptr<const Tokenizer> train_tokenizer_on_stream(const TokenizerOptions& options,
+                                                           const TextStream& texts) {
   HEED_CHECK(options.max_vocab <= kMaxIds && options.min_count <= kMaxIds, ConfigError,
              "max_vocab and min_count are at most ", kMaxIds);
   HEED_CHECK(options.kind != TokenizerKind::pretrained, ConfigError,
              "a pretrained tokenizer is loaded, not trained");
-  if (of_sub_words(options.kind)) return detail::train_sub_words(options, corpora);
-  return std::make_shared<detail::VocabularyTokenizer>(options, detail::frequent_pieces(options, corpora));
+  if (of_sub_words(options.kind)) return detail::train_sub_words(options, texts);
+  return std::make_shared<detail::VocabularyTokenizer>(options, detail::frequent_pieces(options, texts));
+}
+
+std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,
+                                                 const std::vector<std::span<const std::string>>& corpora) {
+  return train_tokenizer_on_stream(options, [&](const std::function<void(std::string_view)>& f) {
+    for (const std::span<const std::string> corpus : corpora)
+      for (const std::string& text : corpus) f(text);
+  });
 }
 
 std::shared_ptr<const Tokenizer> parse_tokenizer(std::string_view content, std::string_view file) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -62,9 +63,20 @@ class Tokenizer {
   virtual std::string serialize() const = 0;
 };
 
-/// A tokenizer for the texts of `corpora`, which follows from them alone. ConfigError where an option is
-/// impossible, or for unigram and bpe in a build without sentencepiece; DataError where a text is not UTF-8
-/// or there are too few for the sub-words asked for.
+/// Texts that come one after another: calls the function that it is given with each.
+using TextStream = std::function<void(const std::function<void(std::string_view)>&)>;
+
+/// Sub-words are learned from so many bytes of text, of longer corpora from every second, fourth, … text.
+inline constexpr int64_t kMaxSubWordBytes = int64_t{6} << 20;
+
+/// A tokenizer for the texts of a stream, which is asked for them once, and whose tokenizer follows from them
+/// alone. Other than for sub-words no text is kept. ConfigError where an option is impossible, or for unigram
+/// and bpe in a build without sentencepiece; DataError where a text is not UTF-8 or there are too few for the
+/// sub-words asked for.
+std::shared_ptr<const Tokenizer> train_tokenizer_on_stream(const TokenizerOptions& options,
+                                                           const TextStream& texts);
+
+/// The same of the texts of `corpora`.
 std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,
                                                  const std::vector<std::span<const std::string>>& corpora);
 

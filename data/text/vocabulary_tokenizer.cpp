@@ -123,8 +123,7 @@ std::string VocabularyTokenizer::piece(int64_t id) const {
 
 std::string VocabularyTokenizer::serialize() const { return write_header(options_) + write_pieces(pieces_); }
 
-std::vector<std::string> frequent_pieces(const TokenizerOptions& options,
-                                         const std::vector<std::span<const std::string>>& corpora) {
+std::vector<std::string> frequent_pieces(const TokenizerOptions& options, const TextStream& texts) {
   HEED_CHECK(options.max_vocab >= first_piece(options.kind), ConfigError, "max_vocab is ", options.max_vocab,
              "; the marks and bytes of a tokenizer of ", name(options.kind), " take ",
              first_piece(options.kind));
@@ -132,15 +131,15 @@ std::vector<std::string> frequent_pieces(const TokenizerOptions& options,
              "; expected at least 1");
   if (options.kind == TokenizerKind::bytes) return {};
   StringMap<int64_t> counts;
-  for (const std::span<const std::string> corpus : corpora)
-    for (const std::string& text : corpus)
-      split(options.kind, prepared(text, options), [&](std::string_view piece) {
-        const auto found = counts.find(piece);
-        if (found != counts.end())
-          ++found->second;
-        else
-          counts.emplace(piece, 1);
-      });
+  texts([&](std::string_view text) {
+    split(options.kind, prepared(text, options), [&](std::string_view piece) {
+      const auto found = counts.find(piece);
+      if (found != counts.end())
+        ++found->second;
+      else
+        counts.emplace(piece, 1);
+    });
+  });
   std::vector<std::pair<int64_t, std::string>> sorted;
   for (const auto& entry : counts)
     if (entry.second >= options.min_count) sorted.emplace_back(-entry.second, entry.first);

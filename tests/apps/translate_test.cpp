@@ -42,6 +42,28 @@ TEST(TextScores, TheNearestReferenceCounts) {
   EXPECT_DOUBLE_EQ(score_texts({"a b c d e"}, {{"a b c d e"}}).bleu, 100);
 }
 
+TEST(TextScores, IntervalsAreAroundTheScores) {
+  std::vector<std::string> outputs;
+  std::vector<data::References> references;
+  for (int i = 0; i < 400; ++i) {  // a quarter is wrong in one of four words
+    outputs.push_back(i % 4 == 0 ? "a b c x" : "a b c d");
+    references.push_back({"a b c d"});
+  }
+  const TextIntervals found = intervals_of(outputs, references);
+  EXPECT_DOUBLE_EQ(found.text_error.score, 0.25);
+  EXPECT_DOUBLE_EQ(found.edit_rate.score, 0.0625);
+  const TextScores scores = score_texts(outputs, references);
+  EXPECT_DOUBLE_EQ(found.bleu.score, scores.bleu);
+  EXPECT_DOUBLE_EQ(found.chrf.score, scores.chrf);
+  // 1.96 standard deviations of a share of 1/4 of 400 are 0.0424.
+  EXPECT_NEAR(found.text_error.low, 0.25 - 0.0424, 0.006);
+  EXPECT_NEAR(found.text_error.high, 0.25 + 0.0424, 0.006);
+  EXPECT_NEAR(found.edit_rate.high, found.text_error.high / 4, 1e-9);
+  EXPECT_LT(found.bleu.low, scores.bleu);
+  EXPECT_GT(found.bleu.high, scores.bleu);
+  test::expect_error<DataError>([] { intervals_of({}, {}); }, {});
+}
+
 TEST(TextScores, SourcesAreAskedOnce) {
   data::TextPairs pairs;
   pairs.add("b", "1");
@@ -138,7 +160,7 @@ TEST_F(CorpusTest, SeveralFilesAreMixed) {
   for (const std::string& source : corpus.splits.test.sources)  // one source, one part
     for (const std::string& other : corpus.splits.train.sources) EXPECT_NE(source, other);
 
-  const Tokenizers tokenizers = train_tokenizers(s, corpus.splits.train);
+  const Tokenizers tokenizers = train_tokenizers(s, s, corpus);
   const auto from_small = [&](double temperature) {
     s.mix_temperature = temperature;
     const TrainingPairs training = encode_training(corpus, tokenizers, s);
@@ -161,22 +183,49 @@ TEST_F(CorpusTest, SeveralFilesAreMixed) {
   test::expect_error<DataError>([&] { encode_training(corpus, tokenizers, s); }, {"small", "--max-tokens 1"});
 }
 
+TEST_F(CorpusTest, AStreamGivesWhatMemoryGives) {
+  std::string tsv = "same\tsame\n\tx\n";
+  for (int i = 0; i < 6000; ++i) tsv += concat("word ", i % 5000, "\tWort ", i % 5000, "\n");
+  folder_.put("pairs", tsv);
+  folder_.put("more.po", "msgid \"\"\nmsgstr \"\"\n\nmsgid \"Open\"\nmsgstr \"Oeffnen\"\n");
+  Settings s;
+  s.data = {folder_.file("pairs"), folder_.file("more.po")};
+  s.valid_share = s.test_share = 0.05;
+  s.out = folder_.path();
+  s.source_tokenizer = s.target_tokenizer = data::TokenizerKind::words;
+  const Corpus held = read_corpus(s);
+  const Tokenizers known = train_tokenizers(s, s, held);
+  const TrainingPairs want = encode_training(held, known, s);
+  s.stream = true;
+  const Corpus corpus = read_corpus(s);
+  EXPECT_EQ(corpus.splits.train.size(), 0);
+  EXPECT_EQ(corpus.first.sources, held.first.sources);
+  EXPECT_EQ(corpus.parts, held.parts);
+  EXPECT_EQ(describe(corpus), describe(held));
+  EXPECT_EQ(corpus.splits.valid.sources, held.splits.valid.sources);
+  EXPECT_EQ(corpus.splits.test.targets, held.splits.test.targets);
+  const Tokenizers tokenizers = train_tokenizers(s, s, corpus);
+  EXPECT_EQ(tokenizers.source->serialize(), known.source->serialize());
+  EXPECT_EQ(encode_training(corpus, tokenizers, s).pairs->fingerprint(), want.pairs->fingerprint());
+}
+
 TEST_F(CorpusTest, NothingToTrainOnIsAnError) {
   folder_.put("pairs", "\tb\na\t\n");
   expect_error<DataError>([&] { read_corpus(settings("pairs")); }, {"no pair is left", "2 empty"});
 }
 
 TEST_F(CorpusTest, TokenizersAreOneOrTwo) {
-  data::TextPairs pairs;
-  pairs.add("ab", "X Y");
+  Corpus corpus;
+  corpus.splits.train.add("ab", "X Y");
+  corpus.parts = {1};
   VocabularySettings s;
   s.source_tokenizer = s.target_tokenizer = data::TokenizerKind::characters;
-  const Tokenizers one = train_tokenizers(s, pairs);
+  const Tokenizers one = train_tokenizers(s, {}, corpus);
   EXPECT_EQ(one.source, one.target);
   EXPECT_EQ(one.source->vocab(), 259 + 5);
   s.separate_vocabularies = s.lowercase = true;
   s.target_tokenizer = data::TokenizerKind::symbols;
-  const Tokenizers two = train_tokenizers(s, pairs);
+  const Tokenizers two = train_tokenizers(s, {}, corpus);
   EXPECT_EQ(two.source->encode("AB"), two.source->encode("ab"));
   EXPECT_EQ(two.target->decode(two.target->encode("X  Y")), "X Y");
 }

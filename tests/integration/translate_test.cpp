@@ -1,6 +1,7 @@
 // translate as its users run it: it learns to spell words, and is asked for some.
 #include <map>
 
+#include "../support/address_sanitizer.h"
 #include "program_run.h"
 
 namespace heed {
@@ -153,6 +154,40 @@ TEST_F(Translate, AStoppedRunGoesOnToTheSameBits) {
   EXPECT_NE(folder_.get("noam/model.safetensors"), folder_.get("whole/model.safetensors"));
   EXPECT_EQ(lines(folder_.get("part/metrics.jsonl")).back()["edit_rate"],
             lines(folder_.get("noam/metrics.jsonl")).back()["edit_rate"]);
+}
+
+TEST_F(Translate, AStreamTrainsToTheSameBitsInLessMemory) {
+  write_pairs(600);
+  const std::vector<std::string> more{"--epochs", "2", "--schedule", "constant"};
+  ASSERT_EQ(run(small("whole", more)).code, 0);
+  std::vector<std::string> part = more;
+  part[1] = "1";
+  part.insert(part.end(), {"--stream", "--threads", "2"});
+  const Result first = run(small("part", part));
+  ASSERT_EQ(first.code, 0) << first.err;
+  ASSERT_EQ(run({"train", "--data", (dir_ / "pairs.tsv").string(), "--out", (dir_ / "part").string(),
+                 "--json", "--resume", "--epochs", "2", "--threads", "1", "--stream"})
+                .code,
+            0);
+  EXPECT_EQ(folder_.get("part/model.safetensors"), folder_.get("whole/model.safetensors"));
+  EXPECT_EQ(folder_.get("part/source.tokenizer"), folder_.get("whole/source.tokenizer"));
+
+#ifndef HEED_ADDRESS_SANITIZER  // which holds freed memory back
+  constexpr long kPairs = 100'000, kBytes = 200;
+  std::string text;
+  for (long i = 0; i < kPairs; ++i)
+    text += std::to_string(i) + std::string(kBytes / 2 - 8, 'a') + "\t" + std::string(kBytes / 2, 'b') + "\n";
+  folder_.put("pairs.tsv", text);
+  const auto peak = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--steps", "1", "--max-tokens", "120", "--batch-size", "8", "--valid-share",
+                               "0", "--test-share", "0", "--target-tokenizer", "characters", "--force"});
+    const Result result = run(small("large", words));
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.peak_kilobytes;
+  };
+  // In memory are the texts, and four bytes of each of their characters.
+  EXPECT_LT(peak({"--stream"}), peak({}) - 4 * kPairs * kBytes / 1024);
+#endif
 }
 
 TEST_F(Translate, PatienceEndsATraining) {

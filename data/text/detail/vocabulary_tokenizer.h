@@ -40,8 +40,7 @@ class VocabularyTokenizer final : public Tokenizer {
 int64_t first_piece(TokenizerKind kind);
 
 /// The most frequent pieces of the texts, most frequent first, equals by their bytes.
-std::vector<std::string> frequent_pieces(const TokenizerOptions& options,
-                                         const std::vector<std::span<const std::string>>& corpora);
+std::vector<std::string> frequent_pieces(const TokenizerOptions& options, const TextStream& texts);
 
 /// Pieces as lines of a file, and back; CheckpointError.
 std::string write_pieces(const std::vector<std::string>& pieces);
@@ -53,8 +52,7 @@ std::string write_header(const TokenizerOptions& options);
 TokenizerOptions read_header(std::string_view& content, std::string_view file);
 
 /// Those of sentencepiece.
-std::shared_ptr<const Tokenizer> train_sub_words(const TokenizerOptions& options,
-                                                 const std::vector<std::span<const std::string>>& corpora);
+std::shared_ptr<const Tokenizer> train_sub_words(const TokenizerOptions& options, const TextStream& texts);
 std::shared_ptr<const Tokenizer> load_sub_words(const TokenizerOptions& options, std::string_view model,
                                                 std::string_view file);
 

@@ -172,6 +172,30 @@ TEST(Tokenizer, KindsHaveNames) {
 }
 
 #ifdef HEED_HAVE_SENTENCEPIECE
+// Of more text than is taken every second one is left out, and none of its characters is known.
+TEST(Tokenizer, SubWordsOfLongCorporaAreLearnedFromEvenlySpreadTexts) {
+  const auto line = [](const char* words) {
+    std::string text;
+    while (text.size() < 4000) text += words;
+    return text;
+  };
+  const std::string even = line("ab abc "), odd = line("zy xyz ");
+  const auto learn = [&](int64_t lines) {
+    return train_tokenizer_on_stream({.kind = Kind::bpe, .max_vocab = 270}, [&](const auto& f) {
+      for (int64_t i = 0; i < lines; ++i) f(i % 2 == 0 ? even : odd);
+    });
+  };
+  const auto known = [](const Tokenizer& t, const char* text) {
+    for (const std::string& piece : pieces(t, text))
+      if (piece.starts_with("<0x")) return false;
+    return true;
+  };
+  const int64_t fits = kMaxSubWordBytes / std::ssize(even);
+  const auto all = learn(fits), half = learn(fits + 2);
+  EXPECT_TRUE(known(*all, "abc") && known(*all, "xyz"));
+  EXPECT_TRUE(known(*half, "abc") && !known(*half, "xyz"));
+}
+
 TEST(Tokenizer, SubWordsAreLearntSavedAndLossless) {
   Texts texts;
   for (int i = 0; i < 200; ++i)
@@ -191,6 +215,27 @@ TEST(Tokenizer, SubWordsAreLearntSavedAndLossless) {
     for (const char* forged : {"", "x", "\n\x03 abc"})
       EXPECT_THROW(parse_tokenizer(header + forged, "f"), CheckpointError) << forged;
   }
+  // A model that is cut or changed anywhere is refused, or one that can be used.
+  const std::string good = trained({.kind = Kind::bpe, .max_vocab = 330}, texts)->serialize();
+  const size_t model = good.find("\n\n") + 2;
+  int refused = 0;
+  const auto use = [&](const std::string& forged) {
+    try {
+      const auto t = parse_tokenizer(forged, "f");
+      for (const int64_t id : t->encode("the lowest")) EXPECT_LT(id, t->vocab());
+    } catch (const CheckpointError&) {
+      ++refused;
+    }
+  };
+  for (size_t at = model; at < good.size(); at += 37) {
+    use(good.substr(0, at));
+    for (const char byte : {'\0', '\xff'}) {
+      std::string forged = good;
+      forged[at] = byte;
+      use(forged);
+    }
+  }
+  EXPECT_GT(refused, 100);
   expect_error<DataError>([] { trained({.kind = Kind::bpe}, {}); }, {"no texts"});
   expect_error<DataError>([] { trained({.kind = Kind::bpe, .max_vocab = 5000}, {"a b"}); },
                           {"5000 sub-words"});
