@@ -26,6 +26,7 @@ struct DecodeOptions {
   int64_t max_length = 64;             // tokens of an output, the end mark included
   int64_t min_length = 0;              // tokens before the end mark may come
   int64_t beam = 1;                    // hypotheses followed for each source
+  int64_t best = 0;                    // of which so many are wanted: see beam_search(); 0: all
   double length_penalty = 0;           // scores are divided by ((5 + length) / 6)^this (arXiv 1609.08144, 7)
   std::function<void()> on_step = {};  // called before each token; what it throws ends the search
   /// What the outputs of each source begin with, without marks; empty: nothing is forced.
@@ -54,9 +55,10 @@ std::vector<Hypothesis> greedy_search(Seq2SeqModel& model, const Tokens& source,
                                       const DecodeOptions& options = {});
 
 /// The `beam` best hypotheses of each source, best first. At each step the best continuations are kept, and a
-/// finished hypothesis competes as it is: it stays finished. With a beam of 1 this is greedy_search. With
-/// `sample` tokens are drawn; the scores are those of the model all the same.
-/// NumericError where the model answers with NaN.
+/// finished hypothesis competes as it is: it stays finished. With a beam of 1 this is greedy_search. Of
+/// `best` hypotheses only those are returned, the same as of all, and the search of a source ends when no
+/// other can become better than they are. With `sample` tokens are drawn; the scores are those of the model
+/// all the same. NumericError where the model answers with NaN.
 std::vector<std::vector<Hypothesis>> beam_search(Seq2SeqModel& model, const Tokens& source,
                                                  const DecodeOptions& options = {});
 

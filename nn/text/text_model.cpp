@@ -87,6 +87,7 @@ std::vector<std::vector<TextOutput>> TextModel::run(const std::vector<std::strin
                        .max_length = longest,
                        .min_length = options.min_length,
                        .beam = options.beam,
+                       .best = options.on_choice ? 0 : options.best,  // who looks on sees it to its end
                        .length_penalty = options.length_penalty,
                        .on_step = options.on_step,
                        .sample = options.sample};

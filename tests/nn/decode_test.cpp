@@ -189,6 +189,89 @@ TEST(BeamSearch, EveryDeviceFindsTheSame) {
   }
 }
 
+// Fewer are the first of all, found in no more steps and often in fewer.
+TEST(BeamSearch, FewerHypothesesAreThoseOfAll) {
+  const auto model = small_model(NormPlacement::pre, PositionKind::sinusoidal, 7);
+  {
+    const NoGrad no_grad;  // many outputs end
+    model->output.bias.copy_(tensor<double>({0, 0, 1.5, 0, 0, 0, 0}));
+  }
+  int64_t saved = 0;
+  for (const double alpha : {0.0, 0.6, 2.0})
+    for (const int64_t beam : {2, 5}) {
+      const auto search = [&, alpha = alpha, beam = beam](int64_t best, int64_t& steps) {
+        return beam_search(
+            *model, Tokens::packed(kSources),
+            {.max_length = 12, .beam = beam, .best = best, .length_penalty = alpha, .on_step = [&] {
+               ++steps;
+             }});
+      };
+      int64_t all_steps = 0;
+      const auto all = search(0, all_steps);
+      for (int64_t best = 1; best <= beam; ++best) {
+        int64_t steps = 0;
+        const auto found = search(best, steps);
+        EXPECT_LE(steps, all_steps);
+        saved += all_steps - steps;
+        for (size_t i = 0; i < all.size(); ++i) {
+          ASSERT_EQ(static_cast<int64_t>(found[i].size()), best);
+          for (size_t n = 0; n < found[i].size(); ++n) {
+            EXPECT_EQ(found[i][n].tokens, all[i][n].tokens);
+            EXPECT_EQ(found[i][n].finished, all[i][n].finished);
+            EXPECT_NEAR(found[i][n].score, all[i][n].score, 1e-6);
+          }
+        }
+      }
+    }
+  EXPECT_GT(saved, 0);
+}
+
+// Gives the end mark and two tokens the same odds at each step, and counts the rows that it is asked for.
+class CountingDecoder final : public StepDecoder {
+ public:
+  CountingDecoder(int64_t rows, std::vector<int64_t>& counts) : rows_(rows), counts_(counts) {}
+  int64_t rows() const override { return rows_; }
+  Tensor step(const Tensor& ids) override {
+    counts_.push_back(ids.size(0));
+    std::vector<float> logits;
+    for (int64_t i = 0; i < rows_; ++i) logits.insert(logits.end(), {-30, -30, 0, 1, -2});
+    return tensor(logits, {rows_, 5});
+  }
+  void select(std::span<const int64_t> parents) override { rows_ = std::ssize(parents); }
+
+ private:
+  int64_t rows_;
+  std::vector<int64_t>& counts_;
+};
+
+class CountingModel final : public Seq2SeqModel {
+ public:
+  Tensor forward(const Tokens&, const Tokens&) const override { return {}; }
+  std::unique_ptr<StepDecoder> start(const Tokens& source, int64_t hypotheses) const override {
+    counts.clear();
+    return std::make_unique<CountingDecoder>(source.segments.count() * hypotheses, counts);
+  }
+  int64_t target_vocabulary() const override { return 5; }
+  void visit(Visitor&) override {}
+
+  mutable std::vector<int64_t> counts;
+};
+
+// Log probabilities of token 3, the end and token 4: -0.35, -1.35 and -3.35. The best output, of no token, is
+// certain when 3 3 3 3 has fallen behind it, the second, 3, a step later; the third is cut.
+TEST(BeamSearch, NothingIsComputedForWhatHasFinished) {
+  CountingModel model;
+  const auto search = [&](int64_t best) {
+    return beam_search(model, Tokens::packed({{1}}), {.max_length = 8, .beam = 3, .best = best}).front();
+  };
+  EXPECT_TRUE(search(1).front().tokens.empty());
+  EXPECT_EQ(model.counts, (std::vector<int64_t>{3, 2, 1, 1}));
+  EXPECT_EQ(search(2).back().tokens, (std::vector<int64_t>{3}));
+  EXPECT_EQ(model.counts, (std::vector<int64_t>{3, 2, 1, 1, 1}));
+  EXPECT_EQ(search(3).back().tokens, std::vector<int64_t>(8, 3));
+  EXPECT_EQ(model.counts, (std::vector<int64_t>{3, 2, 1, 1, 1, 1, 1, 1}));
+}
+
 TEST(BeamSearch, LengthsAreKept) {
   const auto model = small_model(NormPlacement::pre, PositionKind::sinusoidal, 7);
   {
@@ -271,6 +354,7 @@ TEST(BeamSearch, ImpossibleOptions) {
   EXPECT_THROW(beam_search(*model, source, {.max_length = 3, .min_length = 3}), ConfigError);
   EXPECT_THROW(beam_search(*model, source, {.beam = 0}), ConfigError);
   EXPECT_THROW(beam_search(*model, source, {.beam = 8}), ConfigError);
+  EXPECT_THROW(beam_search(*model, source, {.beam = 2, .best = 3}), ConfigError);
   EXPECT_THROW(beam_search(*model, source, {.end = 7}), ConfigError);
   EXPECT_THROW(beam_search(*model, source, {.prefixes = {{3}}}), ConfigError);
   EXPECT_THROW(beam_search(*model, source, {.max_length = 2, .prefixes = {{3, 3}, {}, {}}}), ConfigError);
