@@ -16,8 +16,7 @@ import subprocess
 import sys
 
 ARCHITECTURE = "sm_90a"
-OBJECTS = ("activation", "cross_entropy", "embedding", "layer_norm_rows", "layer_norm_rows_backward", "optimizer", "rms_norm",
-           "rotary", "softmax")
+OBJECTS = ("activation", "cross_entropy", "embedding", "norm", "norm_backward", "optimizer", "rotary", "softmax")
 VECTOR = re.compile(r"RowLayoutILi\d+ELi(?:4|8)E|^(?!.*RowLayout).*[EI]Li(?:4|8)EEE?v")
 REDUCES = re.compile(r"norm_kernelILi4E.*GradientPart")  # a sum of squares: nothing to store
 

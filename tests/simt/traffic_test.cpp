@@ -3,9 +3,8 @@
 // looked at.
 #include <heed/kernels/activation.h>
 #include <heed/kernels/cross_entropy.h>
+#include <heed/kernels/norm.h>
 #include <heed/kernels/optimizer.h>
-#include <heed/kernels/residual_layer_norm.h>
-#include <heed/kernels/rms_norm.h>
 #include <heed/kernels/softmax.h>
 
 #include "schedules.h"
@@ -50,88 +49,61 @@ TYPED_TEST(Traffic, Softmax) {
   }
 }
 
-TYPED_TEST(Traffic, ResidualLayerNorm) {
+TYPED_TEST(Traffic, Norm) {
   using T = TypeParam;
-  for (const int64_t cols : kWidths) {
-    const int64_t count = kRows * cols;
-    const Buffer<T> residual(numbers<T>(count, 1)), x(numbers<T>(count, 2)), weight(numbers<T>(cols, 3)),
-        bias(numbers<T>(cols, 4)), sum(count), y(count);
-    const Buffer<float> mean(kRows), rstd(kRows), gweight(cols), gbias(cols);
-    const Dropout dropout = some_dropout();
-    kernels::ResidualLayerNormForward<T> forward{};
-    forward.residual = residual.data();
-    forward.x = x.data();
-    forward.weight = weight.data();
-    forward.bias = bias.data();
-    forward.dropout = dropout;
-    forward.sum = sum.data();
-    forward.y = y.data();
-    forward.mean = mean.data();
-    forward.rstd = rstd.data();
-    forward.rows = kRows;
-    forward.cols = cols;
-    forward.eps = 1e-5;
-    cuda::residual_layer_norm_forward(forward);
-    expect_passes(residual, 1, 0, "residual");
-    expect_passes(x, 1, 0, "x");
-    expect_passes(sum, 0, 1, "sum");
-    expect_passes(y, 0, 1, "y");
-    const Buffer<T> gy(numbers<T>(count, 5)), gsum(numbers<T>(count, 6)), gresidual(count), gx(count);
-    kernels::ResidualLayerNormBackward<T> backward{};
-    backward.gy = gy.data();
-    backward.gsum = gsum.data();
-    backward.sum = sum.data();
-    backward.weight = weight.data();
-    backward.mean = mean.data();
-    backward.rstd = rstd.data();
-    backward.dropout = dropout;
-    backward.gresidual = gresidual.data();
-    backward.gx = gx.data();
-    backward.gweight = gweight.data();
-    backward.gbias = gbias.data();
-    backward.rows = kRows;
-    backward.cols = cols;
-    cuda::residual_layer_norm_backward(backward);
-    expect_passes(gy, 1, 0, "gy");
-    expect_passes(gsum, 1, 0, "gsum");
-    expect_passes(sum, 1, 1, "sum");
-    expect_passes(gresidual, 0, 1, "gresidual");
-    expect_passes(gx, 0, 1, "gx");
-  }
-}
-
-TYPED_TEST(Traffic, RmsNorm) {
-  using T = TypeParam;
-  for (const int64_t cols : kWidths) {
-    const int64_t count = kRows * cols;
-    const Buffer<T> x(numbers<T>(count, 2)), weight(numbers<T>(cols, 3)), y(count), gy(numbers<T>(count, 5)),
-        gx(count);
-    const Buffer<float> rstd(kRows), gweight(cols);
-    kernels::RMSNormForward<T> forward{};
-    forward.x = x.data();
-    forward.weight = weight.data();
-    forward.y = y.data();
-    forward.rstd = rstd.data();
-    forward.rows = kRows;
-    forward.cols = cols;
-    forward.eps = 1e-5;
-    cuda::rms_norm_forward(forward);
-    expect_passes(x, 1, 0, "x");
-    expect_passes(y, 0, 1, "y");
-    kernels::RMSNormBackward<T> backward{};
-    backward.gy = gy.data();
-    backward.sum = x.data();
-    backward.weight = weight.data();
-    backward.rstd = rstd.data();
-    backward.gx = gx.data();
-    backward.gweight = gweight.data();
-    backward.rows = kRows;
-    backward.cols = cols;
-    cuda::rms_norm_backward(backward);
-    expect_passes(x, 2, 0, "x");
-    expect_passes(gy, 1, 0, "gy");
-    expect_passes(gx, 0, 1, "gx");
-  }
+  for (const NormKind kind : {NormKind::layer, NormKind::rms})
+    for (const bool with_residual : {true, false})
+      for (const int64_t cols : kWidths) {
+        const bool layer = kind == NormKind::layer;
+        const int64_t count = kRows * cols;
+        const Buffer<T> residual(numbers<T>(count, 1)), x(numbers<T>(count, 2)), weight(numbers<T>(cols, 3)),
+            bias(numbers<T>(cols, 4)), added(count), y(count);
+        const Buffer<float> mean(kRows), rstd(kRows), gweight(cols), gbias(cols);
+        const Buffer<T>& sum = with_residual ? added : x;
+        const Dropout dropout = with_residual ? some_dropout() : Dropout{};
+        kernels::NormForward<T> forward{};
+        forward.kind = kind;
+        forward.residual = with_residual ? residual.data() : nullptr;
+        forward.x = x.data();
+        forward.weight = weight.data();
+        forward.bias = layer ? bias.data() : nullptr;
+        forward.dropout = dropout;
+        forward.sum = with_residual ? added.data() : nullptr;
+        forward.y = y.data();
+        forward.mean = layer ? mean.data() : nullptr;
+        forward.rstd = rstd.data();
+        forward.rows = kRows;
+        forward.cols = cols;
+        forward.eps = 1e-5;
+        cuda::norm_forward(forward);
+        expect_passes(x, 1, 0, "x");
+        expect_passes(y, 0, 1, "y");
+        expect_passes(residual, with_residual ? 1 : 0, 0, "residual");
+        expect_passes(added, 0, with_residual ? 1 : 0, "sum");
+        const Buffer<T> gy(numbers<T>(count, 5)), gsum(numbers<T>(count, 6)), gresidual(count), gx(count);
+        kernels::NormBackward<T> backward{};
+        backward.kind = kind;
+        backward.residual = with_residual;
+        backward.gy = gy.data();
+        backward.gsum = with_residual ? gsum.data() : nullptr;
+        backward.sum = sum.data();
+        backward.weight = weight.data();
+        backward.mean = forward.mean;
+        backward.rstd = rstd.data();
+        backward.dropout = dropout;
+        backward.gresidual = with_residual ? gresidual.data() : nullptr;
+        backward.gx = gx.data();
+        backward.gweight = gweight.data();
+        backward.gbias = layer ? gbias.data() : nullptr;
+        backward.rows = kRows;
+        backward.cols = cols;
+        cuda::norm_backward(backward);
+        expect_passes(gy, 1, 0, "gy");
+        expect_passes(gsum, with_residual ? 1 : 0, 0, "gsum");
+        expect_passes(sum, with_residual ? 1 : 2, with_residual ? 1 : 0, "sum");
+        expect_passes(gresidual, 0, with_residual ? 1 : 0, "gresidual");
+        expect_passes(gx, 0, 1, "gx");
+      }
 }
 
 TYPED_TEST(Traffic, Gelu) {
