@@ -1,4 +1,4 @@
-// An encoder learns a rhyme by filling in characters that were taken out of it, and then fills in new ones.
+// An encoder learns a rhyme by filling in characters that were taken out of it, and then fills in three.
 #include <heed/heed.h>
 using namespace heed;
 
