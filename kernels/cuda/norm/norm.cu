@@ -12,6 +12,32 @@ namespace {
 
 using kernels::NormForward;
 
+// What the kernel is given. Of arguments of more than 128 bytes the compiler keeps the fields less well
+// apart: it would take more registers, and spill some.
+template <class T>
+struct ForwardRows {
+  const T *residual, *x, *weight, *bias;
+  Dropout dropout;
+  T *sum, *y;
+  float *mean, *rstd;
+  int64_t rows, cols;
+  double eps;
+
+  explicit ForwardRows(const NormForward<T>& args)
+      : residual(args.residual),
+        x(args.x),
+        weight(args.weight),
+        bias(args.bias),
+        dropout(args.dropout),
+        sum(args.sum),
+        y(args.y),
+        mean(args.mean),
+        rstd(args.rstd),
+        rows(args.rows),
+        cols(args.cols),
+        eps(args.eps) {}
+};
+
 // Whether a block goes over many rows, the next ones on their way. It pays where there is much to do for each
 // element or several rows share a warp; else a row a group is faster.
 template <class Layout, bool kResidual>
@@ -65,7 +91,7 @@ struct Statistics {
 // the row's first element, from which elements that are all equal do not differ. Other ones differ by so much
 // then that eps is nothing to them. Groups of one warp come here together; a sound row stays as it is.
 template <NormKind kKind, class Group, class T, class Layout>
-__device__ __forceinline__ Statistics map_row(const NormForward<T>& args, int64_t row, const Layout& layout,
+__device__ __forceinline__ Statistics map_row(const ForwardRows<T>& args, int64_t row, const Layout& layout,
                                               RowPart<T, Layout>& x, float share, int turn,
                                               const Statistics& found) {
   constexpr float kScale = 0x1p-96f;
@@ -83,7 +109,7 @@ __device__ __forceinline__ Statistics map_row(const NormForward<T>& args, int64_
 }
 
 template <NormKind kKind, class Group, class T, class Layout>
-__device__ __forceinline__ Statistics find_statistics(const NormForward<T>& args, int64_t row,
+__device__ __forceinline__ Statistics find_statistics(const ForwardRows<T>& args, int64_t row,
                                                       const Layout& layout, RowPart<T, Layout>& x,
                                                       float share, int turn) {
   const float2 moments = find_moments<kKind, Group>(layout, x, share, turn);
@@ -97,7 +123,7 @@ __device__ __forceinline__ Statistics find_statistics(const NormForward<T>& args
 // Budget: 112 registers, 256 bytes shared.
 template <class T, class Layout, NormKind kKind, bool kResidual>
 __global__ void __launch_bounds__(RowGroup<Layout>::kBlock, kForwardBlocks<T, Layout, kResidual>)
-    forward_kernel(NormForward<T> args) {
+    forward_kernel(ForwardRows<T> args) {
   using Group = RowGroup<Layout>;
   constexpr int kWidth = Layout::kWidth;
   const Layout layout(args.cols, Group::thread());
@@ -155,7 +181,7 @@ void norm_forward(const NormForward<T>& args) {
                           ? blocks_over_rows<Group>(args.rows, kForwardBlocks<T, Layout, kResidual>)
                           : blocks_of_rows<Group>(args.rows);
     launch(args.name(), forward_kernel<T, Layout, kKind, kResidual>, grid, dim3(Group::kBlock),
-           ForwardStream<T, Layout, kResidual>::kBytes, args);
+           ForwardStream<T, Layout, kResidual>::kBytes, ForwardRows<T>(args));
   };
   const auto of_kind = [&]<class Layout, NormKind kKind>() {
     args.residual == nullptr ? run.template operator()<Layout, kKind, false>()
