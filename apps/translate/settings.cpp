@@ -13,7 +13,7 @@ using data::TokenizerKind;
 void use_translate(Settings& s) {
   s.position = nn::PositionKind::rotary;
   s.mix_temperature = 2;
-  s.epochs = 6;
+  s.epochs = 4;
 }
 
 void use_pronounce(Settings& s) {

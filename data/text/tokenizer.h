@@ -66,7 +66,7 @@ class Tokenizer {
 /// Texts that come one after another: calls the function that it is given with each.
 using TextStream = std::function<void(const std::function<void(std::string_view)>&)>;
 
-/// Sub-words are learned from so many bytes of text, of longer corpora from every second, fourth, … text.
+/// Sub-words are learned from so many bytes (unigram: half), of longer corpora from every 2nd, 4th, … text.
 inline constexpr int64_t kMaxSubWordBytes = int64_t{6} << 20;
 
 /// A tokenizer for the texts of a stream, which is asked for them once, and whose tokenizer follows from them
