@@ -49,7 +49,7 @@ Tensor MultiHeadAttention::self(const Tensor& x, const Segments& segments, const
                  {.heads = layout.heads + 2 * layout.key_heads,
                   .rotated_heads = layout.heads + layout.key_heads,
                   .pairing = call.rotation.pairing});
-  if (!call.cache) return out_proj(attention_qkv(qkv, segments, attention_options(call)));
+  if (!call.cache) return join(attention_qkv(qkv, segments, attention_options(call)));
   const int64_t queries = layout.query_columns();
   const Tensor past = call.cache->append(call.layer, qkv.slice(1, queries, qkv.size(1)));
   return attend(qkv.slice(1, 0, queries), past, call.cache->segments(), call);
@@ -62,7 +62,13 @@ Tensor MultiHeadAttention::cross(const Tensor& x, const Tensor& memory, const Se
 
 Tensor MultiHeadAttention::attend(const Tensor& q, const Tensor& kv, const Segments& segments,
                                   const AttentionCall& call) const {
-  return out_proj(attention_kv(q, kv, segments, attention_options(call)));
+  return join(attention_kv(q, kv, segments, attention_options(call)));
+}
+
+Tensor MultiHeadAttention::join(const Tensor& heads) const {
+  if (!head_mask.defined()) return out_proj(heads);
+  const Tensor factors = head_mask.to(heads.device()).to(heads.dtype()).view({layout.heads, 1});
+  return out_proj((heads.reshape({-1, layout.heads, layout.width}) * factors).reshape(heads.shape()));
 }
 
 Tensor MultiHeadAttention::project_qkv(const Tensor& x) const {

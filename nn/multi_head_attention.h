@@ -77,8 +77,10 @@ class MultiHeadAttention : public Module {
   Tensor in_proj_bias;    // [query_columns + 2 key_columns], or undefined
   Tensor relative_bias;   // [heads, 2 relative_limit + 1] if relative, [relative_buckets, heads] if t5
   Linear out_proj;        // query_columns → d_model
+  Tensor head_mask;       // f32 [heads], a factor for the output of each; undefined: 1. No parameter
 
  private:
+  Tensor join(const Tensor& heads) const;  // the output projection of what the heads found
   Tensor project(const Tensor& x, int64_t begin, int64_t end) const;
   AttentionOptions attention_options(const AttentionCall& call) const;
   Tensor relative() const;  // the bias of each distance

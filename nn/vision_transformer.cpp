@@ -96,18 +96,4 @@ std::string VisionTransformer::describe() const {
                 config_.d_ff, ", ", name(config_.norm), "-norm)");
 }
 
-Tensor attention_rollout(TensorList layers) {
-  Tensor mixed;
-  for (const Tensor& weights : layers) {
-    HEED_CHECK(weights.rank() == 3 && weights.size(1) == weights.size(2) &&
-                   (!mixed.defined() || weights.size(1) == mixed.size(0)),
-               ShapeError, "attention_rollout: weights are ", weights.shape(),
-               ", expected [heads, tokens, tokens] of each layer");
-    const Tensor step = 0.5 * (mean(weights, {.axes = {0}}) + eye(weights.size(1), -1, weights.options()));
-    mixed = mixed.defined() ? matmul(step, mixed) : step;
-  }
-  HEED_CHECK(mixed.defined(), ShapeError, "attention_rollout: there are no layers");
-  return mixed;
-}
-
 }  // namespace heed::nn

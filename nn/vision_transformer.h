@@ -74,10 +74,4 @@ class VisionTransformer : public Module {
   mutable std::map<int64_t, Segments> segments_;  // by the batch: captured steps know their addresses
 };
 
-/// Attention rollout (Abnar and Zuidema, arXiv 2005.00928): how much of each input token the states of each
-/// place are mixed from, if a layer hands on half of what it got and half of what its heads, on average,
-/// attended to. layers: the weights of each layer's self-attention, [heads, tokens, tokens], the first layer
-/// first → [tokens, tokens], whose rows sum to 1. ShapeError, also without layers.
-Tensor attention_rollout(TensorList layers);
-
 }  // namespace heed::nn

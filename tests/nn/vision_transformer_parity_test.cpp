@@ -120,18 +120,5 @@ TEST(VisionTransformer, Errors) {
       {"images are [2, 1, 6, 4], expected [batch, 2, 6, 4]"});
 }
 
-// By hand: two layers of two heads over two tokens.
-TEST(AttentionRollout, IsTheProductOfHalvesOfTheMeans) {
-  const Tensor first = tensor<float>(std::vector<float>{1, 0, 0, 1, 0, 1, 1, 0}, {2, 2, 2}),
-               second = tensor<float>(std::vector<float>{0, 1, 0, 1, 0, 1, 0, 1}, {2, 2, 2});
-  // The heads' means are [[.5 .5] [.5 .5]] and [[0 1] [0 1]].
-  const Tensor rollout = nn::attention_rollout({first, second});
-  const std::vector<float> want{0.5f, 0.5f, 0.25f, 0.75f};
-  EXPECT_EQ(rollout.to_vector<float>(), want);
-  expect_error<ShapeError>([] { (void)nn::attention_rollout(TensorList(std::vector<Tensor>{})); },
-                           {"there are no layers"});
-  expect_error<ShapeError>([&] { (void)nn::attention_rollout({first, zeros({2, 3, 3})}); }, {"[2, 3, 3]"});
-}
-
 }  // namespace
 }  // namespace heed::test
