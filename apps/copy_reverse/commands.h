@@ -18,11 +18,14 @@ struct ModelSettings : CommonSettings {
   std::filesystem::path data;
 };
 
-struct EvalSettings : ModelSettings {
-  int64_t max_decode_length = 0;  // 0: two more than the longest target
-  // Generated pairs other than those of the training's validation; unset: as there.
+/// Generated pairs other than those of the training's validation; unset: as there.
+struct PairsSettings : ModelSettings {
   std::string task;
   std::optional<int64_t> min_length, max_length, pairs;
+};
+
+struct EvalSettings : PairsSettings {
+  int64_t max_decode_length = 0;  // 0: two more than the longest target
 };
 
 struct DecodeSettings : ModelSettings {
@@ -39,6 +42,18 @@ struct LogitsSettings : ModelSettings {
 struct AttentionSettings : ModelSettings {
   std::string input, target;
   std::optional<int64_t> layer, head;
+  std::filesystem::path out;  // empty: the model's folder
+};
+
+struct HeadsSettings : ModelSettings {
+  std::optional<int64_t> length;  // of the sources; unset: the longest of the training
+  int64_t pairs = 200;
+  int64_t layer = 0;          // whose heads are drawn
+  std::filesystem::path out;  // empty: the model's folder
+};
+
+struct FailuresSettings : PairsSettings {
+  int64_t worst = 3;
   std::filesystem::path out;  // empty: the model's folder
 };
 
@@ -65,6 +80,10 @@ void compare_lengths(const LengthsSettings& settings);
 void decode(const DecodeSettings& settings);
 void logits(const LogitsSettings& settings);
 void attention(const AttentionSettings& settings);
+/// What each head looks at, and what the model loses without it.
+void heads(const HeadsSettings& settings);
+/// Where a model goes wrong: at which places, lengths and symbols, and its worst outputs.
+void failures(const FailuresSettings& settings);
 void info(const InfoSettings& settings, const Settings& fresh);
 
 /// "5,10,20". ConfigError.

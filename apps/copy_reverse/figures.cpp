@@ -13,7 +13,6 @@
 #include "apps/common/seq2seq.h"
 
 namespace heed::apps {
-namespace {
 
 std::string token_name(const data::Task& task, int64_t symbol) {
   switch (symbol) {
@@ -28,16 +27,12 @@ std::string token_name(const data::Task& task, int64_t symbol) {
   }
 }
 
+namespace {
+
 std::vector<std::string> token_names(const data::Task& task, const data::TokenIds& symbols) {
   std::vector<std::string> names;
   for (const int64_t symbol : symbols) names.push_back(token_name(task, symbol));
   return names;
-}
-
-// By the names that the models give: a Transformer's, and a recurrent decoder's "decoder.attention".
-AttentionKind kind_of(const std::string& name) {
-  if (name.starts_with("encoder")) return AttentionKind::source;
-  return name.ends_with("self_attn") ? AttentionKind::target : AttentionKind::cross;
 }
 
 void check_finite(const Tensor& weights, const std::string& name) {
@@ -122,6 +117,11 @@ int64_t sharpest_head(const Tensor& weights) {
 }
 
 }  // namespace
+
+AttentionKind kind_of(const std::string& name) {
+  if (name.starts_with("encoder")) return AttentionKind::source;
+  return name.ends_with("self_attn") ? AttentionKind::target : AttentionKind::cross;
+}
 
 std::vector<const AttentionMaps::Map*> AttentionMaps::of(AttentionKind kind) const {
   std::vector<const Map*> found;

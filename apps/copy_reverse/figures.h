@@ -21,6 +21,12 @@ namespace heed::apps {
 /// Who asks and who answers: the source itself, the target itself, the target the source.
 enum class AttentionKind { source, target, cross };
 
+/// Of an attention of that name, as the models give them: a Transformer's, and a recurrent decoder's.
+AttentionKind kind_of(const std::string& name);
+
+/// A symbol as its task writes it, or a mark's name.
+std::string token_name(const data::Task& task, int64_t symbol);
+
 /// Attention weights of one pair, rebuilt after a forward in evaluation mode, with the tokens' names.
 struct AttentionMaps {
   struct Map {

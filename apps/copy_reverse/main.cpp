@@ -14,8 +14,8 @@ void declare_model(OptionTable& table, ModelSettings& settings, bool with_data) 
   if (with_data) table.path("data", settings.data, "Pairs from a file: source<TAB>target").not_saved();
 }
 
-// Of eval without --data.
-void declare_pairs(OptionTable& table, EvalSettings& s) {
+// Of eval and failures without --data.
+void declare_pairs(OptionTable& table, PairsSettings& s) {
   table.group("Generated pairs; by default those that validated the training");
   table.text("task", s.task, "As of `train`").checked([](const std::string& text) {
     heed::data::Task task(text);
@@ -94,6 +94,26 @@ void run(const std::vector<std::string>& arguments) {
   attention_table.integer("head", maps.head, "Head of the single maps; by default the sharpest",
                           {0, 1 << 16});
   attention_table.path("out", maps.out, "Folder for figures and maps; by default the model's").not_saved();
+
+  HeadsSettings roles;
+  OptionTable& heads_table = line.command(
+      "heads", "What each head looks at, and what the model loses without it", [&] { heads(roles); });
+  declare_model(heads_table, roles, true);
+  heads_table.group("Heads");
+  heads_table.integer("length", roles.length, "Length of the sources; by default the longest of the training",
+                      {1, 1 << 16});
+  heads_table.integer("pairs", roles.pairs, "Pairs, all of one length", {2, 1 << 16});
+  heads_table.integer("layer", roles.layer, "Layer whose heads are drawn, from 0", {0, 1024});
+  heads_table.path("out", roles.out, "Folder for figures and numbers; by default the model's").not_saved();
+
+  FailuresSettings wrong;
+  OptionTable& failures_table =
+      line.command("failures", "Where a model goes wrong, and its worst outputs", [&] { failures(wrong); });
+  declare_model(failures_table, wrong, true);
+  failures_table.group("Failures");
+  failures_table.integer("worst", wrong.worst, "Outputs shown with their maps, at most", {0, 64});
+  failures_table.path("out", wrong.out, "Folder for figures and numbers; by default the model's").not_saved();
+  declare_pairs(failures_table, wrong);
 
   InfoSettings shown;
   Settings fresh;

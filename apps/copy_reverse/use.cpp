@@ -3,7 +3,6 @@
 
 #include <heed/core/ops.h>
 #include <heed/core/serialize.h>
-#include <heed/data/tsv.h>
 #include <heed/nn/inspection.h>
 #include <heed/nn/parameter.h>
 #include <heed/nn/summary.h>
@@ -17,6 +16,7 @@
 #include "apps/copy_reverse/commands.h"
 #include "apps/copy_reverse/figures.h"
 #include "apps/copy_reverse/report.h"
+#include "apps/copy_reverse/trained.h"
 
 namespace heed::apps {
 namespace {
@@ -28,31 +28,6 @@ data::Pair pair_of(data::TokenIds source, const Settings& settings) {
   if (settings.no_end_mark)
     target = settings.task_rule().solve(source, settings.vocab, settings.last_digit_first);
   return {std::move(source), std::move(target)};
-}
-
-struct Trained {
-  Settings settings;
-  Device device;
-  std::unique_ptr<nn::Seq2SeqModel> model;
-  data::Marks marks() const { return settings.marks(); }
-};
-
-Trained open_model(const ModelSettings& s) {
-  Trained result{load_settings(s.model), apply(s), nullptr};
-  result.model = load_model(result.settings, s.model, result.device);
-  return result;
-}
-
-std::shared_ptr<const data::PairDataset> pairs_of(const ModelSettings& s, const Trained& trained) {
-  std::shared_ptr<const data::PairDataset> pairs;
-  if (s.data.empty())
-    pairs = trained.settings.validation_data();
-  else
-    pairs = std::make_shared<data::TsvDataset>(data::read_tsv(s.data, {.vocab = trained.settings.vocab}));
-  HEED_CHECK(pairs, ConfigError,
-             "the model was trained on a file without a validation part; name one with --data");
-  trained.settings.check_lengths(*pairs);
-  return pairs;
 }
 
 void print(const Json& object, bool json, const std::string& text) {
@@ -72,20 +47,6 @@ Evaluation evaluate_with_progress(nn::Seq2SeqModel& model, const data::PairDatas
   options.on_batch = [&](int64_t pairs) { progress.advance(pairs); };
   return evaluate(model, dataset, options);
 }
-
-namespace {
-
-void use_pairs(Settings& settings, const EvalSettings& s) {
-  const bool generated = !s.task.empty() || s.min_length || s.max_length || s.pairs;
-  if (!generated) return;
-  HEED_CHECK(s.data.empty(), ConfigError, "--data and options of generated pairs contradict each other");
-  if (!s.task.empty()) settings.task = s.task;
-  settings.min_length = s.min_length.value_or(settings.min_length);
-  settings.max_length = s.max_length.value_or(settings.max_length);
-  settings.valid_pairs = s.pairs.value_or(std::max<int64_t>(settings.valid_pairs, 1));
-}
-
-}  // namespace
 
 void evaluate_model(const EvalSettings& s) {
   Trained trained = open_model(s);
