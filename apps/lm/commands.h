@@ -51,6 +51,12 @@ struct AttentionSettings : ModelSettings {
   std::vector<std::string> texts;
 };
 
+struct HeadsSettings : ModelSettings {
+  std::filesystem::path data, out;
+  int64_t window = 128;
+  int64_t period = 50, sequences = 16;  // of random tokens that come twice
+};
+
 struct MergeSettings : CommonSettings {
   std::filesystem::path model, base, out;
 };
@@ -59,6 +65,7 @@ void generate(const GenerateSettings& settings);
 void chat(const ChatSettings& settings);
 void evaluate(const EvalSettings& settings);
 void attention(const AttentionSettings& settings);
+void heads(const HeadsSettings& settings);
 void info(const ModelSettings& settings);
 void train(TrainSettings& settings, OptionTable& table);
 void merge(const MergeSettings& settings);

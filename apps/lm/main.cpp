@@ -82,6 +82,17 @@ void run(const std::vector<std::string>& arguments) {
   attention_table.path("out", looking.out, "Folder of the figure; by default the model's").not_saved();
   attention_table.positionals("TEXT", looking.texts, "The text, as one argument");
 
+  HeadsSettings roles;
+  OptionTable& heads_table = line.command(
+      "heads", "What each head looks at, and what the model loses without it", [&] { heads(roles); });
+  declare_model(heads_table, roles);
+  heads_table.path("data", roles.data, "File of a text").not_saved();
+  heads_table.integer("window", roles.window, "Tokens of the text that are looked back at, at most",
+                      {2, 1 << 20});
+  heads_table.integer("period", roles.period, "Random tokens that come twice", {2, 1 << 16});
+  heads_table.integer("sequences", roles.sequences, "Sequences of such tokens", {1, 1 << 16});
+  heads_table.path("out", roles.out, "Folder of the figures; by default the model's").not_saved();
+
   ModelSettings shown;
   OptionTable& info_table = line.command("info", "Parameters of a model", [&] { info(shown); });
   declare_model(info_table, shown);

@@ -110,6 +110,36 @@ TEST_F(Lm, TakesLittleMoreMemoryThanTheWeights) {
   EXPECT_LT(peak("bf16") - bf16_alone, 1.5 * 2 * parameters);
 }
 
+// The fixture has 2 layers of 3 heads and 9 positions: a start and twice 4 tokens.
+TEST_F(Lm, HeadsAreWorthWhatIsLostWithoutThem) {
+  const std::string text = (dir_ / "text").string(), out = (dir_ / "maps").string();
+  std::ofstream(text) << "a b c d e f g h i j k l m n o a c e g i k m o b d f h";
+  const Result r = run(command("heads", {"--json", "--data", text, "--window", "9", "--period", "4",
+                                         "--sequences", "5", "--out", out}));
+  ASSERT_EQ(r.code, 0) << r.err;
+  const Json result = r.last(), &heads = result["heads"];
+  EXPECT_EQ(result["bits_per_character"],
+            run(command("eval", {"--json", "--data", text, "--window", "9"})).last()["bits_per_character"]);
+  ASSERT_EQ(heads.size(), 6u);
+  for (size_t i = 0; i < heads.size(); ++i) {
+    EXPECT_EQ(heads[i]["Layer"], i / 3);
+    EXPECT_EQ(heads[i]["Head"], i % 3);
+    EXPECT_NE(heads[i]["Bits lost"].get<double>(), 0);
+    EXPECT_NE(heads[i]["Repeat loss +"].get<double>(), 0);
+    for (const char* share : {"Previous", "Induction"}) {
+      EXPECT_GT(heads[i][share].get<double>(), 0);
+      EXPECT_LT(heads[i][share].get<double>(), 1);
+    }
+    EXPECT_LE(heads[i]["Entropy"].get<double>(), std::log2(9));
+  }
+  EXPECT_TRUE(fs::exists(dir_ / "maps/heads.svg") || fs::exists(dir_ / "maps/heads.gp"));
+  EXPECT_TRUE(fs::exists(dir_ / "maps/heads-induction.svg") || fs::exists(dir_ / "maps/heads-induction.gp"));
+  EXPECT_EQ(run(command("heads", {"--data", text, "--period", "5"})).code, 2) << "11 positions";
+  EXPECT_EQ(run(command("heads", {"--period", "4"})).code, 2) << "no text";
+  std::ofstream(text) << "a b c";
+  EXPECT_EQ(run(command("heads", {"--data", text, "--period", "4"})).code, 3);
+}
+
 TEST_F(Lm, RefusesWithTheRightCode) {
   EXPECT_EQ(run({"generate", "x"}).code, 2);
   EXPECT_EQ(run({"generate", "--model", (dir_ / "none").string(), "x"}).code, 2);
