@@ -37,17 +37,26 @@ struct LayerFacts {
   std::vector<HeadFacts> heads;
 };
 
+// The tokens of a text, each once: those that the model may have learned, as it has not all of its
+// vocabulary.
+std::vector<int64_t> tokens_of(const nn::TextGenerator& generator, const std::string& text) {
+  std::vector<int64_t> tokens;
+  for (const int64_t id : generator.tokenizer().encode(text))
+    if (!generator.tokenizer().is_mark(id)) tokens.push_back(id);
+  std::sort(tokens.begin(), tokens.end());
+  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+  HEED_CHECK(tokens.size() >= 2, DataError, "heads: the text has ", tokens.size(), " different tokens");
+  return tokens;
+}
+
 // Random tokens, and the same again: what follows a token was seen once before, and nothing else tells it.
 struct Repetitions {
   std::vector<std::vector<int64_t>> sequences;
   int64_t start, period;  // tokens before the first of those that come twice (0 or 1), and their number
 
-  Repetitions(const nn::TextGenerator& generator, int64_t period, int64_t count, uint64_t seed)
+  Repetitions(const nn::TextGenerator& generator, const std::vector<int64_t>& tokens, int64_t period,
+              int64_t count, uint64_t seed)
       : start(generator.start() >= 0 ? 1 : 0), period(period) {
-    std::vector<int64_t> tokens;
-    for (int64_t id = 0; id < generator.tokenizer().vocab(); ++id)
-      if (!generator.tokenizer().is_mark(id) && id != generator.start()) tokens.push_back(id);
-    HEED_CHECK(tokens.size() >= 2, ConfigError, "the vocabulary has ", tokens.size(), " tokens beside marks");
     Generator random(seed);
     for (int64_t i = 0; i < count; ++i) {
       std::vector<int64_t> once, sequence;
@@ -220,9 +229,9 @@ void draw_scores(Presentation& show, const std::vector<LayerFacts>& layers, doub
 
 // The head that looks most at the previous token and the one with the most induction, on few tokens that come
 // twice.
-void draw_maps(Presentation& show, const nn::TextGenerator& generator, const std::vector<LayerFacts>& layers,
-               int64_t period, uint64_t seed) {
-  const Repetitions few(generator, period, 1, seed);
+void draw_maps(Presentation& show, const nn::TextGenerator& generator, const std::vector<int64_t>& tokens,
+               const std::vector<LayerFacts>& layers, int64_t period, uint64_t seed) {
+  const Repetitions few(generator, tokens, period, 1, seed);
   std::vector<std::string> pieces;
   for (const int64_t id : few.sequences.front()) pieces.push_back(printable(generator.tokenizer().piece(id)));
   HeatmapGrid grid{"Random tokens that come twice", 2, {}, true};
@@ -284,7 +293,8 @@ void heads(const HeadsSettings& s) {
   HEED_CHECK(2 * s.period + 1 <= longest, ConfigError, "--period ", s.period, ": the model has ", longest,
              " positions");
   model.eval();
-  const Repetitions repetitions(generator, s.period, s.sequences, static_cast<uint64_t>(s.seed));
+  const std::vector<int64_t> tokens = tokens_of(generator, text);
+  const Repetitions repetitions(generator, tokens, s.period, s.sequences, static_cast<uint64_t>(s.seed));
   std::vector<LayerFacts> layers = measure(model, windows_of(generator, text, longest), repetitions);
   const Judge judge(generator, text, std::min(s.window, longest), repetitions);
   const double bits = judge.bits(), repeated_loss = judge.repeated_loss();
@@ -293,13 +303,13 @@ void heads(const HeadsSettings& s) {
   Presentation show(s.json, s.out.empty() ? s.model : s.out);
   show.line(
       fmt::format("the text: {:.4f} bits a character; {} random tokens the second time: loss {:.2f} "
-                  "(guessing: {:.2f})",
-                  bits, s.period, repeated_loss, std::log(static_cast<double>(config.vocabulary))));
+                  "(guessing among the text's: {:.2f})",
+                  bits, s.period, repeated_loss, std::log(static_cast<double>(tokens.size()))));
   show.value("bits_per_character", bits);
   show.value("repeated_loss", repeated_loss);
   show.table("heads", table_of(layers, bits, repeated_loss));
   draw_scores(show, layers, bits);
-  draw_maps(show, generator, layers, std::min(s.period, kDrawnPeriod), static_cast<uint64_t>(s.seed));
+  draw_maps(show, generator, tokens, layers, std::min(s.period, kDrawnPeriod), static_cast<uint64_t>(s.seed));
   show.finish();
 }
 
