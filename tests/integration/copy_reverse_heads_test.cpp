@@ -20,7 +20,8 @@ class CopyReverseHeads : public CopyReverse {
     return r.last();
   }
   bool drawn(const char* name) const {
-    return fs::exists(dir_ / "m" / (std::string(name) + ".svg")) || fs::exists(dir_ / "m" / (std::string(name) + ".gp"));
+    return fs::exists(dir_ / "m" / (std::string(name) + ".svg")) ||
+           fs::exists(dir_ / "m" / (std::string(name) + ".gp"));
   }
   const std::string model_ = (dir_ / "m").string();
 };
