@@ -1,10 +1,17 @@
-# heed_library(NAME HEADERS … SOURCES … PUBLIC … PRIVATE …): the target heed::NAME, built from this folder.
+# heed_library(NAME HEADERS … SOURCES … PUBLIC … PRIVATE … [PRECOMPILED TARGET]): the target heed::NAME, built from this
+# folder; with the precompiled headers of a target, where HEED_PRECOMPILE is set.
 # heed_umbrella(NAME…): <heed/heed.h>, which includes all headers of these libraries.
 # heed_program(NAME SOURCES … LIBRARIES …): a program in build/…/bin.
 # heed_test(NAME SOURCES … LIBRARIES … [LABELS …] [THREADS n]): a GoogleTest program registered with ctest; one
 # labelled slow (`ctest -LE slow` leaves it out) may take half an hour instead of ten minutes. The variable
 # heed_precompiled names the program whose precompiled headers it uses, heed_program_flags further flags.
 include(GNUInstallDirs)
+
+# A compiler cache knows each source, but not by precompiled headers.
+set(HEED_PRECOMPILE ON)
+if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache" OR HEED_FUZZ)
+  set(HEED_PRECOMPILE OFF)
+endif()
 
 # The build tree shows headers as a consumer sees them: #include <heed/core/tensor.h>.
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/include/heed)
@@ -16,8 +23,11 @@ configure_file(${PROJECT_SOURCE_DIR}/cmake/version.h.in ${PROJECT_BINARY_DIR}/in
 set(HEED_LIBRARIES "" CACHE INTERNAL "")
 
 function(heed_library name)
-  cmake_parse_arguments(ARG "" "" "HEADERS;SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "" "PRECOMPILED" "HEADERS;SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(heed_${name} ${ARG_SOURCES})
+  if(HEED_PRECOMPILE AND ARG_PRECOMPILED)
+    target_precompile_headers(heed_${name} REUSE_FROM ${ARG_PRECOMPILED})
+  endif()
   add_library(heed::${name} ALIAS heed_${name})
   set_target_properties(heed_${name} PROPERTIES EXPORT_NAME ${name} VERSION ${PROJECT_VERSION}
                         SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
