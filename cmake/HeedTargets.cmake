@@ -66,7 +66,7 @@ endfunction()
 
 function(heed_test name)
   cmake_parse_arguments(ARG "" "THREADS" "SOURCES;LIBRARIES;LABELS" ${ARGN})
-  heed_program(${name} SOURCES ${ARG_SOURCES} LIBRARIES ${ARG_LIBRARIES} GTest::gtest_main)
+  heed_program(${name} SOURCES ${ARG_SOURCES} LIBRARIES ${ARG_LIBRARIES} heed_gtest)
   if(heed_precompiled)
     target_precompile_headers(${name} REUSE_FROM ${heed_precompiled})
   endif()
