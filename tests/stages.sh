@@ -149,7 +149,7 @@ highway_sources() {
   echo "$folder"
 }
 
-# Fully static programs, as docs/building.md has them; the one with a text model is below 20 MB, stripped.
+# Fully static programs, as docs/building.md has them; the one with a text model is below 15 MB, stripped.
 test_static() {
   local sources base=$build/consumers/static prefix=$build/consumers/static/prefix size
   sources=$(highway_sources)
@@ -171,7 +171,7 @@ test_static() {
   strip -o "$base/pronounce" "$base/consumer/pronounce"
   size=$(stat -c %s "$base/pronounce")
   printf '   a static program with a text model: %d bytes\n' "$size"
-  ((size < 20000000)) && ! readelf -l "$base/pronounce" | grep -q INTERP
+  ((size < 15000000)) && ! readelf -l "$base/pronounce" | grep -q INTERP
 }
 
 # A project that has kernels of its own and tests them with the emulator, in its three builds.
