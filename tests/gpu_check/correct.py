@@ -73,7 +73,7 @@ def goldens(pack, part):
 
 def workers():
     """How many test programs run at a time: a GPU has time for several, their references need processors."""
-    return max(1, min(8, (os.cpu_count() or 1) // 2))
+    return max(2, min(8, (os.cpu_count() or 1) // 2))
 
 
 def tests(pack, part):
