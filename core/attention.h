@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <heed/core/base/visibility.h>
+#include <heed/core/block_pattern.h>
 #include <heed/core/generator.h>
 #include <heed/core/segments.h>
 #include <heed/core/tensor.h>
@@ -36,6 +37,7 @@ struct AttentionOptions {
   int64_t key_heads = 0;  // 0: as many as heads; fewer: grouped queries; must divide heads
   double scale = 0;       // 0: 1 / sqrt(head width)
   Visibility visibility = {};
+  BlockPattern blocks = {};  // hides what lies outside; must hold the longest sequence
   Mask mask = {};            // a bias that requires grad receives one
   Tensor alibi_slopes = {};  // f32 [heads]
   Tensor relative = {};      // [heads, 2 * limit + 1], added by key - query clamped to ±limit; learnable
@@ -51,7 +53,8 @@ struct AttentionOptions {
 /// heads of v may have another width than those of q and k, which is then that of the result's. A query that
 /// sees no key gives zeros; rows outside the segments are zeros. Leading axes count as rows, so that dense
 /// [count, length, …] operands need no reshaping. A mask or bias may be larger than the longest sequence:
-/// positions count from the start of each.
+/// positions count from the start of each. A window, with global tokens or without, and blocks spare the time
+/// of what they hide, 64 keys at a time; a mask does not. Memory is linear in the rows whatever is seen.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Segments& segments,
                  const AttentionOptions& options);
 /// The same with q, k and v side by side in one matrix [rows, (heads + 2 key_heads) * width].

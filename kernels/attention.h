@@ -8,7 +8,7 @@
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/philox.h>
 #include <heed/core/base/segments.h>
-#include <heed/core/base/visibility.h>
+#include <heed/core/base/visibility_view.h>
 #include <heed/kernels/declare.h>
 
 namespace heed::kernels {
@@ -46,19 +46,16 @@ struct AttentionScores {
   int64_t heads, key_heads, width;
   double scale;      // usually 1 / sqrt(width)
   double logit_cap;  // above 0: a scaled score s becomes cap tanh(s / cap), before anything is added; else 0
-  Visibility visibility;
+  VisibilityView visibility;
   AttentionBias<T> bias;
 
   /// Products with each visible pair of query and key, `factor` of them, each as long as a head is wide.
-  /// Reads the segments: for the CPU. Holes in a dilated window count as visible.
+  /// Reads the segments and the pattern: for the CPU.
   Cost products(int factor) const {
     int64_t pairs = 0;
     for (int64_t i = 0; i < segments.count; ++i) {
-      const int64_t queries = segments.query_length[i], keys = segments.key_length[i];
-      for (int64_t q = 0; q < queries; ++q) {
-        const int64_t seen = visibility.key_end(q, queries, keys) - visibility.key_begin(q, queries, keys);
-        pairs += seen > 0 ? seen : 0;
-      }
+      const int32_t queries = segments.query_length[i], keys = segments.key_length[i];
+      for (int32_t q = 0; q < queries; ++q) pairs += visibility.keys_seen(q, queries, keys);
     }
     return {2.0 * factor * static_cast<double>(pairs * heads * width), 0};
   }

@@ -97,6 +97,7 @@ AttentionOptions MultiHeadAttention::attention_options(const AttentionCall& call
   return {.heads = layout.heads,
           .key_heads = layout.key_heads,
           .visibility = call.visibility,
+          .blocks = call.blocks,
           .mask = call.mask,
           .alibi_slopes = alibi_slopes_,
           .relative = relative(),

@@ -36,6 +36,7 @@ struct MultiHeadAttentionOptions {
 /// What a call may add.
 struct AttentionCall {
   Visibility visibility = {};
+  BlockPattern blocks = {};
   Mask mask = {};
   Rotation rotation = {};          // of queries and keys, in self-attention
   KeyValueCache* cache = nullptr;  // self-attention appends its keys and values there and sees all it holds

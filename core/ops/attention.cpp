@@ -59,6 +59,18 @@ void check_options(const AttentionOptions& options, const char* name) {
              "; it cannot be negative");
 }
 
+// Positions that the pattern lacks would be hidden.
+void check_blocks(const AttentionOptions& options, const Segments& segments, const char* name) {
+  if (!options.blocks.defined()) return;
+  const int64_t keys = segments.max_key(),
+                places = is_bottom_right(options.visibility.causal) ? keys : segments.max_query();
+  HEED_CHECK(options.blocks.query_blocks() >= pattern_blocks(places) &&
+                 options.blocks.key_blocks() >= pattern_blocks(keys),
+             ShapeError, name, ": a pattern of ", options.blocks.query_blocks(), " by ",
+             options.blocks.key_blocks(), " blocks of ", BlockPattern::kBlock, " is too small for ", places,
+             " positions of queries and ", keys, " keys");
+}
+
 void check_rows(const Tensor& x, int64_t rows_end, const char* side, const char* name) {
   const int64_t rows = rows_and_cols(x, name).first;
   HEED_CHECK(rows >= rows_end, ShapeError, name, ": the segments name ", side, " rows up to ", rows_end,
@@ -123,6 +135,7 @@ AttentionContext make_call(const Operands& operands, const Segments& segments,
                            const AttentionOptions& options, const char* name) {
   const Tensor& x = operands.of(0);
   check_options(options, name);
+  check_blocks(options, segments, name);
   check_floating(x, name);
   check_rows(x, segments.query_rows_end(), "query", name);
   check_rows(operands.of(1), segments.key_rows_end(), "key", name);
@@ -139,6 +152,7 @@ AttentionContext make_call(const Operands& operands, const Segments& segments,
           .scale = options.scale == 0 ? 1 / std::sqrt(static_cast<double>(operands.width)) : options.scale,
           .logit_cap = options.logit_cap,
           .visibility = options.visibility,
+          .blocks = options.blocks,
           .bias = save(bias),
           .mask = save(visible),
           .alibi_slopes = save(contiguous_or_undefined(options.alibi_slopes)),

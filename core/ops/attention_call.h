@@ -18,6 +18,7 @@ struct AttentionContext {
   int64_t heads, key_heads, width;
   double scale, logit_cap;
   Visibility visibility;
+  BlockPattern blocks;
   Saved bias, mask, alibi_slopes, relative;  // undefined where there is none
   std::array<int64_t, 4> bias_stride, mask_stride;
 
@@ -36,7 +37,7 @@ struct AttentionContext {
             .width = width,
             .scale = scale,
             .logit_cap = logit_cap,
-            .visibility = visibility,
+            .visibility = {visibility, blocks.view(device)},
             .bias = bias_view<T>()};
   }
 

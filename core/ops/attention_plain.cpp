@@ -66,8 +66,9 @@ Tensor part_of(const Tensor& x, const Sequence& at) {
 }
 
 Tensor visible_pairs(const Sequence& at, const AttentionOptions& options, Device device) {
-  const Tensor seen = at.pairs<bool>(
-      device, [&](int64_t q, int64_t k) { return at.call.visibility.visible(q, k, at.queries, at.keys); });
+  const VisibilityView view(at.call.visibility, at.call.blocks.view(kCpu));
+  const Tensor seen =
+      at.pairs<bool>(device, [&](int64_t q, int64_t k) { return view.sees(q, k, at.queries, at.keys); });
   const Tensor& mask = options.mask.visible();
   return mask.defined() ? logical_and(seen, part_of(mask, at)) : seen;
 }

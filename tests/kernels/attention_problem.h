@@ -27,6 +27,31 @@ struct AttentionCase {
   double logit_cap = 0;
   int64_t query_padding = 3, key_padding = 1;  // elements after each row of q, and of k and v
   bool hidden_nan = true;                      // NaN in keys that no query sees
+  uint32_t blocks = 0;  // a pattern of these blocks: bit (i, j) is bit (5 i + j) % 23; 0: none
+};
+
+/// The pattern of AttentionCase::blocks.
+struct BlockPatternLines {
+  static constexpr int32_t kBlocks = 37;  // so that a line has two words
+  std::vector<uint32_t> lines;
+
+  static bool seen(uint32_t bits, int64_t i, int64_t j) {
+    return i < kBlocks && j < kBlocks && (bits >> ((5 * i + j) % 23) & 1);
+  }
+
+  explicit BlockPatternLines(uint32_t bits) : lines(size_t{4} * kBlocks) {
+    for (int32_t i = 0; i < kBlocks; ++i)
+      for (int32_t j = 0; j < kBlocks; ++j) {
+        if (!seen(bits, i, j)) continue;
+        lines[static_cast<size_t>(2 * i + j / 32)] |= 1u << (j % 32);
+        lines[static_cast<size_t>(2 * (kBlocks + j) + i / 32)] |= 1u << (i % 32);
+      }
+  }
+
+  /// With the lines at `at`, here or on a device.
+  static BlockPatternView view(const uint32_t* at) {
+    return {.of_queries = at, .of_keys = at + 2 * kBlocks, .query_blocks = kBlocks, .key_blocks = kBlocks};
+  }
 };
 
 /// What attention computes, in storage type Store; statistics in Acc.
@@ -53,8 +78,9 @@ struct AttentionProblem {
   int64_t bias_stride[4], mask_stride[4];
   double scale;
   Dropout dropout;
+  BlockPatternLines pattern;
 
-  explicit AttentionProblem(const AttentionCase& shape) : c(shape) {
+  explicit AttentionProblem(const AttentionCase& shape) : c(shape), pattern(shape.blocks) {
     const int64_t gap = c.gaps ? 2 : 0;
     int64_t total_query = 0, total_key = 0;
     for (const Lengths& l : c.sequences) {
@@ -107,6 +133,8 @@ struct AttentionProblem {
 
   bool visible(int64_t s, int64_t i, int64_t k) const {
     if (c.mask && !mask[s * mask_stride[0] + i * mask_stride[2] + k * mask_stride[3]]) return false;
+    const int64_t place = c.visibility.diagonal(i, query_length[s], key_length[s]);
+    if (c.blocks && (place < 0 || !BlockPatternLines::seen(c.blocks, place / 64, k / 64))) return false;
     return c.visibility.visible(i, k, query_length[s], key_length[s]);
   }
 
@@ -140,11 +168,12 @@ struct AttentionProblem {
     const T *q, *kv, *gout, *bias, *relative;
     const bool* mask;
     const float* slopes;
+    const uint32_t* pattern;
     SegmentsView segments;
   };
   Operands operands() const {
-    return {q.data(),        kv.data(),  gout.data(),   bias.data(),
-            relative.data(), mask.get(), slopes.data(), segments};
+    return {q.data(),   kv.data(),     gout.data(),          bias.data(), relative.data(),
+            mask.get(), slopes.data(), pattern.lines.data(), segments};
   }
 
   kernels::AttentionBias<T> bias_args(const Operands& at) const {
@@ -274,7 +303,7 @@ struct AttentionProblem {
             .width = c.width,
             .scale = scale,
             .logit_cap = c.logit_cap,
-            .visibility = c.visibility,
+            .visibility = {c.visibility, c.blocks ? BlockPatternLines::view(at.pattern) : BlockPatternView()},
             .bias = bias_args(at)};
   }
 

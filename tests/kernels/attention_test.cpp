@@ -90,6 +90,46 @@ TYPED_TEST(Attention, VisibilityAndGaps) {
   }
 }
 
+// Blocks of 64 at random, beside rules; queries that follow cached keys lie across blocks.
+constexpr uint32_t kBlocks[] = {0x2d6b35, 0x081041, 0x7ffffe};
+
+TYPED_TEST(Attention, PatternsOfBlocks) {
+  for (const uint32_t blocks : kBlocks)
+    for (const Visibility& rule :
+         {Visibility{}, Visibility{.causal = Causal::top_left}, Visibility{.causal = Causal::bottom_right},
+          Visibility{.causal = Causal::none_bottom_right, .window_left = 90, .global_tokens = 3},
+          Visibility{.window_left = 70, .window_right = 60, .dilation = 3, .global_tokens = 2}}) {
+      SCOPED_TRACE(concat(blocks, ' ', static_cast<int>(rule.causal)));
+      expect_exact<TypeParam>({.sequences = {{20, 20}, {70, 193}, {200, 70}, {0, 5}, {130, 130}, {1, 150}},
+                               .key_heads = 1,
+                               .width = 8,
+                               .visibility = rule,
+                               .gaps = true,
+                               .dropout = blocks == kBlocks[0] ? 0.2 : 0,
+                               .blocks = blocks});
+    }
+  expect_exact<TypeParam>({.sequences = {{150, 150}},
+                           .width = 64,
+                           .visibility = {.causal = Causal::top_left},
+                           .alibi = true,
+                           .blocks = kBlocks[0]});
+}
+
+// More than a chunk of keys, most of which most queries do not see.
+TYPED_TEST(Attention, WindowsOverChunksOfKeys) {
+  const auto check = [](const Visibility& rule, uint32_t blocks) {
+    expect_exact<TypeParam>({.sequences = {{60, 1100}, {600, 530}},
+                             .heads = 1,
+                             .key_heads = 1,
+                             .width = 8,
+                             .visibility = rule,
+                             .blocks = blocks});
+  };
+  check({.window_right = 40}, 0);
+  check({.causal = Causal::top_left, .window_left = 30, .global_tokens = 5}, 0);
+  check({.causal = Causal::bottom_right, .window_left = 80, .dilation = 7}, kBlocks[0]);
+}
+
 TYPED_TEST(Attention, Biases) {
   for (int parts = 1; parts < 64; ++parts) {
     SCOPED_TRACE(parts);

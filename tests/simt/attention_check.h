@@ -27,6 +27,7 @@ class Attention {
         bias_(p.bias),
         relative_(p.relative),
         slopes_(p.slopes),
+        pattern_(p.pattern.lines),
         mask_(std::vector<unsigned char>(p.mask.get(),
                                          p.mask.get() + p.segments.count * p.max_query * p.max_key)),
         query_first_(p.query_first),
@@ -78,15 +79,15 @@ class Attention {
     s.key_first = key_first_.data();
     s.query_length = query_length_.data();
     s.key_length = key_length_.data();
-    return {q_.data(),        kv_.data(),
-            gout_.data(),     bias_.data(),
-            relative_.data(), reinterpret_cast<const bool*>(mask_.data()),
-            slopes_.data(),   s};
+    return {q_.data(),      kv_.data(),       gout_.data(),
+            bias_.data(),   relative_.data(), reinterpret_cast<const bool*>(mask_.data()),
+            slopes_.data(), pattern_.data(),  s};
   }
 
   const Problem& p;
   testing::DeviceBuffer<T> q_, kv_, gout_, bias_, relative_;
   testing::DeviceBuffer<float> slopes_;
+  testing::DeviceBuffer<uint32_t> pattern_;
   testing::DeviceBuffer<unsigned char> mask_;
   testing::DeviceBuffer<int64_t> query_first_, key_first_;
   testing::DeviceBuffer<int32_t> query_length_, key_length_;

@@ -39,6 +39,19 @@ TYPED_TEST(GenericAttention, RulesAndGaps) {
   }
 }
 
+TYPED_TEST(GenericAttention, PatternsOfBlocks) {
+  for (size_t i = 0; i < std::size(kRules); ++i) {
+    SCOPED_TRACE(i);
+    this->check({.sequences = {{100, 70}, {70, 130}, {0, 5}, {1, 90}},
+                 .width = 7,
+                 .visibility = kRules[i],
+                 .gaps = true,
+                 .relative_limit = i % 2 ? 6 : -1,
+                 .dropout = 0.1,
+                 .blocks = 0x2d6b35});
+  }
+}
+
 TYPED_TEST(GenericAttention, Biases) {
   for (const int parts : {1, 3, 4, 8, 16, 27, 31}) {
     SCOPED_TRACE(parts);

@@ -167,6 +167,44 @@ TEST(CudaAttention, RulesAndGaps) {
   }
 }
 
+TEST(CudaAttention, PatternsOfBlocks) {
+  for (size_t i = 0; i <= std::size(kRules); ++i) {
+    SCOPED_TRACE(i);
+    AttentionCase c{.sequences = {{20, 20}, {0, 5}, {100, 70}, {70, 120}, {5, 0}},
+                    .heads = 2,
+                    .key_heads = 1,
+                    .width = 16,
+                    .visibility = i < std::size(kRules) ? kRules[i] : Visibility{},
+                    .gaps = true,
+                    .dropout = i % 2 ? 0.2 : 0,
+                    .blocks = 0x2d6b35};
+    const AttentionPath path = is_bottom_right(c.visibility.causal) ? kGeneric : kFlash;
+    check(c, path);
+    c.sequences.push_back({200, 330});
+    check(c, path);
+  }
+  check({.sequences = {{200, 140}}, .heads = 1, .key_heads = 1, .width = 128, .blocks = 0x2d6b35}, kFlash);
+}
+
+// Tiles that nothing sees are not even looked at: a window takes time by its width, not by the length.
+TEST(CudaAttention, WindowsTakeTimeByTheirWidth) {
+  if (!testing::emulated()) GTEST_SKIP() << "a real device does not count";
+  const auto work = [](int64_t width, int32_t length, const Visibility& rule) {
+    const Problem p(aligned(
+        {.sequences = {{length, length}}, .heads = 1, .key_heads = 1, .width = width, .visibility = rule}));
+    const Attention attention(p);
+    Result r;
+    const uint64_t before = emulator::stats().block_barriers;
+    attention.forward(r);
+    attention.backward({}, r);
+    return static_cast<double>(emulator::stats().block_barriers - before);
+  };
+  const Visibility window{.causal = Causal::top_left, .window_left = 40, .global_tokens = 4};
+  EXPECT_LT(work(16, 2048, window), 2.3 * work(16, 1024, window));
+  const Visibility dense{.causal = Causal::top_left};
+  EXPECT_GT(work(16, 1024, dense), 3 * work(16, 512, dense));
+}
+
 TEST(CudaAttention, SharedKeyHeads) {
   for (const int64_t key_heads : {1, 3, 6})
     for (const int64_t width : {16, 32})

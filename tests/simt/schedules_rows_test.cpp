@@ -271,6 +271,7 @@ TEST(StepSchedules, NormRateAndStep) {
 struct AttentionShape {
   int64_t width;
   int32_t first, second;  // lengths
+  bool blocks = false;    // a pattern of blocks of 64: all but (1, 0)
 };
 
 /// Two sequences, and a row of no sequence behind them. A table of biases at width 5, for the generic
@@ -289,6 +290,7 @@ class SomeAttention {
         relative(numbers<T>(kEntries, 5)),
         first(std::vector<int64_t>{0, shape.first}),
         length_of(std::vector<int32_t>{shape.first, shape.second}),
+        pattern(std::vector<uint32_t>{7, 6, 7, 5, 7, 7}),
         scores{.q = read(q, shape.width),
                .k = read(k, shape.width),
                .segments = {2, first.data(), first.data(), length_of.data(), length_of.data(),
@@ -301,7 +303,12 @@ class SomeAttention {
                .width = shape.width,
                .scale = 0.4,
                .logit_cap = shape.width == 5 ? 1.5 : 0.0,
-               .visibility = {.causal = Causal::top_left},
+               .visibility = {Visibility{.causal = Causal::top_left},
+                              shape.blocks ? BlockPatternView{.of_queries = pattern.data(),
+                                                              .of_keys = pattern.data() + 3,
+                                                              .query_blocks = 3,
+                                                              .key_blocks = 3}
+                                           : BlockPatternView()},
                .bias = {.bias = nullptr,
                         .bias_stride = {},
                         .mask = nullptr,
@@ -322,6 +329,7 @@ class SomeAttention {
   const Buffer<T> q, k, v, relative;
   const Buffer<int64_t> first;
   const Buffer<int32_t> length_of;
+  const Buffer<uint32_t> pattern;
   const kernels::AttentionScores<T> scores;
 };
 
@@ -331,7 +339,8 @@ TYPED_TEST(RowSchedules, Attention) {
   for (const AttentionShape& shape :
        {AttentionShape{5, 40, 9}, AttentionShape{16, 40, 9}, AttentionShape{16, kLong, 9},
         AttentionShape{16, 1, 0}, AttentionShape{5, 1, 0}, AttentionShape{64, 17, 16},
-        AttentionShape{128, 3, 1}}) {
+        AttentionShape{128, 3, 1}, AttentionShape{16, 70, 9, true}, AttentionShape{16, 130, 9, true},
+        AttentionShape{5, 70, 9, true}}) {
     check_schedules("attention forward", [&] {
       const SomeAttention<T> a(shape);
       const Buffer<T> out(a.count);

@@ -107,7 +107,8 @@ void rebuild_weights(const kernels::AttentionWeights<T>& args, int64_t begin, in
     const T* k = args.k.data + (p.key_first + key) * args.k.row_stride + p.key_head * args.k.head_stride;
     const auto keys = score_rows(d, pairs, k, args.k.row_stride, at.keys, args.width, w.padded, w.keys);
     score_product(d, keys, w.queries_t, at, args.width, static_cast<A>(args.scale), w, w.scores);
-    if (changes_scores(args)) change_scores(args, p, at, w.scores, w.block);
+    // The queries asked for may lie across blocks of a pattern.
+    if (changes_scores(args) || args.visibility.blocks.given()) change_scores(args, p, at, w.scores, w.block);
     for (int64_t j = 0; j < at.keys; ++j) {
       for (int64_t c = 0; c < at.vectors * lanes; c += lanes) {
         A* const s = w.scores + j * w.block + c;

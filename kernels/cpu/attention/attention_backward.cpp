@@ -52,18 +52,34 @@ HWY_INLINE bool stands_alone(const kernels::AttentionBackward<T>& args, const Ba
   return visible.last == p.keys && visible.block(0, p.keys) != BlockVisibility::none;
 }
 
-/// All blocks of queries of a sequence and head against a chunk of keys.
+/// All blocks of queries of a sequence and head against a chunk of keys. Where gq is summed from parts, only
+/// those that see some of the keys.
 template <class T>
 HWY_INLINE void backward_batch_head(const BackwardWork<T>& work, const BatchHead& p,
                                     const ChunkGradients<accumulator_t<T>>& chunk, bool packed,
                                     const BackwardTiles<T>& tiles, VisibleKeys& visible,
                                     const AttentionScratch<accumulator_t<T>>& w) {
-  for (int64_t query = 0; query < p.queries; query += kQueryBlock) {
+  const Tag<T> d;
+  const auto next = [&](int64_t query) -> int64_t {
+    if (chunk.gq == nullptr) return query;
+    const auto number = [](int64_t x) { return static_cast<int32_t>(x); };
+    return work.args.visibility.next_query(number(chunk.key), number(chunk.key + chunk.keys), number(query),
+                                           kQueryBlock, number(p.queries), number(p.keys));
+  };
+  int64_t written = 0;  // queries that have their part
+  const auto zero_to = [&](int64_t query) {
+    if (chunk.gq && chunk.first && query > written)
+      zero_rows(d, chunk.gq + written * chunk.gq_stride, (query - written) * chunk.gq_stride);
+    written = query + kQueryBlock;
+  };
+  for (int64_t query = next(0); query < p.queries; query = next(query + kQueryBlock)) {
+    zero_to(query);
     if constexpr (!std::is_same_v<T, double>) {
       if (packed && backward_amx(work.args, p, query, chunk, tiles, visible, w)) continue;
     }
     backward_block(work.args, p, query, chunk, visible, w);
   }
+  zero_to(p.queries);
 }
 
 /// The chunks that belong to one split of the keys of a sequence, for one key head and all its query heads.

@@ -18,11 +18,16 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
+/// Whether the rule hides single keys, or a pattern's blocks need not be those of the loops.
+inline bool hides_within_blocks(const VisibilityView& v) {
+  return v.dilation > 1 || (v.blocks.given() && is_bottom_right(v.causal));
+}
+
 template <class T>
 HWY_INLINE bool changes_scores(const kernels::AttentionScores<T>& args) {
   const kernels::AttentionBias<T>& b = args.bias;
   return args.logit_cap > 0 || b.bias || b.mask || b.alibi_slopes || b.relative ||
-         args.visibility.dilation > 1;
+         hides_within_blocks(args.visibility);
 }
 
 /// Scores become cap tanh(score / cap), and slopes, if wanted, the derivative of that: `rows` of `count`.
@@ -76,11 +81,16 @@ HWY_INLINE void add_alibi(A slope, const ScoreBlock& at, int64_t diagonal, A* sc
   }
 }
 
-/// Scores of single keys that a mask or dilation hides become -inf.
+/// Scores of single keys that a mask, dilation or a pattern hides become -inf.
 template <class T, class A>
-HWY_INLINE void hide_keys(const kernels::AttentionBias<T>& b, const Visibility& visibility,
+HWY_INLINE void hide_keys(const kernels::AttentionBias<T>& b, const VisibilityView& visibility,
                           const BatchHead& p, const ScoreBlock& at, A* scores, int64_t stride) {
   constexpr A kHidden = -std::numeric_limits<A>::infinity();
+  const int64_t place = visibility.diagonal(at.query, p.queries, p.keys);
+  const bool by_rule =
+      visibility.dilation > 1 ||
+      (visibility.blocks.given() &&
+       visibility.blocks.block(place, place + at.queries, at.key, at.key + at.keys) != BlockVisibility::all);
   for (int64_t i = 0; i < at.queries; ++i) {
     if (b.mask) {
       const bool* mask = b.mask + p.sequence * b.mask_stride[0] + p.head * b.mask_stride[1] +
@@ -89,9 +99,9 @@ HWY_INLINE void hide_keys(const kernels::AttentionBias<T>& b, const Visibility& 
         if (!mask[k * b.mask_stride[3]]) scores[k * stride + i] = kHidden;
       }
     }
-    if (visibility.dilation <= 1) continue;
+    if (!by_rule) continue;
     for (int64_t k = 0; k < at.keys; ++k) {
-      if (!visibility.visible(at.query + i, at.key + k, p.queries, p.keys)) scores[k * stride + i] = kHidden;
+      if (!visibility.sees(at.query + i, at.key + k, p.queries, p.keys)) scores[k * stride + i] = kHidden;
     }
   }
 }
@@ -103,7 +113,7 @@ template <class T, class A>
 HWY_NOINLINE void change_scores(const kernels::AttentionScores<T>& args, const BatchHead& p,
                                 const ScoreBlock& at, A* scores, int64_t stride, A* slopes = nullptr) {
   const kernels::AttentionBias<T>& b = args.bias;
-  const Visibility& visibility = args.visibility;
+  const VisibilityView& visibility = args.visibility;
   const int64_t diagonal = visibility.diagonal(at.query, p.queries, p.keys);
   if (args.logit_cap > 0)
     cap_scores(Tag<A>(), static_cast<A>(args.logit_cap), stride == 1 ? 1 : at.keys,
@@ -111,7 +121,8 @@ HWY_NOINLINE void change_scores(const kernels::AttentionScores<T>& args, const B
   if (b.bias) add_bias(b, p, at, scores, stride);
   if (b.alibi_slopes) add_alibi(static_cast<A>(b.alibi_slopes[p.head]), at, diagonal, scores, stride);
   if (b.relative) add_relative(b, p, at, diagonal, scores, stride);
-  if (b.mask || visibility.dilation > 1) hide_keys(b, visibility, p, at, scores, stride);
+  if (b.mask || visibility.dilation > 1 || visibility.blocks.given())
+    hide_keys(b, visibility, p, at, scores, stride);
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE

@@ -9,7 +9,7 @@
 #include <heed/core/base/int_math.h>
 #include <heed/core/base/parallel_for.h>
 #include <heed/core/base/segments.h>
-#include <heed/core/base/visibility.h>
+#include <heed/core/base/visibility_view.h>
 #include <heed/kernels/cpu/tasks/workspace.h>
 
 namespace heed::cpu {
@@ -111,9 +111,15 @@ struct VisibleKeys {
   int64_t widest_first, widest_last;  // of the plain interval: the least before + 1 and the greatest end
   int64_t all_first, all_last;        // every query sees all of [all_first, all_last)
   int64_t global_last;
+  int64_t place;  // of the first query on the diagonal
+  BlockPatternView blocks;
 
   /// Of keys [key_begin, key_end) for all queries of the block.
   BlockVisibility block(int64_t key_begin, int64_t key_end) const {
+    if (blocks.given()) {
+      const BlockVisibility listed = blocks.block(place, place + count, key_begin, key_end);
+      if (listed != BlockVisibility::all) return listed;
+    }
     if (key_begin >= all_first && key_end <= all_last) return BlockVisibility::all;
     const bool misses = key_end <= widest_first || key_begin >= widest_last;
     return misses && key_begin >= global_last ? BlockVisibility::none : BlockVisibility::some;
@@ -122,7 +128,7 @@ struct VisibleKeys {
 
 /// For queries first_query … + count - 1; the arrays are filled up to a whole block. Does nothing
 /// if `out` was found for as many already, as it was for the heads and sequences of the same lengths before.
-inline void find_visible_keys(const Visibility& visibility, const BatchHead& p, int64_t first_query,
+inline void find_visible_keys(const VisibilityView& visibility, const BatchHead& p, int64_t first_query,
                               int64_t count, VisibleKeys& out) {
   if (out.queries == p.queries && out.keys == p.keys && out.first_query == first_query && out.count == count)
     return;
@@ -130,6 +136,7 @@ inline void find_visible_keys(const Visibility& visibility, const BatchHead& p, 
   const auto keys = static_cast<int32_t>(p.keys);
   const bool causal = hides_later(visibility.causal), window = visibility.has_window();
   const int64_t diagonal = visibility.diagonal(first_query, p.queries, p.keys);
+  out.place = diagonal, out.blocks = visibility.blocks;
   const auto clamp = [keys](int64_t k) { return static_cast<int32_t>(std::clamp<int64_t>(k, 0, keys)); };
   int32_t widest_first = keys, widest_last = 0, all_first = 0, all_last = keys, global_last = 0;
   for (int64_t i = 0; i < count; ++i) {

@@ -170,13 +170,23 @@ HWY_INLINE bool attend_amx(const kernels::AttentionForward<T>& args, const Batch
                             args.width, tiles.queries[g]))
       return false;
   }
+  const auto seen_from = [&](int64_t key) {
+    const auto sees = [&](int64_t g) {
+      return visible[g].block(key, std::min(key + kKeyBlock, end)) != BlockVisibility::none;
+    };
+    for (; key < end; key += kKeyBlock)
+      for (int64_t g = 0; g < count; ++g)
+        if (sees(g)) return key;
+    return end;
+  };
   NextKeys<T> next(args, p, end);
-  int64_t slot = 0;
-  for (int64_t key = begin / kKeyBlock * kKeyBlock; key < end; key += kKeyBlock, slot ^= 1) {
-    if (key <= begin) next.begin(key, tiles.keys[slot], tiles.values[slot]);
+  int64_t slot = 0, key = seen_from(begin / kKeyBlock * kKeyBlock);
+  if (key < end) next.begin(key, tiles.keys[slot], tiles.values[slot]);
+  for (int64_t following; key < end; key = following, slot ^= 1) {
     if (!next.finish()) return false;
     const int64_t keys = std::min(kKeyBlock, end - key);
-    if (key + keys < end) next.begin(key + keys, tiles.keys[slot ^ 1], tiles.values[slot ^ 1]);
+    following = seen_from(key + kKeyBlock);
+    if (following < end) next.begin(following, tiles.keys[slot ^ 1], tiles.values[slot ^ 1]);
     for (int64_t g = 0; g < count; ++g) {
       next.make_due(g + 1, count);
       attend_keys(args, p, {key, keys, tiles.keys[slot], tiles.values[slot]}, blocks[g], tiles.weights,

@@ -31,8 +31,10 @@ __global__ void __launch_bounds__(kAttentionThreads) weights_kernel(AttentionWei
   const int64_t query = args.first_query + i / p.keys, key = i % p.keys, row = p.query_first + query;
   const float product =
       dot(row_of(args.q, row, p.head), row_of(args.k, p.key_first + key, p.key_head), args.width);
-  args.weights[i] = weight_of(score_of(args, p, query, key, capped_score<kCapped>(args, product)),
-                              args.lse[p.head * args.query_rows + row]);
+  const bool seen = args.visibility.sees(query, key, p.queries, p.keys);
+  args.weights[i] = seen ? weight_of(score_of(args, p, query, key, capped_score<kCapped>(args, product)),
+                                     args.lse[p.head * args.query_rows + row])
+                         : 0.0f;
 }
 
 }  // namespace

@@ -97,11 +97,8 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks<kWidth>)
     simt::cp_async_commit();
   };
   const auto next_visible = [&](int query) {
-    while (query < queries &&
-           args.visibility.block(query, query + kStep<kWidth>, task.first, task.first + kStreamRows, queries,
-                                 keys) == BlockVisibility::none)
-      query += kStep<kWidth>;
-    return query;
+    return args.visibility.next_query(task.first, task.first + kStreamRows, query, kStep<kWidth>, queries,
+                                      keys);
   };
 
   const int begin = next_visible(0);

@@ -16,6 +16,21 @@ __device__ __forceinline__ int heads_of_a_key_head(const AttentionBackward<T>& a
   return static_cast<int>(static_cast<unsigned>(args.heads) / static_cast<unsigned>(args.key_heads));
 }
 
+// A warp walks over 32 keys, or queries, at a time, in step with a pattern's blocks: each such step is in one
+// of them, so that the walk leaves out what the pattern hides and only the rule is left to ask.
+
+/// The step after that from `key` on that a query may see; past the last if there is none.
+template <class Args>
+__device__ __forceinline__ int next_keys(const Args& args, const BatchHead& p, int query, int key) {
+  return args.visibility.next_key(query, query + 1, key + 32, 32, p.queries, p.keys);
+}
+
+/// Likewise of queries that may see a key, some of them before the first.
+template <class Args>
+__device__ __forceinline__ int next_queries(const Args& args, const BatchHead& p, int key, int query) {
+  return args.visibility.next_query(key, key + 1, query + 32, 32, p.queries, p.keys);
+}
+
 /// The output and log-sum-exp of one query. `rows`: one.
 template <bool kCapped = false, class T>
 __device__ __forceinline__ void attend_query(const AttentionForward<T>& args, const BatchHead& p, int query,
@@ -28,12 +43,10 @@ __device__ __forceinline__ void attend_query(const AttentionForward<T>& args, co
   for (int c = lane; c < width; c += 32) sum[c] = 0.0f;
 
   float most = kNothing, total = 0.0f;
-  const int end = static_cast<int>(args.visibility.key_end(query, p.queries, p.keys));
-  for (int first = static_cast<int>(args.visibility.key_begin(query, p.queries, p.keys)); first < end;
-       first += 32) {
+  for (int first = -32; (first = next_keys(args, p, query, first)) < p.keys;) {
     const int key = first + lane;
     float score = kNothing;
-    if (key < end)
+    if (key < p.keys)
       score =
           score_of(args, p, query, key,
                    capped_score<kCapped>(args, dot(q, row_of(args.k, p.key_first + key, p.key_head), width)));
@@ -47,7 +60,7 @@ __device__ __forceinline__ void attend_query(const AttentionForward<T>& args, co
     __syncwarp();
     rows.value(0)[lane] = weight == 0.0f ? 0.0f : weight * dropout_factor(args, p, query, key);
     __syncwarp();
-    const int count = end - first < 32 ? end - first : 32;
+    const int count = p.keys - first < 32 ? p.keys - first : 32;
     for (int c = lane; c < width; c += 32) {
       float value = sum[c] * before;
       for (int j = 0; j < count; ++j)  // what a key holds that has no weight must not count
@@ -122,19 +135,17 @@ __device__ __forceinline__ void query_gradient(const AttentionBackward<T>& args,
   float* const sum = rows.row(0);
   for (int c = lane; c < width; c += 32) sum[c] = 0.0f;
   const float lse = args.lse[p.head * args.query_rows + row];
-  const int end = static_cast<int>(args.visibility.key_end(query, p.queries, p.keys));
-  for (int first = static_cast<int>(args.visibility.key_begin(query, p.queries, p.keys)); first < end;
-       first += 32) {
+  for (int first = -32; (first = next_keys(args, p, query, first)) < p.keys;) {
     const int key = first + lane;
     PairGradient g{0.0f, 0.0f, 0.0f};
-    if (key < end)
+    if (key < p.keys)
       g = pair_gradient<kCapped>(args, p, query, key, lse, delta,
                                  dot(q, row_of(args.k, p.key_first + key, p.key_head), width),
                                  dot(gout, row_of(args.v, p.key_first + key, p.key_head), width));
     __syncwarp();
     rows.value(0)[lane] = g.product;
     __syncwarp();
-    add_products(sum, rows.value(0), end - first < 32 ? end - first : 32, width, lane,
+    add_products(sum, rows.value(0), p.keys - first < 32 ? p.keys - first : 32, width, lane,
                  [&](int j) { return row_of(args.k, p.key_first + first + j, p.key_head); });
   }
   write_row(row_of(args.gq, row, p.head), sum, static_cast<float>(args.scale), width, args.accumulate_q,
@@ -152,11 +163,12 @@ __device__ __forceinline__ void key_gradient(const AttentionBackward<T>& args, i
   for (int c = lane; c < width; c += 32) rows.row(0)[c] = rows.row(1)[c] = 0.0f;
   for (int head = key_head * group; head < (key_head + 1) * group; ++head) {
     const BatchHead p(args, sequence, head);
-    for (int first = 0; first < p.queries; first += 32) {
+    const int place = static_cast<int>(args.visibility.diagonal(0, p.queries, p.keys));
+    for (int first = -(place & 31) - 32; (first = next_queries(args, p, key, first)) < p.queries;) {
       const int query = first + lane;
       const int64_t query_row = p.query_first + query;
       PairGradient g{0.0f, 0.0f, 0.0f};
-      if (query < p.queries && args.visibility.visible(query, key, p.queries, p.keys)) {
+      if (query >= 0 && query < p.queries) {
         g = pair_gradient<kCapped>(args, p, query, key, args.lse[head * args.query_rows + query_row],
                                    delta(query_row, head), dot(row_of(args.q, query_row, head), k, width),
                                    dot(row_of(args.gout, query_row, head), v, width));

@@ -35,6 +35,10 @@ AttentionPath attention_path_of(const Args& args, bool aligned) {
   const int64_t w = args.width;
   if (!aligned || args.logit_cap != 0 || !(w == 16 || w == 32 || w == 64 || w == 128))
     return AttentionPath::generic;
+  // Tiles of the flash kernels are blocks of a pattern; where queries follow cached keys, blocks lie across
+  // them.
+  if (args.visibility.blocks.given())
+    return is_bottom_right(args.visibility.causal) ? AttentionPath::generic : AttentionPath::flash;
   const bool is_short = args.segments.max_query <= kShortLength && args.segments.max_key <= kShortLength;
   return is_short && w <= 64 ? AttentionPath::short_sequences : AttentionPath::flash;
 }
@@ -50,7 +54,8 @@ bool is_for_hopper(const Args& args) {
   const Visibility& v = args.visibility;
   const bool bare = b.bias == nullptr && b.mask == nullptr && b.alibi_slopes == nullptr &&
                     b.relative == nullptr && !args.dropout.active();
-  const bool ranges = v.dilation <= 1 && v.global_tokens == 0 && v.causal != Causal::none_bottom_right;
+  const bool ranges = v.dilation <= 1 && v.global_tokens == 0 && v.causal != Causal::none_bottom_right &&
+                      !args.visibility.blocks.given();
   const bool filled = args.width == 128 || (args.width == 64 && args.segments.max_query >= kHopperLength &&
                                             args.segments.max_key >= kHopperLength);
   return bare && ranges && filled && args.query_rows > 0 && args.key_rows > 0 && compute_capability() == 90;

@@ -71,10 +71,7 @@ class KeyStream {
 
  private:
   __device__ __forceinline__ int visible_from(int key) const {
-    while (key < plane_.keys && args_.visibility.block(query_, query_ + kStreamRows, key, key + kRows,
-                                                       plane_.queries, plane_.keys) == BlockVisibility::none)
-      key += kRows;
-    return key;
+    return args_.visibility.next_key(query_, query_ + kStreamRows, key, kRows, plane_.queries, plane_.keys);
   }
 
   __device__ __forceinline__ void load(int stage) {

@@ -78,6 +78,25 @@ TEST(AttentionErrors, Rules) {
   expect_error<ConfigError>([] { attend({.heads = 2, .scale = NAN}); }, "attention: scale is nan");
 }
 
+TEST(AttentionErrors, PatternsThatAreTooSmall) {
+  const auto blocks = [](int64_t queries, int64_t keys) {
+    return BlockPattern(ones({queries, keys}).to(DType::boolean));
+  };
+  const auto attend_long = [&](const BlockPattern& pattern, Causal causal) {
+    const Segments segments = Segments::packed(std::vector<int32_t>{3}, std::vector<int32_t>{130});
+    attention(zeros({3, 8}), zeros({130, 8}), zeros({130, 8}), segments,
+              {.visibility = {.causal = causal}, .blocks = pattern});
+  };
+  expect_error<ShapeError>(
+      [&] { attend_long(blocks(1, 2), Causal::none); },
+      "attention: a pattern of 1 by 2 blocks of 64 is too small for 3 positions of queries and 130 keys");
+  expect_error<ShapeError>([&] { attend_long(blocks(2, 3), Causal::bottom_right); },
+                           "is too small for 130 positions of queries and 130 keys");
+  attend_long(blocks(1, 3), Causal::none);
+  attend_long(blocks(3, 3), Causal::bottom_right);
+  attend_long({}, Causal::bottom_right);
+}
+
 TEST(AttentionErrors, MasksOfTheWrongKind) {
   expect_error<DTypeError>(
       [] {

@@ -23,6 +23,7 @@ struct AttentionCase {
   double scale = 0;
   double logit_cap = 0;
   Visibility visibility = {};
+  Tensor blocks = {};           // of a pattern: bool, true: visible
   Tensor mask = {};             // bool, true: visible
   Shape bias = {};              // rank 0: none
   int64_t relative_limit = -1;  // -1: no table
@@ -54,6 +55,7 @@ struct AttentionCase {
             .key_heads = key_heads,
             .scale = scale,
             .visibility = visibility,
+            .blocks = blocks.defined() ? BlockPattern(blocks) : BlockPattern(),
             .mask = in[3].defined()  ? Mask::added(in[3])
                     : mask.defined() ? Mask::allowed(mask.to(in[0].device()))
                                      : Mask(),
@@ -66,6 +68,10 @@ struct AttentionCase {
 
   bool visible(int64_t s, int64_t h, int64_t i, int64_t j) const {
     if (!visibility.visible(i, j, segments.query_length(s), segments.key_length(s))) return false;
+    if (blocks.defined()) {
+      const int64_t place = visibility.diagonal(i, segments.query_length(s), segments.key_length(s));
+      if (place < 0 || !blocks.data<bool>()[place / 64 * blocks.size(1) + j / 64]) return false;
+    }
     if (!mask.defined()) return true;
     const int64_t at[] = {s, h, i, j};
     int64_t offset = 0;

@@ -146,6 +146,44 @@ TEST(Attention, Rules) {
   }
 }
 
+// Three by three blocks of 64.
+Tensor some_blocks(const std::vector<int64_t>& seen) { return tensor(seen, {3, 3}).to(DType::boolean); }
+
+TEST(Attention, PatternsOfBlocks) {
+  const Tensor blocks = some_blocks({1, 0, 1, 0, 1, 0, 1, 1, 0});
+  const Segments self = Segments::packed(Lengths{135, 0, 9});
+  check({.name = "pattern, causal, dropout",
+         .segments = self,
+         .key_heads = 1,
+         .width = 16,
+         .visibility = {.causal = Causal::top_left},
+         .blocks = blocks,
+         .dropout = 0.25,
+         .spare_rows = 3},
+        Layout::qkv);
+  check({.name = "pattern, window, global tokens, capped, biases",
+         .segments = self,
+         .heads = 1,
+         .width = 2,
+         .logit_cap = 0.7,
+         .visibility = {.window_left = 40, .window_right = 20, .dilation = 3, .global_tokens = 2},
+         .blocks = blocks,
+         .relative_limit = 3,
+         .alibi = true});
+  for (const Causal causal : {Causal::top_left, Causal::bottom_right, Causal::none_bottom_right})
+    check({.name = concat("pattern over a cache ", static_cast<int>(causal)),
+           .segments = Segments::packed(Lengths{1, 20, 70}, Lengths{130, 80, 20}),
+           .heads = 1,
+           .width = 2,
+           .visibility = {.causal = causal},
+           .blocks = blocks},
+          Layout::kv);
+  check({.name = "nothing is seen",
+         .segments = Segments::packed(Lengths{70}),
+         .heads = 1,
+         .blocks = some_blocks({0, 0, 0, 0, 0, 0, 0, 0, 1})});
+}
+
 TEST(Attention, CappedScores) {
   for (Layout layout : {Layout::separate, Layout::qkv, Layout::kv})
     check({.name = "capped", .segments = kPacked, .heads = 4, .key_heads = 2, .logit_cap = 0.4}, layout);
