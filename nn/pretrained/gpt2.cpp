@@ -61,6 +61,7 @@ Json write_gpt2(const LanguageModelConfig& c) {
                  "heads");
   expect_setting(c.qkv_bias && c.out_bias && c.feed_forward_bias, kFamily, "biases");
   expect_setting(!c.scale_embeddings, kFamily, "scaled embeddings");
+  expect_setting(c.window == 0 && !c.blocks.defined(), kFamily, "sparse attention");
   Json json;
   json["architectures"] = {"GPT2LMHeadModel"};
   json["model_type"] = "gpt2";

@@ -188,6 +188,7 @@ Json write_llama(const LanguageModelConfig& c) {
   expect_setting(c.activation == FeedForwardKind::swiglu, kFamily, "activation");
   expect_setting(c.qkv_bias == c.out_bias && !c.feed_forward_bias, kFamily, "biases");
   expect_setting(!c.scale_embeddings, kFamily, "scaled embeddings");
+  expect_setting(c.window == 0 && !c.blocks.defined(), kFamily, "sparse attention");
   Json json;
   json["architectures"] = {"LlamaForCausalLM"};
   json["model_type"] = "llama";
