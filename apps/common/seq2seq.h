@@ -30,7 +30,7 @@ struct Evaluation {
 
 struct EvaluationOptions {
   int64_t batch_size = 128;
-  bool decode = true;  // false: loss and token accuracy only
+  bool decode = true;             // false: loss and token accuracy only
   int64_t max_pairs = INT64_MAX;  // the first so many
   data::Marks marks = {};
   int64_t max_decode_length = 0;                     // 0: two more than the longest target there is
