@@ -1,9 +1,10 @@
 // How the time and the memory of a training step grow with batch, length, width, depth and threads, and those
-// of attention with its length. Beside each doubling stand the powers of the axis that time and memory
-// followed: 1.00 is linear growth.
+// of attention with its length, causal and sparse. Beside each doubling stand the powers of the axis that
+// time and memory followed: 1.00 is linear growth.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <heed/core/attention.h>
 #include <heed/core/base/allocator.h>
 #include <heed/core/base/parallel_for.h>
+#include <heed/core/block_pattern.h>
 #include <heed/core/creation.h>
 #include <heed/core/io/atomic_file.h>
 #include <heed/core/ops.h>
@@ -26,7 +28,10 @@ using namespace heed;
 
 struct Settings {
   int64_t steps = 7;
-  int64_t threads = 2;  // but along the axis of threads
+  int64_t threads = 2;       // but along the axis of threads
+  int64_t longest = 16'384;  // of attention
+  bool only_attention = false;
+  bool processor_time = false;
   std::filesystem::path out;
 };
 
@@ -40,23 +45,28 @@ struct Cost {
   int64_t bytes;  // the most that was in use during a step, less what was before anything was made
 };
 
+double milliseconds_now(bool processor_time) {
+  if (processor_time) return 1e3 * static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+  const std::chrono::duration<double, std::milli> now = std::chrono::steady_clock::now().time_since_epoch();
+  return now.count();
+}
+
 /// Two steps to warm up; then all that `step` had in use at once, and how long it takes.
-Cost cost_of(int64_t before, int64_t steps, const std::function<void()>& step) {
+Cost cost_of(int64_t before, const Settings& s, int64_t steps, const std::function<void()>& step) {
   step();
   step();
   cpu_allocator().reset_peak();
   std::vector<double> times;
   for (int64_t i = 0; i < steps; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = milliseconds_now(s.processor_time);
     step();
-    const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
-    times.push_back(taken.count());
+    times.push_back(milliseconds_now(s.processor_time) - begin);
   }
   std::sort(times.begin(), times.end());
   return {times[times.size() / 2], times.front(), cpu_allocator().stats().peak - before};
 }
 
-Cost training_step(const Sizes& sizes, int64_t steps) {
+Cost training_step(const Sizes& sizes, const Settings& s) {
   cpu_allocator().release_cached();
   const int64_t before = cpu_allocator().stats().in_use;
   set_thread_count(static_cast<int>(sizes.threads));
@@ -68,23 +78,30 @@ Cost training_step(const Sizes& sizes, int64_t steps) {
   const Tensor ids = bench::ids(sizes.batch, sizes.length, settings.vocab, 1), labels = ids.flatten();
   const nn::Tokens tokens = nn::Tokens::dense(ids);
   optim::Adam adam(model.parameters(), {.lr = 1e-4});
-  return cost_of(before, steps, [&] {
+  return cost_of(before, s, s.steps, [&] {
     cross_entropy(model.forward(tokens, tokens), labels).backward();
     adam.step({.clip = 1});
   });
 }
 
-/// Causal attention with its gradient: one sequence, 8 heads of width 16.
-Cost attention_step(int64_t length, int64_t threads, int64_t steps) {
+/// Attention with its gradient: one sequence, 8 heads of width 16.
+Cost attention_step(int64_t length, const Visibility& rule, const BlockPattern& blocks, const Settings& s) {
   cpu_allocator().release_cached();
   const int64_t before = cpu_allocator().stats().in_use;
-  set_thread_count(static_cast<int>(threads));
+  set_thread_count(static_cast<int>(s.threads));
   const Tensor qkv = randn({length, 3 * 128}).set_requires_grad(), gy = randn({length, 128});
   const Segments segments = Segments::dense(1, length);
-  return cost_of(before, steps, [&] {
-    attention_qkv(qkv, segments, {.heads = 8, .visibility = {.causal = Causal::top_left}}).backward(gy);
+  return cost_of(before, s, std::min<int64_t>(s.steps, 3), [&] {
+    attention_qkv(qkv, segments, {.heads = 8, .visibility = rule, .blocks = blocks}).backward(gy);
     qkv.zero_grad();
   });
+}
+
+/// Of each block of 64 queries its own block of keys, the one before, the first and two others (BigBird).
+BlockPattern big_bird(int64_t length) {
+  const Tensor near = visible_blocks({.window_left = 64, .window_right = 0, .global_tokens = 64}, length);
+  Generator generator(1);
+  return BlockPattern(logical_or(near, random_blocks(near.size(0), 2, true, generator)));
 }
 
 /// Measures along one axis and prints a line for each value.
@@ -123,17 +140,29 @@ void run(const Settings& s) {
     result[axis] = grow(axis, values, [&](int64_t value) {
       Sizes sizes{.threads = s.threads};
       sizes.*size = value;
-      return training_step(sizes, s.steps);
+      return training_step(sizes, s);
     });
   };
-  along("batch", {8, 16, 32, 64, 128}, &Sizes::batch);
-  along("length", {32, 64, 128, 256, 512}, &Sizes::length);
-  along("width", {64, 128, 256, 512}, &Sizes::width);
-  along("depth", {1, 2, 4, 8, 16}, &Sizes::depth);
-  along("threads", {1, 2}, &Sizes::threads);
-  result["attention length"] = grow("attention length", {1024, 2048, 4096, 8192, 16384}, [&](int64_t length) {
-    return attention_step(length, s.threads, std::min<int64_t>(s.steps, 3));
-  });
+  if (!s.only_attention) {
+    along("batch", {8, 16, 32, 64, 128}, &Sizes::batch);
+    along("length", {32, 64, 128, 256, 512}, &Sizes::length);
+    along("width", {64, 128, 256, 512}, &Sizes::width);
+    along("depth", {1, 2, 4, 8, 16}, &Sizes::depth);
+    along("threads", {1, 2}, &Sizes::threads);
+  }
+  std::vector<int64_t> lengths;
+  for (int64_t length = std::min<int64_t>(1024, s.longest / 2); length <= s.longest; length *= 2)
+    lengths.push_back(length);
+  const auto along_attention = [&](const char* axis, const Visibility& rule, bool blocks = false) {
+    result[axis] = grow(axis, lengths, [&](int64_t length) {
+      return attention_step(length, rule, blocks ? big_bird(length) : BlockPattern(), s);
+    });
+  };
+  const Causal causal = Causal::top_left;
+  along_attention("attention length", {.causal = causal});
+  along_attention("window of 256", {.causal = causal, .window_left = 255});
+  along_attention("window, 16 global", {.causal = causal, .window_left = 255, .global_tokens = 16});
+  along_attention("BigBird", {.causal = causal}, true);
   if (!s.out.empty()) write_whole_file(s.out.string(), apps::json_line(result) + "\n");
 }
 
@@ -146,6 +175,10 @@ int main(int argc, char** argv) {
     apps::OptionTable& options = line.command("", "", [&] { run(settings); });
     options.integer("steps", settings.steps, "Steps to time", {1, 1000});
     options.integer("threads", settings.threads, "Threads", {1, 1024});
+    options.integer("longest", settings.longest, "Tokens of the longest attention", {64, 1 << 20});
+    options.flag("attention", settings.only_attention, "Attention alone");
+    options.flag("processor-time", settings.processor_time,
+                 "Time of the processor, of all threads together, where other work runs beside");
     options.path("out", settings.out, "Write the figures to this file as JSON");
     line.run(arguments);
   });

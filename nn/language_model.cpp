@@ -58,10 +58,6 @@ void LanguageModelConfig::check() const {
   layout();
   constexpr int64_t kMost = int64_t{1} << 30;
   HEED_CHECK(window >= 0 && window <= kMost, ConfigError, "LanguageModel: window is ", window);
-  HEED_CHECK(global_tokens >= 0 && global_tokens <= kMost, ConfigError, "LanguageModel: global_tokens is ",
-             global_tokens);
-  HEED_CHECK(window > 0 || global_tokens == 0, ConfigError, "LanguageModel: ", global_tokens,
-             " global_tokens without a window; all tokens are seen by all after them then");
   check_dropout_rate(embedding_dropout, "LanguageModel");
 }
 
@@ -83,8 +79,7 @@ LanguageModel::LanguageModel(const LanguageModelConfig& config, Generator& rando
 Tensor LanguageModel::states(const Tokens& tokens, KeyValueCache* cache) const {
   const Tensor& weight = embedding.weight;
   AttentionCall call{.visibility = {.causal = cache ? Causal::bottom_right : Causal::top_left,
-                                    .window_left = static_cast<int32_t>(config_.window - 1),
-                                    .global_tokens = static_cast<int32_t>(config_.global_tokens)},
+                                    .window_left = static_cast<int32_t>(config_.window - 1)},
                      .blocks = config_.blocks,
                      .cache = cache};
   Tensor positions = tokens.positions;

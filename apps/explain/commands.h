@@ -80,6 +80,11 @@ struct TransformerSettings : ExplainSettings {
   nn::TransformerConfig model() const;
 };
 
+struct SparseSettings : ExplainSettings {
+  int64_t length = 1024;     // of the patterns that are drawn
+  int64_t longest = 16'384;  // that is counted
+};
+
 void explain_attention(const AttentionSettings& settings);
 void explain_scale(const ScaleSettings& settings);
 void explain_heads(const HeadsSettings& settings);
@@ -89,5 +94,6 @@ void explain_encoder(const EncoderSettings& settings);
 void explain_gradients(const GradientsSettings& settings);
 void explain_initialization(const InitializationSettings& settings);
 void explain_transformer(const TransformerSettings& settings);
+void explain_sparse(const SparseSettings& settings);
 
 }  // namespace heed::apps

@@ -20,6 +20,11 @@ void declare_options(OptionTable& table, ScaleSettings& s) {
   table.integer("keys", s.keys, "Keys of each query", {2, 64});
 }
 
+void declare_options(OptionTable& table, SparseSettings& s) {
+  table.integer("length", s.length, "Tokens of the patterns that are drawn", {64, 4096});
+  table.integer("longest", s.longest, "Tokens up to which blocks are counted", {1024, 1 << 17});
+}
+
 void declare_options(OptionTable& table, HeadsSettings& s) {
   table.text("sentence", s.sentence, "Words, each different one a token");
   table.integer("steps", s.steps, "Optimizer steps", kSteps);
@@ -127,6 +132,8 @@ void run(const std::vector<std::string>& arguments) {
   TransformerSettings transformer;
   add(line, "transformer", "The whole Transformer: heads, residuals, masks, parameters", transformer,
       explain_transformer);
+  SparseSettings sparse;
+  add(line, "sparse", "Sparse attention: windows, global tokens, blocks", sparse, explain_sparse);
   line.run(arguments);
 }
 

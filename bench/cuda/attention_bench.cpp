@@ -129,7 +129,7 @@ class Problem {
             .width = shape_.width,
             .scale = 1 / std::sqrt(static_cast<double>(shape_.width)),
             .logit_cap = 0,
-            .visibility = {.causal = shape_.causal ? Causal::top_left : Causal::none},
+            .visibility = Visibility{.causal = shape_.causal ? Causal::top_left : Causal::none},
             .bias = {}};
   }
 

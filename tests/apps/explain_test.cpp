@@ -54,6 +54,21 @@ TEST(Explain, AttentionCausalAndUnscaled) {
   expect_matrix(a.at("unscaled_weights"), {{0.019713, 0.980278, 0.000008}}, 5e-7);
 }
 
+TEST(Explain, SparseAttentionIsMaskedAttention) {
+  const Json sparse = explain("sparse --length 512 --longest 2048");
+  const Json &patterns = sparse.at("patterns"), &growth = sparse.at("growth");
+  ASSERT_EQ(patterns.size(), 6u);
+  for (const Json& pattern : patterns) EXPECT_EQ(pattern.at("from a mask"), "below 1e-12") << pattern;
+  EXPECT_EQ(patterns[0].at("pairs"), 512 * 513 / 2);
+  EXPECT_EQ(patterns[0].at("blocks"), 8 * 9 / 2);
+  EXPECT_EQ(patterns[1].at("pairs"), 512 * 256 - 255 * 256 / 2);
+  EXPECT_EQ(patterns[1].at("blocks"), 1 + 2 + 3 + 4 + 4 * 5);
+  ASSERT_EQ(growth.size(), 2u);
+  EXPECT_EQ(growth[1].at("tokens"), 2048);
+  EXPECT_EQ(growth[1].at("causal"), 32 * 33 / 2);
+  EXPECT_EQ(growth[1].at("window of 256"), 1 + 2 + 3 + 4 + 28 * 5);
+}
+
 TEST(Explain, AttentionOnAnySentence) {
   const Json a = explain("attention --sentence 'the dog saw the cat'");
   ASSERT_EQ(a.at("weights").size(), 5u);

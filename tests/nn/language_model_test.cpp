@@ -59,7 +59,6 @@ std::vector<LanguageModelConfig> several() {
   configs.back().key_heads = 1;
   configs.push_back(small());
   configs.back().window = 3;
-  configs.back().global_tokens = 1;
   configs.push_back(small());
   configs.back().blocks = BlockPattern(tensor(std::vector<int64_t>{1, 0, 0, 1}, {2, 2}).to(DType::boolean));
   return configs;
