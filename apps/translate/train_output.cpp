@@ -1,8 +1,8 @@
 #include "apps/translate/train_output.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
-#include <limits>
 
 #include <heed/core/base/parallel_for.h>
 #include <heed/nn/summary.h>
@@ -117,9 +117,8 @@ Metrics::Scalars TrainOutput::measure() const {
 // What the best epoch has the least of; without validation texts the last is the best.
 double TrainOutput::selected(const Json& epoch) const {
   const char* const key = settings_.select == Selection::loss ? "valid_loss" : "valid_edit_rate";
-  const auto found = epoch.find(key);
-  if (found != epoch.end() && found->is_number()) return found->get<double>();
-  return valid_.size() == 0 ? -epoch.at("epoch").get<double>() : std::numeric_limits<double>::quiet_NaN();
+  const double value = number_or_nan(epoch, key);
+  return std::isnan(value) && valid_.size() == 0 ? -epoch.at("epoch").get<double>() : value;
 }
 
 bool TrainOutput::epoch(const train::EpochReport& r) {
