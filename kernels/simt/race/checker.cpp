@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <heed/kernels/simt/host/builtins.h>
 #include <heed/kernels/simt/host/machine.h>
 #include <heed/kernels/simt/host/runtime/order.h>
@@ -19,6 +21,7 @@ void Checker::launch_begin(const void* kernel, const void* arguments, size_t arg
   arguments_ = static_cast<const char*>(arguments);
   argument_bytes_ = argument_bytes;
   fenced_blocks_.clear();
+  announced_ = {};
   shadow_.set_program(kernel);
 }
 
@@ -193,7 +196,7 @@ void Checker::touch(const Use& use) {
 
 void Checker::access(const void* address, size_t bytes, bool write, unsigned thread, Location at) {
   touch({address, bytes, write, access_by(thread, sites_.of(at), false)});
-  announced_ = {address, bytes, write, thread};
+  announced_ = {address, bytes, bytes, write, thread};
 }
 
 void Checker::atomic(const void* address, size_t bytes, unsigned thread, Location at) {
@@ -203,8 +206,9 @@ void Checker::atomic(const void* address, size_t bytes, unsigned thread, Locatio
 void Checker::instrumented(const void* address, size_t bytes, bool write, const void* return_address) {
   if (on_fiber_stack(address)) return;
   const unsigned thread = machine.current->thread;
-  const bool counted = announced_.thread == thread && announced_.write == write &&
+  const bool counted = announced_.left > 0 && announced_.thread == thread && announced_.write == write &&
                        inside(address, announced_.address, announced_.bytes);
+  if (counted) announced_.left -= std::min(announced_.left, bytes);
   touch({address, bytes, write, access_by(thread, sites_.of(return_address), false), nullptr, counted});
 }
 

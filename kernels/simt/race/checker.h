@@ -67,7 +67,7 @@ class Checker final : public Monitor {
   // What a function of the emulator was told of, before the instrumentation sees it do it.
   struct Announced {
     const void* address = nullptr;
-    size_t bytes = 0;
+    size_t bytes = 0, left = 0;  // of which so many have not been seen
     bool write = false;
     unsigned thread = 0;
   };
