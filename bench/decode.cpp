@@ -5,9 +5,9 @@
 #include <thread>
 #include <vector>
 
-#include <heed/core/base/parallel_for.h>
-#include <heed/nn/decode.h>
-#include <heed/nn/transformer.h>
+#include <heed/core/base/threads/parallel_for.h>
+#include <heed/nn/decoding/decode.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/nn/weights.h>
 #include <heed/version.h>
 

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/ops.h>
 #include <heed/data/pair_loader.h>
 #include <heed/data/tasks.h>

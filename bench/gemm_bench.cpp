@@ -11,7 +11,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/gemm/gemm_path.h>
 #include <heed/kernels/cpu/simd/isa.h>
 #include <heed/kernels/gemm.h>

@@ -1,6 +1,6 @@
 // One training step of a decoder-only Transformer, by default GPT-2 with 124 million parameters: forward,
 // loss, backward, clipping, AdamW. No dropout.
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/ops.h>
 #include <heed/nn/weights.h>
 #include <heed/optim/adam.h>

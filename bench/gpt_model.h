@@ -1,7 +1,7 @@
 // The decoder-only Transformer of the programs that time GPT-2's training step.
 #pragma once
 
-#include <heed/nn/language_model.h>
+#include <heed/nn/models/language_model.h>
 
 namespace heed::bench {
 

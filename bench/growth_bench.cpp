@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <heed/core/attention.h>
-#include <heed/core/base/allocator.h>
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/memory/allocator.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/block_pattern.h>
 #include <heed/core/creation.h>
 #include <heed/core/io/atomic_file.h>

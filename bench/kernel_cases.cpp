@@ -9,9 +9,9 @@
 #include <emmintrin.h>
 #endif
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/base/check.h>
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/creation.h>
 #include <heed/core/recurrent.h>
 

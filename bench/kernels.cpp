@@ -1,7 +1,7 @@
 // The kernels that are timed beside other frameworks' (bench/peers/compare.py); by themselves: kernels_bench.
 #include <regex>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/version.h>
 
 #include "apps/common/options/command_line.h"

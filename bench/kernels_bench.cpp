@@ -9,7 +9,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/simd/isa.h>
 
 #include "bench/kernel_cases.h"

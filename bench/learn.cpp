@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/io/atomic_file.h>
 #include <heed/core/ops.h>
 #include <heed/nn/weights.h>

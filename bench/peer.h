@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 
 #include "apps/common/json_lines.h"
 #include "apps/common/options/options.h"

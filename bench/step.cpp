@@ -1,7 +1,7 @@
 // One training step of a sequence-to-sequence Transformer: forward, loss, backward, clipping, Adam.
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/ops.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/nn/weights.h>
 #include <heed/optim/adam.h>
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <heed/core/profile.h>
+#include <heed/core/runtime/profile.h>
 
 #include "bench/kernel_cases.h"
 

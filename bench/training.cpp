@@ -1,6 +1,6 @@
 #include "bench/training.h"
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/version.h>
 
 #include "bench/step_profile.h"

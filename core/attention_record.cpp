@@ -3,10 +3,10 @@
 
 #include <heed/core/attention.h>
 #include <heed/core/creation.h>
-#include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
-#include <heed/core/ops/attention_call.h>
+#include <heed/core/ops/attention/attention_call.h>
 #include <heed/core/ops/common.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/core/tensor_impl.h>
 
 namespace heed {

@@ -3,9 +3,9 @@
 #include <numeric>
 #include <vector>
 
-#include <heed/core/backend.h>
 #include <heed/core/block_pattern.h>
 #include <heed/core/creation.h>
+#include <heed/core/runtime/backend.h>
 
 namespace heed {
 namespace {

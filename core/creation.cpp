@@ -1,9 +1,9 @@
 #include <cmath>
 
-#include <heed/core/backend.h>
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/creation.h>
-#include <heed/core/dispatch.h>
+#include <heed/core/runtime/backend.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/core/tensor_impl.h>
 #include <heed/kernels/random.h>
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/creation.h>
 #include <heed/core/losses.h>
 #include <heed/core/sampling.h>

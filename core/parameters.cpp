@@ -2,12 +2,12 @@
 #include <bit>
 #include <unordered_map>
 
+#include <heed/core/autograd/leaf_node.h>
 #include <heed/core/base/glob.h>
 #include <heed/core/base/int_math.h>
 #include <heed/core/creation.h>
-#include <heed/core/dispatch.h>
-#include <heed/core/leaf_node.h>
 #include <heed/core/parameters.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/core/tensor_impl.h>
 #include <heed/kernels/optimizer.h>
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include <heed/core/base/pooled_vector.h>
+#include <heed/core/base/memory/pooled_vector.h>
 #include <heed/core/tensor.h>
 
 namespace heed {

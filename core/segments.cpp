@@ -4,10 +4,10 @@
 #include <optional>
 #include <utility>
 
-#include <heed/core/backend.h>
 #include <heed/core/base/check.h>
 #include <heed/core/base/dtype.h>
-#include <heed/core/base/pooled_vector.h>
+#include <heed/core/base/memory/pooled_vector.h>
+#include <heed/core/runtime/backend.h>
 #include <heed/core/segments.h>
 #include <heed/core/storage.h>
 

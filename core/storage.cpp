@@ -1,6 +1,6 @@
 #include <utility>
 
-#include <heed/core/backend.h>
+#include <heed/core/runtime/backend.h>
 #include <heed/core/storage.h>
 
 namespace heed {

@@ -8,9 +8,9 @@
 #include <string>
 #include <utility>
 
-#include <heed/core/base/allocator.h>
 #include <heed/core/base/device.h>
-#include <heed/core/base/ref_ptr.h>
+#include <heed/core/base/memory/allocator.h>
+#include <heed/core/base/memory/ref_ptr.h>
 #include <heed/kernels/int8.h>
 #include <heed/kernels/packed_copies.h>
 
@@ -104,7 +104,7 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
 /// Sets each byte, on the device's stream.
 void fill_bytes(void* to, Device device, int value, int64_t bytes);
 
-/// Whether this thread is recording what the device does, to be repeated (core/captured_step.h).
+/// Whether this thread is recording what the device does, to be repeated (core/runtime/captured_step.h).
 bool is_capturing(Device device);
 
 /// Waits for the device's work.

@@ -1,6 +1,6 @@
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
+#include <heed/core/autograd/leaf_node.h>
 #include <heed/core/creation.h>
-#include <heed/core/leaf_node.h>
 #include <heed/core/tensor.h>
 #include <heed/core/tensor_impl.h>
 

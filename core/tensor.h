@@ -10,13 +10,13 @@
 
 #include <heed/core/base/device.h>
 #include <heed/core/base/dtype.h>
-#include <heed/core/base/ref_ptr.h>
+#include <heed/core/base/memory/ref_ptr.h>
 #include <heed/core/shape.h>
 #include <heed/core/storage.h>
 
 namespace heed {
 
-class Node;  // core/autograd.h
+class Node;  // core/autograd/autograd.h
 class TensorImpl;
 
 /// Where the elements of a tensor lie: what a handle asks for most. Of a matrix all but the strides is in one

@@ -1,7 +1,7 @@
 // What a Tensor points to. Private to core: not installed.
 #pragma once
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/tensor.h>
 
 namespace heed {

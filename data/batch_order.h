@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include <heed/core/base/pooled_vector.h>
+#include <heed/core/base/memory/pooled_vector.h>
 
 namespace heed::data {
 

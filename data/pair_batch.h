@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include <heed/core/base/pooled_vector.h>
+#include <heed/core/base/memory/pooled_vector.h>
 
 namespace heed::data {
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <span>
 
-#include <heed/core/base/allocator.h>
+#include <heed/core/base/memory/allocator.h>
 #include <heed/kernels/wrong_index.h>
 
 namespace heed::cuda {

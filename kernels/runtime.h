@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string>
 
-#include <heed/core/base/allocator.h>
+#include <heed/core/base/memory/allocator.h>
 
 struct CUstream_st;  // CUDA's: a cudaStream_t points to one
 

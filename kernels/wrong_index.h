@@ -1,5 +1,5 @@
 // Indices outside the table they choose from, for both devices: the CPU's operations throw at once, the CUDA
-// kernels keep the first one for when the host next waits (kernels/cuda/wrong_index.cuh).
+// kernels keep the first one for when the host next waits (kernels/cuda/indexing/wrong_index.cuh).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
 #include <heed/nn/init.h>

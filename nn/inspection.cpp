@@ -3,9 +3,9 @@
 #include <unordered_map>
 
 #include <heed/core/ops.h>
+#include <heed/nn/attention/multi_head_attention.h>
 #include <heed/nn/detail/text_table.h>
 #include <heed/nn/inspection.h>
-#include <heed/nn/multi_head_attention.h>
 
 namespace heed::nn {
 namespace {

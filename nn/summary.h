@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <heed/nn/models/transformer_config.h>
 #include <heed/nn/module.h>
-#include <heed/nn/transformer_config.h>
 
 namespace heed::nn {
 

@@ -1,7 +1,7 @@
 #include <set>
 #include <string_view>
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/creation.h>
 #include <heed/core/io/safetensors.h>
 #include <heed/core/ops.h>

@@ -1,6 +1,6 @@
 #include <map>
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/ops.h>
 #include <heed/optim/ema.h>
 

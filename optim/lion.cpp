@@ -1,4 +1,4 @@
-#include <heed/core/dispatch.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/optim/lion.h>
 #include <heed/optim/slice.h>
 

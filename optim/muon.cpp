@@ -2,10 +2,10 @@
 #include <bit>
 #include <cmath>
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/creation.h>
-#include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/optim/muon.h>
 #include <heed/optim/slice.h>
 

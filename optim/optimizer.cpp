@@ -3,11 +3,11 @@
 #include <cmath>
 #include <map>
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/base/int_math.h>
 #include <heed/core/creation.h>
-#include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/kernels/optimizer.h>
 #include <heed/optim/optimizer.h>
 

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include <heed/core/dispatch.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/optim/sgd.h>
 #include <heed/optim/slice.h>
 

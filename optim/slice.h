@@ -1,7 +1,7 @@
 // From parameters with one rate to what the step kernels take. Private to optim: not installed.
 #pragma once
 
-#include <heed/core/dispatch.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/kernels/optimizer.h>
 #include <heed/optim/optimizer.h>
 

@@ -1,4 +1,4 @@
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/optim/weight_scope.h>
 
 namespace heed::optim {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <type_traits>
 
-#include <heed/core/captured_step.h>
+#include <heed/core/runtime/captured_step.h>
 #include <heed/data/loader.h>
 
 namespace heed::train {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/base/warning.h>
 #include <heed/core/io/file.h>
 #include <heed/core/io/safetensors.h>

@@ -7,7 +7,7 @@
 #include <heed/data/dataset.h>
 #include <heed/data/loader.h>
 #include <heed/data/pair_batch.h>
-#include <heed/nn/language_model.h>
+#include <heed/nn/models/language_model.h>
 #include <heed/train/trainer.h>
 
 namespace heed::train {

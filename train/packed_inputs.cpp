@@ -3,9 +3,9 @@
 #include <numeric>
 #include <span>
 
-#include <heed/core/backend.h>
 #include <heed/core/base/int_math.h>
 #include <heed/core/creation.h>
+#include <heed/core/runtime/backend.h>
 #include <heed/kernels/embedding.h>
 #include <heed/train/packed_inputs.h>
 

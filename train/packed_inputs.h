@@ -1,12 +1,12 @@
-// Packed sequences as inputs of a step (core/captured_step.h), and back.
+// Packed sequences as inputs of a step (core/runtime/captured_step.h), and back.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include <heed/core/captured_step.h>
+#include <heed/core/runtime/captured_step.h>
 #include <heed/data/pair_batch.h>
-#include <heed/nn/tokens.h>
+#include <heed/nn/decoding/tokens.h>
 
 namespace heed::train {
 

@@ -1,9 +1,9 @@
 // Training a sequence-to-sequence model: batches of pairs as it takes them, and its loss.
 #pragma once
 
-#include <heed/core/captured_step.h>
+#include <heed/core/runtime/captured_step.h>
 #include <heed/data/pair_loader.h>
-#include <heed/nn/seq2seq.h>
+#include <heed/nn/models/seq2seq.h>
 #include <heed/train/batch.h>
 #include <heed/train/trainer.h>
 

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <utility>
 
-#include <heed/core/backend.h>
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
+#include <heed/core/runtime/backend.h>
 #include <heed/train/trainer.h>
 
 namespace heed::train {

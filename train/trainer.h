@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include <heed/core/captured_step.h>
+#include <heed/core/runtime/captured_step.h>
 #include <heed/nn/module.h>
 #include <heed/optim/ema.h>
 #include <heed/optim/optimizer.h>
@@ -71,8 +71,8 @@ struct Callbacks {
 /// device are the module's; the optimizer keeps f32 copies of bf16 ones. A run that was stopped and resumed
 /// gives the bits of one that never was.
 ///
-/// On a CUDA device steps are captured (core/captured_step.h), and the host reads what a step came to while
-/// the device does the next.
+/// On a CUDA device steps are captured (core/runtime/captured_step.h), and the host reads what a step came to
+/// while the device does the next.
 ///
 ///   train::Trainer trainer(model, adam, loader, loss, {.epochs = 10, .directory = "run"});
 ///   if (train::has_checkpoint("run")) trainer.resume();

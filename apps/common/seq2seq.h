@@ -7,8 +7,8 @@
 #include <vector>
 
 #include <heed/data/pair_loader.h>
-#include <heed/nn/decode.h>
-#include <heed/nn/seq2seq.h>
+#include <heed/nn/decoding/decode.h>
+#include <heed/nn/models/seq2seq.h>
 #include <heed/train/seq2seq.h>
 
 namespace heed::apps {

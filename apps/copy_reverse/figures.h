@@ -9,8 +9,8 @@
 
 #include <heed/data/pair_batch.h>
 #include <heed/data/task.h>
-#include <heed/nn/seq2seq.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/seq2seq.h>
+#include <heed/nn/models/transformer.h>
 
 #include "apps/common/figures/plot.h"
 #include "apps/common/json_lines.h"

@@ -8,7 +8,7 @@
 #include <heed/core/attention.h>
 #include <heed/core/io/atomic_file.h>
 #include <heed/core/ops.h>
-#include <heed/nn/attention_statistics.h>
+#include <heed/nn/attention/attention_statistics.h>
 
 #include "apps/common/progress.h"
 

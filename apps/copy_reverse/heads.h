@@ -5,8 +5,8 @@
 #include <vector>
 
 #include <heed/data/pair_dataset.h>
-#include <heed/nn/attention_heads.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/attention/attention_heads.h>
+#include <heed/nn/models/transformer.h>
 
 #include "apps/common/figures/presentation.h"
 #include "apps/copy_reverse/figures.h"
@@ -17,7 +17,7 @@ namespace heed::apps {
 struct HeadFacts {
   nn::HeadRole role;
   double entropy = 0, distance = 0;  // means over all rows
-  double place = 0, symbol = 0;      // what explains the weights (nn/attention_statistics.h)
+  double place = 0, symbol = 0;      // what explains the weights (nn/attention/attention_statistics.h)
   double loss = 0, right = 0;        // of the model without the head: loss, and share of sequences right
 };
 

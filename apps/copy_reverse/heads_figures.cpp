@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include <heed/core/ops.h>
-#include <heed/nn/attention_statistics.h>
+#include <heed/nn/attention/attention_statistics.h>
 
 #include "apps/copy_reverse/heads.h"
 

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/nn/summary.h>
 #include <heed/version.h>
 

@@ -8,8 +8,8 @@
 
 #include <heed/data/pair_loader.h>
 #include <heed/data/tasks.h>
-#include <heed/nn/seq2seq_rnn.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/seq2seq_rnn.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/train/seq2seq.h>
 
 #include "apps/common/options/common_settings.h"

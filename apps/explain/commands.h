@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include <heed/nn/transformer_config.h>
+#include <heed/nn/models/transformer_config.h>
 
 #include "apps/common/options/common_settings.h"
 

@@ -6,9 +6,9 @@
 
 #include <heed/core/attention.h>
 #include <heed/core/ops.h>
-#include <heed/nn/position.h>
+#include <heed/nn/attention/position.h>
+#include <heed/nn/models/transformer_layer.h>
 #include <heed/nn/summary.h>
-#include <heed/nn/transformer_layer.h>
 
 #include "apps/explain/common.h"
 

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include <heed/core/ops.h>
+#include <heed/nn/attention/position.h>
 #include <heed/nn/inspection.h>
-#include <heed/nn/position.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/optim/adam.h>
 
 #include "apps/common/program.h"

@@ -7,7 +7,7 @@
 #include <heed/core/ops.h>
 #include <heed/nn/init.h>
 #include <heed/nn/inspection.h>
-#include <heed/nn/transformer_layer.h>
+#include <heed/nn/models/transformer_layer.h>
 
 #include "apps/common/program.h"
 #include "apps/explain/common.h"

@@ -1,7 +1,7 @@
 // A model that predicts the next token: embeddings with positions, a stack of layers, a linear layer.
 #pragma once
 
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 
 namespace heed::apps {
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include <heed/core/ops.h>
-#include <heed/nn/position.h>
+#include <heed/nn/attention/position.h>
 
 #include "apps/explain/common.h"
 

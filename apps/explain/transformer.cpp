@@ -10,7 +10,7 @@
 #include <heed/core/attention.h>
 #include <heed/core/ops.h>
 #include <heed/nn/inspection.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 
 #include "apps/explain/common.h"
 

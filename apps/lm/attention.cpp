@@ -1,6 +1,6 @@
 // Which tokens of a text each token attends to.
 #include <heed/core/attention.h>
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 
 #include "apps/common/figures/presentation.h"
 #include "apps/common/text.h"

@@ -10,8 +10,8 @@
 #include <heed/core/io/atomic_file.h>
 #include <heed/core/io/file.h>
 #include <heed/core/ops.h>
-#include <heed/nn/attention_heads.h>
-#include <heed/nn/attention_statistics.h>
+#include <heed/nn/attention/attention_heads.h>
+#include <heed/nn/attention/attention_statistics.h>
 
 #include "apps/common/figures/presentation.h"
 #include "apps/common/progress.h"

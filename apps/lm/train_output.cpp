@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <limits>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/nn/summary.h>
 #include <heed/version.h>
 

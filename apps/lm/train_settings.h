@@ -7,7 +7,7 @@
 
 #include <heed/data/loader.h>
 #include <heed/data/text/tokenizer.h>
-#include <heed/nn/language_model.h>
+#include <heed/nn/models/language_model.h>
 
 #include "apps/common/options/common_settings.h"
 #include "apps/common/options/training_settings.h"

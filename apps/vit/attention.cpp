@@ -4,7 +4,7 @@
 #include <heed/core/attention.h>
 #include <heed/core/ops.h>
 #include <heed/core/serialize.h>
-#include <heed/nn/attention_statistics.h>
+#include <heed/nn/attention/attention_statistics.h>
 #include <heed/nn/detail/evaluation.h>
 
 #include "apps/common/figures/presentation.h"

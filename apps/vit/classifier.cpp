@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include <heed/core/ops.h>
-#include <heed/nn/channel_norm.h>
 #include <heed/nn/detail/evaluation.h>
 #include <heed/nn/inspection.h>
-#include <heed/nn/linear.h>
+#include <heed/nn/layers/channel_norm.h>
+#include <heed/nn/layers/linear.h>
 #include <heed/nn/parameter.h>
 #include <heed/nn/sequential.h>
 #include <heed/nn/weights.h>

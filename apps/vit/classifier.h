@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include <heed/nn/vision_transformer.h>
+#include <heed/nn/models/vision_transformer.h>
 #include <heed/train/trainer.h>
 
 #include "apps/vit/settings.h"

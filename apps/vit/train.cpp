@@ -1,6 +1,6 @@
 #include <cstdio>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/io/atomic_file.h>
 #include <heed/core/ops.h>
 #include <heed/data/loader.h>

@@ -2,7 +2,7 @@
 // and 21 target tokens, dropout 0.1): forward, loss, backward, clipping and Adam, repeated as a CUDA graph.
 #include <cmath>
 
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 
 #include "device_bench.h"
 #include "training_step.h"

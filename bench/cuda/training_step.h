@@ -4,9 +4,9 @@
 #include <functional>
 #include <memory>
 
-#include <heed/core/captured_step.h>
 #include <heed/core/ops.h>
-#include <heed/nn/tokens.h>
+#include <heed/core/runtime/captured_step.h>
+#include <heed/nn/decoding/tokens.h>
 #include <heed/optim/adam.h>
 
 #include "../symbols.h"

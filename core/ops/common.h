@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/creation.h>
 #include <heed/core/tensor.h>
 

@@ -1,9 +1,9 @@
 // Comparison and choice.
-#include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/copy.h>
 #include <heed/core/ops/strided_index.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/kernels/elementwise.h>
 
 namespace heed {

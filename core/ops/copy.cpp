@@ -1,11 +1,11 @@
 // Copies, conversions and writes in place.
 #include <cmath>
 
-#include <heed/core/backend.h>
 #include <heed/core/creation.h>
-#include <heed/core/dispatch.h>
 #include <heed/core/ops/copy.h>
 #include <heed/core/ops/strided_index.h>
+#include <heed/core/runtime/backend.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/core/tensor_impl.h>
 #include <heed/kernels/elementwise.h>
 

@@ -2,11 +2,11 @@
 #include <cmath>
 #include <limits>
 
-#include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/copy.h>
 #include <heed/core/ops/strided_index.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/core/tensor_impl.h>
 #include <heed/kernels/elementwise.h>
 

@@ -1,14 +1,14 @@
 // Choosing elements by index, and the triangles of matrices.
 #include <atomic>
 
-#include <heed/core/backend.h>
-#include <heed/core/base/parallel_for.h>
-#include <heed/core/dispatch.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/copy.h>
 #include <heed/core/ops/indexing.h>
 #include <heed/core/ops/lines.h>
+#include <heed/core/runtime/backend.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/kernels/embedding.h>
 #include <heed/kernels/indexing.h>
 

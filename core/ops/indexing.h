@@ -1,7 +1,7 @@
 // What the operations that choose and put elements by index share. Private to core: not installed.
 #pragma once
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/tensor.h>
 #include <heed/kernels/indexing.h>
 

@@ -1,5 +1,5 @@
 // Joining tensors, and turning an axis around.
-#include <heed/core/base/pooled_vector.h>
+#include <heed/core/base/memory/pooled_vector.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/copy.h>

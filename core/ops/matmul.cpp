@@ -1,8 +1,8 @@
 // Matrix products over the last two axes, with broadcast leading axes.
-#include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/strided_index.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/core/tensor_impl.h>
 #include <heed/kernels/gemm.h>
 

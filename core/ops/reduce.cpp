@@ -1,8 +1,8 @@
 // Reductions, and the sums that undo a broadcast.
-#include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/lines.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/kernels/reduce.h>
 
 namespace heed {

@@ -1,9 +1,9 @@
 #include <cmath>
 #include <limits>
 
-#include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/core/sampling.h>
 #include <heed/kernels/sampling.h>
 

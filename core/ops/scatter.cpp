@@ -1,10 +1,10 @@
 // Putting elements by index, and finding those that are not zero.
-#include <heed/core/backend.h>
-#include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/copy.h>
 #include <heed/core/ops/indexing.h>
+#include <heed/core/runtime/backend.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/core/tensor_impl.h>
 
 namespace heed {

@@ -1,6 +1,6 @@
-#include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/kernels/embedding.h>
 #include <heed/kernels/indexing.h>
 

@@ -1,10 +1,10 @@
 // Functions of one operand, element by element.
 #include <cmath>
 
-#include <heed/core/dispatch.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/strided_index.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/kernels/elementwise.h>
 
 namespace heed {

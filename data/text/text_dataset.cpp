@@ -6,8 +6,8 @@
 #include <vector>
 
 #include <heed/core/base/check.h>
-#include <heed/core/base/parallel_for.h>
-#include <heed/core/base/pooled_vector.h>
+#include <heed/core/base/memory/pooled_vector.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/io/sha256.h>
 #include <heed/core/io/unnamed_file.h>
 #include <heed/data/text/text_dataset.h>

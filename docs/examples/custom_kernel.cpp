@@ -2,7 +2,7 @@
 #include <cmath>
 #include <iostream>
 
-#include <heed/core/gradient_check.h>
+#include <heed/core/autograd/gradient_check.h>
 #include <heed/core/ops.h>
 
 using namespace heed;

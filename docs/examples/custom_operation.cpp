@@ -1,7 +1,7 @@
 // An operation of one's own, made of others, with its gradient by hand.
 #include <iostream>
 
-#include <heed/core/gradient_check.h>
+#include <heed/core/autograd/gradient_check.h>
 #include <heed/core/ops.h>
 
 using namespace heed;

@@ -2,9 +2,9 @@
 #include <cstdio>
 
 #include <heed/core/ops.h>
-#include <heed/nn/position.h>
+#include <heed/nn/attention/position.h>
+#include <heed/nn/models/transformer_layer.h>
 #include <heed/nn/summary.h>
-#include <heed/nn/transformer_layer.h>
 
 using namespace heed;
 

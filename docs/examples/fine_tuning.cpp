@@ -5,7 +5,7 @@
 
 #include <heed/core/ops.h>
 #include <heed/core/serialize.h>
-#include <heed/nn/linear.h>
+#include <heed/nn/layers/linear.h>
 #include <heed/nn/weights.h>
 #include <heed/optim/adam.h>
 #include <heed/optim/ema.h>

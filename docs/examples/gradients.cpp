@@ -3,7 +3,7 @@
 
 #include <heed/core/ops.h>
 #include <heed/nn/inspection.h>
-#include <heed/nn/transformer_layer.h>
+#include <heed/nn/models/transformer_layer.h>
 
 using namespace heed;
 

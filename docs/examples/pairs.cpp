@@ -5,7 +5,7 @@
 #include <heed/core/attention.h>
 #include <heed/core/ops.h>
 #include <heed/data/tasks.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 
 using namespace heed;
 

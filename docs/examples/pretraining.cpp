@@ -11,9 +11,9 @@
 #include <heed/core/ops.h>
 #include <heed/data/corruption.h>
 #include <heed/data/pair_loader.h>
-#include <heed/nn/linear.h>
-#include <heed/nn/text_encoder.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/layers/linear.h>
+#include <heed/nn/models/text_encoder.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/optim/adam.h>
 #include <heed/train/packed_inputs.h>
 #include <heed/train/seq2seq.h>

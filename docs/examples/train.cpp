@@ -3,10 +3,10 @@
 #include <vector>
 
 #include <heed/core/ops.h>
-#include <heed/nn/decode.h>
+#include <heed/nn/decoding/decode.h>
+#include <heed/nn/decoding/tokens.h>
 #include <heed/nn/init.h>
-#include <heed/nn/tokens.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/optim/adam.h>
 
 using namespace heed;

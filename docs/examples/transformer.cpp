@@ -2,8 +2,8 @@
 #include <cstdio>
 
 #include <heed/core/ops.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/nn/summary.h>
-#include <heed/nn/transformer.h>
 
 using namespace heed;
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/activation.h>
 #include <heed/kernels/cpu/activation_simd.h>
 #include <heed/kernels/cpu/simd/streaming-inl.h>

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include <heed/core/base/int_math.h>
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/convolution.h>
 #include <heed/kernels/cpu/convolution_patches.h>
 #include <heed/kernels/cpu/gemm/gemm_block.h>

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/dropout_simd.h>
 #include <heed/kernels/cpu/simd/streaming-inl.h>
 #include <heed/kernels/cpu/simd/typed_export.h>

@@ -2,7 +2,7 @@
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/int_math.h>
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/simd/typed_export.h>
 #include <heed/kernels/cpu/tasks/workspace.h>
 #include <heed/kernels/embedding.h>

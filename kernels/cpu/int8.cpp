@@ -7,7 +7,7 @@
 #include <utility>
 
 #include <heed/core/base/int_math.h>
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/simd/byte_dot.h>
 #include <heed/kernels/cpu/simd/simd.h>
 #include <heed/kernels/cpu/tasks/grain.h>

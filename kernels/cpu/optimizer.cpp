@@ -45,7 +45,7 @@ constexpr int64_t kStepBlock = 64, kStepBlocksPerTask = 256;  // tasks begin at 
 #include <cmath>
 
 #include <heed/core/base/check.h>
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/simd/simd.h>
 #include <heed/kernels/cpu/simd/streaming-inl.h>
 #include <heed/kernels/cpu/tasks/gradient_blocks.h>

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <limits>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/tasks/grain.h>
 #include <heed/kernels/cpu/tasks/workspace.h>
 #include <heed/kernels/pool.h>

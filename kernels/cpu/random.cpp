@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/random_rows.h>
 #include <heed/kernels/random.h>
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/simd/typed_export.h>
 #include <heed/kernels/cpu/tasks/grain.h>
 #include <heed/kernels/rotary.h>

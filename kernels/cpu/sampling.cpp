@@ -1,4 +1,4 @@
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/sampling.h>
 
 namespace heed::cpu {

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/simd/typed_export.h>
 #include <heed/kernels/cpu/tasks/grain.h>
 #include <heed/kernels/cpu/tasks/workspace.h>

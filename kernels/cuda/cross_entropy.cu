@@ -3,8 +3,8 @@
 #include <heed/kernels/cross_entropy.h>
 #include <heed/kernels/cuda/device.cuh>
 #include <heed/kernels/cuda/elementwise.cuh>
+#include <heed/kernels/cuda/indexing/wrong_index.cuh>
 #include <heed/kernels/cuda/rows.cuh>
-#include <heed/kernels/cuda/wrong_index.cuh>
 
 namespace heed::cuda {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include <heed/core/base/allocator.h>
 #include <heed/core/base/check.h>
+#include <heed/core/base/memory/allocator.h>
 #include <heed/kernels/simt/simt.h>
 
 namespace heed::cuda {

@@ -1,8 +1,8 @@
 #include <heed/kernels/cuda/device.cuh>
 #include <heed/kernels/cuda/dropout_mask.cuh>
-#include <heed/kernels/cuda/sorted_rows.cuh>
+#include <heed/kernels/cuda/indexing/sorted_rows.cuh>
+#include <heed/kernels/cuda/indexing/wrong_index.cuh>
 #include <heed/kernels/cuda/vector.cuh>
-#include <heed/kernels/cuda/wrong_index.cuh>
 #include <heed/kernels/embedding.h>
 
 namespace heed::cuda {

@@ -1,5 +1,5 @@
 #include <heed/kernels/cuda/elementwise.cuh>
-#include <heed/kernels/cuda/wrong_index.cuh>
+#include <heed/kernels/cuda/indexing/wrong_index.cuh>
 #include <heed/kernels/rotary.h>
 
 namespace heed::cuda {

@@ -1,7 +1,7 @@
 // A model in evaluation mode for a while.
 #pragma once
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/nn/module.h>
 
 namespace heed::nn {

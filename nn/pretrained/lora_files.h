@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <heed/nn/language_model.h>
-#include <heed/nn/lora.h>
+#include <heed/nn/layers/lora.h>
+#include <heed/nn/models/language_model.h>
 
 namespace heed::nn {
 

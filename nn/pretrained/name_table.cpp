@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <set>
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/base/glob.h>
 #include <heed/core/creation.h>
 #include <heed/core/int8_weight.h>

@@ -2,7 +2,7 @@
 #include <optional>
 #include <utility>
 
-#include <heed/core/base/allocator.h>
+#include <heed/core/base/memory/allocator.h>
 #include <heed/core/io/atomic_file.h>
 #include <heed/nn/parameter.h>
 #include <heed/nn/pretrained/detail/families.h>

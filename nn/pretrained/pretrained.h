@@ -10,9 +10,9 @@
 #include <string>
 
 #include <heed/core/base/dtype.h>
-#include <heed/nn/language_model.h>
-#include <heed/nn/text_encoder.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/language_model.h>
+#include <heed/nn/models/text_encoder.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/nn/weights.h>
 
 namespace heed::nn {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <heed/data/text/pretrained_tokenizer.h>
-#include <heed/nn/text_encoder.h>
+#include <heed/nn/models/text_encoder.h>
 
 namespace heed::nn {
 

@@ -2,7 +2,7 @@
 #include <optional>
 
 #include <heed/core/attention.h>
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/ops.h>
 #include <heed/nn/text/text_alignment.h>
 

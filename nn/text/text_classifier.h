@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <heed/nn/linear.h>
+#include <heed/nn/layers/linear.h>
 #include <heed/nn/text/sentence_encoder.h>
 
 namespace heed::nn {

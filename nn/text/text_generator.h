@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <heed/data/text/tokenizer.h>
-#include <heed/nn/generate.h>
+#include <heed/nn/decoding/generate.h>
 
 namespace heed::nn {
 

@@ -2,7 +2,7 @@
 #include <numeric>
 #include <utility>
 
-#include <heed/nn/decode.h>
+#include <heed/nn/decoding/decode.h>
 #include <heed/nn/text/text_model.h>
 
 namespace heed::nn {

@@ -12,8 +12,8 @@
 
 #include <heed/core/sampling.h>
 #include <heed/data/text/tokenizer.h>
-#include <heed/nn/decode.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/decoding/decode.h>
+#include <heed/nn/models/transformer.h>
 
 namespace heed::nn {
 

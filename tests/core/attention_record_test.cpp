@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "op_check.h"
-#include "ops/attention_reference.h"
+#include "ops/attention/attention_reference.h"
 
 namespace heed::test {
 namespace {

@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/attention.h>
-#include <heed/core/backend.h>
-#include <heed/core/dispatch.h>
 #include <heed/core/losses.h>
 #include <heed/core/ops.h>
+#include <heed/core/runtime/backend.h>
+#include <heed/core/runtime/dispatch.h>
 #include <heed/kernels/declare.h>
 #include <heed/kernels/norm.h>
 

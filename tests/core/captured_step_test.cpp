@@ -3,11 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/autograd.h>
-#include <heed/core/captured_step.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
 #include <heed/core/parameters.h>
+#include <heed/core/runtime/captured_step.h>
 
 #include "expect_error.h"
 #include "op_check.h"

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/gradient_check.h>
+#include <heed/core/autograd/gradient_check.h>
 #include <heed/core/ops.h>
 
 #include "expect_error.h"

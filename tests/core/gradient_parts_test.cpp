@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/ops.h>
 #include <heed/core/storage.h>
 

@@ -8,7 +8,7 @@
 
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
-#include <heed/core/profile.h>
+#include <heed/core/runtime/profile.h>
 #include <heed/core/serialize.h>
 
 #include "foreign_locale.h"

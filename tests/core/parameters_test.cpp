@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/base/allocator.h>
+#include <heed/core/base/memory/allocator.h>
 #include <heed/core/ops.h>
 #include <heed/core/parameters.h>
 

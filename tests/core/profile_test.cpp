@@ -10,11 +10,11 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/attention.h>
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/base/check.h>
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
-#include <heed/core/profile.h>
+#include <heed/core/runtime/profile.h>
 
 namespace {
 

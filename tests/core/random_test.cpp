@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/captured_step.h>
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
+#include <heed/core/runtime/captured_step.h>
 
 #include "op_check.h"
 

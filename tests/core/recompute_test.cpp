@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/autograd.h>
-#include <heed/core/base/allocator.h>
+#include <heed/core/autograd/autograd.h>
+#include <heed/core/base/memory/allocator.h>
 #include <heed/core/ops.h>
 #include <heed/core/storage.h>
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/base/float_mode.h>
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/ops.h>
 
 namespace heed {

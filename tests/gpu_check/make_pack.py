@@ -78,7 +78,7 @@ def make(build, folder, limit):
                 if not (fresh / "lib" / name).exists():
                     copy(library, fresh / "lib" / name)
         names[role] = [f"bin/{path.name}" for path in paths]
-    shutil.copyfile(HERE.parent / "simt" / "ptx_goldens.txt", fresh / "ptx_goldens.txt")
+    shutil.copyfile(HERE.parent / "simt" / "ptx" / "ptx_goldens.txt", fresh / "ptx_goldens.txt")
     shutil.copyfile(HERE / "known_reports.txt", fresh / "known_reports.txt")
     (fresh / "script").mkdir()
     for script in SCRIPTS:

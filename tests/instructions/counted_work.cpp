@@ -8,14 +8,14 @@
 #include <vector>
 
 #include <heed/core/attention.h>
-#include <heed/core/autograd.h>
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/autograd/autograd.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
 #include <heed/data/pair_loader.h>
 #include <heed/data/tasks.h>
-#include <heed/nn/decode.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/decoding/decode.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/optim/adam.h>
 
 /// The region that is counted, found by its name.

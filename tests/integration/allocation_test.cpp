@@ -10,11 +10,11 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/base/allocator.h>
+#include <heed/core/base/memory/allocator.h>
 #include <heed/core/ops.h>
 #include <heed/data/pair_loader.h>
 #include <heed/data/tasks.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/optim/adam.h>
 #include <heed/train/seq2seq.h>
 

@@ -7,11 +7,11 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/generator.h>
 #include <heed/core/ops.h>
 #include <heed/data/tasks.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/optim/adam.h>
 #include <heed/train/seq2seq.h>
 #include <heed/train/trainer.h>

@@ -8,10 +8,10 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/attention.h>
-#include <heed/core/base/allocator.h>
+#include <heed/core/base/memory/allocator.h>
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/optim/adam.h>
 
 namespace heed {

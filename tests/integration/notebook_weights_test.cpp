@@ -10,7 +10,7 @@
 #include <heed/core/io/safetensors.h>
 #include <heed/core/ops.h>
 #include <heed/core/serialize.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/nn/weights.h>
 
 #include "apps/explain/language_model.h"

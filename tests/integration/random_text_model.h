@@ -2,7 +2,7 @@
 // on every letter.
 #pragma once
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/creation.h>
 #include <heed/nn/text/text_model.h>
 

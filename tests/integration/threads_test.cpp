@@ -9,12 +9,12 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/ops.h>
 #include <heed/data/pair_loader.h>
 #include <heed/data/tasks.h>
-#include <heed/nn/decode.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/decoding/decode.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/optim/adam.h>
 
 #if defined(__SANITIZE_THREAD__)

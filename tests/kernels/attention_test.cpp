@@ -1,7 +1,7 @@
 #include <cmath>
 #include <cstring>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/attention.h>
 #include <heed/kernels/cpu/gemm/gemm_path.h>
 

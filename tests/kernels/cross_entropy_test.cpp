@@ -1,5 +1,5 @@
 #include <heed/core/base/check.h>
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cross_entropy.h>
 
 #include "error_bound.h"

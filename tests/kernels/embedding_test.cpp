@@ -1,7 +1,7 @@
 #include <string>
 
 #include <heed/core/base/check.h>
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/embedding.h>
 
 #include "error_bound.h"

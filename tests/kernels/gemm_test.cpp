@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/base/check.h>
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/gemm/gemm_path.h>
 #include <heed/kernels/gemm.h>
 

@@ -13,8 +13,8 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/base/dtype.h>
-#include <heed/core/base/parallel_for.h>
 #include <heed/core/base/philox.h>
+#include <heed/core/base/threads/parallel_for.h>
 
 namespace heed::testing {
 

@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/indexing.h>
 
 namespace heed::test {

@@ -8,8 +8,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def operations():
-    """What HEED_KERNEL and its siblings declare for every device, but for what core/dispatch.h says that CUDA lacks."""
-    lacking = set(re.findall(r"kHasKernel<DeviceType::cuda, kernels::(\w+)> = false;", (ROOT / "core/dispatch.h").read_text()))
+    """What HEED_KERNEL and its siblings declare for every device, but for what core/runtime/dispatch.h says that CUDA lacks."""
+    lacking = set(re.findall(r"kHasKernel<DeviceType::cuda, kernels::(\w+)> = false;", (ROOT / "core/runtime/dispatch.h").read_text()))
     found = set()
     for header in sorted((ROOT / "kernels").glob("*.h")):
         for name, arguments in re.findall(r"^HEED_KERNEL\w*\((\w+), (\w+)\);", header.read_text(), re.MULTILINE):

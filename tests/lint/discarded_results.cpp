@@ -1,6 +1,6 @@
 // The compiler must warn of each line that ends in "// lost", and of no other.
 #include <heed/core/attention.h>
-#include <heed/core/gradient_check.h>
+#include <heed/core/autograd/gradient_check.h>
 #include <heed/core/ops.h>
 
 using namespace heed;

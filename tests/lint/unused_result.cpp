@@ -1,7 +1,7 @@
 // A guard that ends at once and a copy that nobody looks at do nothing: the compiler says so. HEED_STATEMENT
 // is such a statement.
 #include <heed/core/attention.h>
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/generator.h>
 #include <heed/core/tensor.h>
 #include <heed/optim/ema.h>

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/ops.h>
-#include <heed/nn/attention_heads.h>
-#include <heed/nn/decode.h>
-#include <heed/nn/language_model.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/attention/attention_heads.h>
+#include <heed/nn/decoding/decode.h>
+#include <heed/nn/models/language_model.h>
+#include <heed/nn/models/transformer.h>
 
 #include "expect_error.h"
 #include "on_device.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/ops.h>
-#include <heed/nn/attention_statistics.h>
+#include <heed/nn/attention/attention_statistics.h>
 
 #include "expect_error.h"
 #include "on_device.h"

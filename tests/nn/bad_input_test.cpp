@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/ops.h>
-#include <heed/nn/decode.h>
-#include <heed/nn/layer_norm.h>
-#include <heed/nn/rms_norm.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/decoding/decode.h>
+#include <heed/nn/layers/layer_norm.h>
+#include <heed/nn/layers/rms_norm.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/optim/adam.h>
 #include <heed/optim/schedule.h>
 

@@ -2,8 +2,8 @@
 // with gradients, running statistics, evaluation, and files.
 #include <cmath>
 
-#include <heed/nn/channel_norm.h>
-#include <heed/nn/convolution.h>
+#include <heed/nn/layers/channel_norm.h>
+#include <heed/nn/layers/convolution.h>
 #include <heed/nn/sequential.h>
 #include <heed/nn/weights.h>
 

@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/ops.h>
-#include <heed/nn/decode.h>
-#include <heed/nn/decoder_cache.h>
+#include <heed/nn/decoding/decode.h>
+#include <heed/nn/decoding/decoder_cache.h>
 #include <heed/nn/init.h>
 #include <heed/nn/weights.h>
 #include <heed/optim/adam.h>

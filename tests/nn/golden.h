@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/ops.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 
 namespace heed::test {
 

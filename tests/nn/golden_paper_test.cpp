@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/attention.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/optim/adam.h>
 
 #include "golden.h"

@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/attention.h>
-#include <heed/nn/decode.h>
+#include <heed/nn/decoding/decode.h>
 #include <heed/nn/inspection.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/optim/adam.h>
 
 #include "on_device.h"

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/ops.h>
-#include <heed/nn/dropout.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/layers/dropout.h>
+#include <heed/nn/models/transformer.h>
 
 #include "on_device.h"
 #include "op_check.h"

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/ops.h>
+#include <heed/nn/attention/multi_head_attention.h>
 #include <heed/nn/init.h>
 #include <heed/nn/inspection.h>
-#include <heed/nn/multi_head_attention.h>
 
 #include "expect_error.h"
 #include "op_check.h"

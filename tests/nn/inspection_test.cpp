@@ -5,7 +5,7 @@
 
 #include <heed/core/ops.h>
 #include <heed/nn/inspection.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 
 #include "expect_error.h"
 #include "on_device.h"

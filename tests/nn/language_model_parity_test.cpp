@@ -1,7 +1,7 @@
 // Decoder-only models against PyTorch: forward, every gradient, and training, in f64 and f32, packed and
 // padded, on every device.
 #include <heed/kernels/embedding.h>
-#include <heed/nn/language_model.h>
+#include <heed/nn/models/language_model.h>
 
 #include "fixture.h"
 #include "on_device.h"

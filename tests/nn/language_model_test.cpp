@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/captured_step.h>
-#include <heed/nn/generate.h>
+#include <heed/core/runtime/captured_step.h>
+#include <heed/nn/decoding/generate.h>
 #include <heed/nn/parameter.h>
 #include <heed/nn/summary.h>
 #include <heed/optim/adam.h>

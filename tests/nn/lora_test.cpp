@@ -1,11 +1,11 @@
 // Low-rank adapters.
 #include <gtest/gtest.h>
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
-#include <heed/nn/language_model.h>
-#include <heed/nn/lora.h>
+#include <heed/nn/layers/lora.h>
+#include <heed/nn/models/language_model.h>
 #include <heed/optim/adam.h>
 
 #include "expect_error.h"

@@ -1,8 +1,8 @@
 // Modules and tokens where a test wants them.
 #pragma once
 
-#include <heed/nn/tokens.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/decoding/tokens.h>
+#include <heed/nn/models/transformer.h>
 
 namespace heed::test {
 

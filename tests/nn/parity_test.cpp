@@ -3,7 +3,7 @@
 #include <tuple>
 
 #include <heed/kernels/embedding.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 
 #include "fixture.h"
 #include "on_device.h"

@@ -9,11 +9,11 @@
 #include <heed/core/serialize.h>
 #include <heed/nn/init.h>
 #include <heed/nn/inspection.h>
-#include <heed/nn/layer_norm.h>
-#include <heed/nn/linear.h>
+#include <heed/nn/layers/layer_norm.h>
+#include <heed/nn/layers/linear.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/nn/parameter.h>
 #include <heed/nn/summary.h>
-#include <heed/nn/transformer.h>
 #include <heed/nn/weights.h>
 #include <heed/optim/adam.h>
 #include <heed/optim/sgd.h>

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/creation.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 
 #include "expect_error.h"
 

@@ -1,6 +1,6 @@
 // LSTM and GRU against PyTorch, in f64 over packed sequences and in f32 on every device: output, last states,
 // and gradients of parameters, input and first states.
-#include <heed/nn/recurrent.h>
+#include <heed/nn/layers/recurrent.h>
 
 #include "expect_error.h"
 #include "fixture.h"

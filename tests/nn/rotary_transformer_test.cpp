@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/ops.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 
 namespace heed::nn {
 namespace {

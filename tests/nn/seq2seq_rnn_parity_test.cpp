@@ -1,8 +1,8 @@
 // The recurrent sequence-to-sequence model against PyTorch, in f64 and in f32 on every device; decoding.
 #include <heed/core/attention.h>
 #include <heed/core/ops.h>
-#include <heed/nn/decode.h>
-#include <heed/nn/seq2seq_rnn.h>
+#include <heed/nn/decoding/decode.h>
+#include <heed/nn/models/seq2seq_rnn.h>
 
 #include "expect_error.h"
 #include "fixture.h"

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/ops.h>
-#include <heed/nn/dropout.h>
-#include <heed/nn/linear.h>
+#include <heed/nn/layers/dropout.h>
+#include <heed/nn/layers/linear.h>
 #include <heed/nn/parts.h>
 #include <heed/nn/sequential.h>
 

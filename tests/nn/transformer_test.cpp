@@ -5,8 +5,8 @@
 
 #include <heed/core/ops.h>
 #include <heed/core/serialize.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/nn/summary.h>
-#include <heed/nn/transformer.h>
 #include <heed/nn/weights.h>
 
 #include "flat_values.h"

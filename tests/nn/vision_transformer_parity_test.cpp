@@ -1,8 +1,8 @@
 // The Vision Transformer against PyTorch, in f64 and in f32 on every device, and what may be asked of it.
 #include <heed/core/attention.h>
 #include <heed/core/ops.h>
+#include <heed/nn/models/vision_transformer.h>
 #include <heed/nn/parameter.h>
-#include <heed/nn/vision_transformer.h>
 
 #include "expect_error.h"
 #include "fixture.h"

@@ -5,7 +5,7 @@
 
 #include <heed/core/io/safetensors.h>
 #include <heed/core/ops.h>
-#include <heed/nn/linear.h>
+#include <heed/nn/layers/linear.h>
 #include <heed/nn/weights.h>
 
 #include "temporary_folder.h"

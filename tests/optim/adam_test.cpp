@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/captured_step.h>
 #include <heed/core/ops.h>
+#include <heed/core/runtime/captured_step.h>
 #include <heed/optim/adam.h>
 #include <heed/optim/schedule.h>
 #include <heed/optim/sgd.h>

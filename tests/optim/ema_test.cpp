@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
-#include <heed/core/captured_step.h>
 #include <heed/core/ops.h>
+#include <heed/core/runtime/captured_step.h>
 #include <heed/core/serialize.h>
-#include <heed/nn/linear.h>
+#include <heed/nn/layers/linear.h>
 #include <heed/nn/weights.h>
 #include <heed/optim/ema.h>
 #include <heed/optim/sgd.h>

@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/base/allocator.h>
-#include <heed/core/captured_step.h>
+#include <heed/core/base/memory/allocator.h>
 #include <heed/core/ops.h>
-#include <heed/nn/linear.h>
+#include <heed/core/runtime/captured_step.h>
+#include <heed/nn/layers/linear.h>
 #include <heed/nn/weights.h>
 #include <heed/optim/adam.h>
 #include <heed/optim/lion.h>

@@ -7,7 +7,7 @@
 #include <heed/kernels/optimizer.h>
 #include <heed/kernels/softmax.h>
 
-#include "schedules.h"
+#include "schedules/schedules.h"
 
 namespace heed::testing {
 namespace {

@@ -1,4 +1,4 @@
-// kernels/cuda/wrong_index.cuh: indices outside their tables, in every block and thread, under every
+// kernels/cuda/indexing/wrong_index.cuh: indices outside their tables, in every block and thread, under every
 // schedule.
 #include <functional>
 #include <string>

@@ -1,7 +1,7 @@
 // All values of a model in a row.
 #pragma once
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/ops.h>
 #include <heed/core/parameters.h>
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/train/language_model.h>
 
 #include "expect_error.h"

@@ -7,10 +7,10 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/base/warning.h>
 #include <heed/core/ops.h>
-#include <heed/nn/linear.h>
+#include <heed/nn/layers/linear.h>
 #include <heed/nn/sequential.h>
 #include <heed/optim/adam.h>
 #include <heed/train/trainer.h>

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/attention.h>
-#include <heed/nn/decode.h>
+#include <heed/nn/decoding/decode.h>
 #include <heed/nn/init.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 
 #include "plain_recipe.h"
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <heed/data/tasks.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/optim/sgd.h>
 #include <heed/train/trainer.h>
 

@@ -8,8 +8,8 @@
 
 #include <heed/core/ops.h>
 #include <heed/data/pair_batch.h>
-#include <heed/nn/linear.h>
-#include <heed/nn/position.h>
+#include <heed/nn/attention/position.h>
+#include <heed/nn/layers/linear.h>
 
 namespace heed::test::plain {
 

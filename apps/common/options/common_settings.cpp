@@ -1,6 +1,6 @@
 #include "apps/common/options/common_settings.h"
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/generator.h>
 #include <heed/core/storage.h>
 

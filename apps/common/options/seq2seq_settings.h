@@ -5,7 +5,7 @@
 #include <optional>
 
 #include <heed/nn/init.h>
-#include <heed/nn/transformer.h>
+#include <heed/nn/models/transformer.h>
 
 #include "apps/common/options/options.h"
 

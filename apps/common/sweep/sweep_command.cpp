@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/io/atomic_file.h>
 
 namespace heed::apps {

@@ -2,7 +2,7 @@
 #include <limits>
 
 #include <heed/core/base/int_math.h>
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/attention.h>
 #include <heed/kernels/cpu/attention/attention_blocking.h>
 #include <heed/kernels/cpu/attention/attention_path.h>

@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include <heed/core/base/int_math.h>
-#include <heed/core/base/parallel_for.h>
 #include <heed/core/base/segments.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/base/visibility_view.h>
 #include <heed/kernels/cpu/tasks/workspace.h>
 

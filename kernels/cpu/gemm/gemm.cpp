@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include <heed/core/base/check.h>
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/gemm/gemm_blocked.h>
 #include <heed/kernels/cpu/simd/simd.h>
 #include <heed/kernels/gemm.h>

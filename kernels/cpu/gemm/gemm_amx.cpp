@@ -6,8 +6,8 @@
 #include <type_traits>
 
 #include <heed/core/base/int_math.h>
-#include <heed/core/base/parallel_for.h>
-#include <heed/core/base/per_thread.h>
+#include <heed/core/base/threads/parallel_for.h>
+#include <heed/core/base/threads/per_thread.h>
 #include <heed/kernels/cpu/gemm/gemm_amx.h>
 #include <heed/kernels/cpu/gemm/gemm_block.h>
 #include <heed/kernels/cpu/simd/simd.h>

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/gemm/gemm_amx.h>
 #include <heed/kernels/cpu/gemm/gemm_block.h>
 #include <heed/kernels/cpu/gemm/gemm_blocked.h>

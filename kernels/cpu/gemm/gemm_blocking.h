@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include <heed/core/base/int_math.h>
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/gemm/gemm_blocked.h>
 
 namespace heed::cpu {

@@ -11,7 +11,7 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include <heed/core/base/per_thread.h>
+#include <heed/core/base/threads/per_thread.h>
 #include <heed/kernels/cpu/simd/isa.h>
 #include <heed/kernels/cpu/tasks/workspace.h>
 

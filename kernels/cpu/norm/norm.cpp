@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/norm/layer_norm_alone.h>
 #include <heed/kernels/cpu/norm/parameter_sums.h>
 #include <heed/kernels/cpu/simd/simd.h>  // includes this file once per instruction set

@@ -6,7 +6,7 @@
 
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/int_math.h>
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/tasks/grain.h>
 #include <heed/kernels/cpu/tasks/workspace.h>
 

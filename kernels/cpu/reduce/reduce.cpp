@@ -4,7 +4,7 @@
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/int_math.h>
-#include <heed/core/base/pooled_vector.h>
+#include <heed/core/base/memory/pooled_vector.h>
 #include <heed/kernels/cpu/reduce/reduce_rows.h>
 #include <heed/kernels/cpu/simd/strided-inl.h>
 #include <heed/kernels/reduce.h>

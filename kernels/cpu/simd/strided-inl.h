@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include <heed/core/base/int_math.h>
-#include <heed/core/base/parallel_for.h>
 #include <heed/core/base/strided.h>
+#include <heed/core/base/threads/parallel_for.h>
 
 // Before a loop whose iterations do not depend on each other: the compiler need not prove it.
 #if defined(__clang__)

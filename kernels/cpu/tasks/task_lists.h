@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 
 namespace heed::cpu {
 

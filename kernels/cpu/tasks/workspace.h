@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include <heed/core/base/allocator.h>
+#include <heed/core/base/memory/allocator.h>
 
 namespace heed::cpu {
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include <heed/core/base/allocator.h>
+#include <heed/core/base/memory/allocator.h>
 #include <heed/kernels/cuda/device.cuh>
 #include <heed/kernels/cuda/runtime/staging.cuh>
 #include <heed/kernels/wrong_index.h>

@@ -7,8 +7,8 @@
 #include <heed/core/base/check.h>
 #include <heed/kernels/capture.h>
 #include <heed/kernels/cuda/attention/attention_path.h>
+#include <heed/kernels/cuda/indexing/wrong_index.cuh>
 #include <heed/kernels/cuda/runtime/device_state.cuh>
-#include <heed/kernels/cuda/wrong_index.cuh>
 #include <heed/kernels/runtime.h>
 
 namespace heed::cuda {

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <heed/core/io/gguf.h>
-#include <heed/nn/language_model.h>
+#include <heed/nn/models/language_model.h>
+#include <heed/nn/models/text_encoder.h>
+#include <heed/nn/models/transformer.h>
 #include <heed/nn/pretrained/detail/name_table.h>
 #include <heed/nn/pretrained/detail/settings_file.h>
 #include <heed/nn/pretrained/detail/written_json.h>
-#include <heed/nn/text_encoder.h>
-#include <heed/nn/transformer.h>
 
 namespace heed::nn::detail {
 

@@ -13,8 +13,8 @@
 
 #include <heed/core/io/gguf.h>
 #include <heed/core/serialize.h>
+#include <heed/nn/attention/multi_head_attention.h>
 #include <heed/nn/module.h>
-#include <heed/nn/multi_head_attention.h>
 #include <heed/nn/weights.h>
 
 namespace heed::nn::detail {

@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include <heed/core/ops.h>
-#include <heed/nn/linear.h>
+#include <heed/nn/layers/linear.h>
 #include <heed/optim/adam.h>
 #include <heed/train/checkpoint.h>
 #include <heed/version.h>

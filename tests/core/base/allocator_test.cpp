@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/base/allocator.h>
 #include <heed/core/base/check.h>
+#include <heed/core/base/memory/allocator.h>
 
 namespace heed {
 namespace {

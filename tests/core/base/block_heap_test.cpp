@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/base/block_heap.h>
+#include <heed/core/base/memory/block_heap.h>
 
 namespace heed {
 namespace {

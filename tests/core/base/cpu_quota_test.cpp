@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/base/cpu_quota.h>
+#include <heed/core/base/threads/cpu_quota.h>
 
 namespace heed {
 namespace {

@@ -16,8 +16,8 @@
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/float_mode.h>
-#include <heed/core/base/parallel_for.h>
-#include <heed/core/base/per_thread.h>
+#include <heed/core/base/threads/parallel_for.h>
+#include <heed/core/base/threads/per_thread.h>
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define HEED_SANITIZED 1

@@ -9,9 +9,9 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/backend.h>
 #include <heed/core/base/philox.h>
 #include <heed/core/ops.h>
+#include <heed/core/runtime/backend.h>
 
 #include "expect_error.h"
 #include "op_check.h"

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/ops.h>
 
 #include "op_check.h"

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/base/check.h>
-#include <heed/core/base/parallel_for.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/io/atomic_file.h>
 #include <heed/data/text/text_dataset.h>
 #include <heed/data/text/text_pairs.h>

@@ -4,12 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include <heed/core/autograd.h>
+#include <heed/core/autograd/autograd.h>
 #include <heed/core/int8_weight.h>
 #include <heed/core/io/gguf.h>
-#include <heed/nn/linear.h>
+#include <heed/nn/layers/linear.h>
+#include <heed/nn/models/transformer_layer.h>
 #include <heed/nn/pretrained/pretrained.h>
-#include <heed/nn/transformer_layer.h>
 
 #include "expect_error.h"
 #include "pretrained_fixture.h"

@@ -1,0 +1,190 @@
+#include <gtest/gtest.h>
+
+#include <heed/core/base/threads/parallel_for.h>
+#include <heed/core/convolution.h>
+#include <heed/core/ops.h>
+
+#include "../fused_check.h"
+
+namespace heed::test {
+namespace {
+
+struct Case {
+  Shape x, weight;
+  Convolution2dOptions options = {};
+  bool bias = true;
+};
+
+// The definition, in plain loops.
+Tensor reference(const Tensors& in, const Case& c) {
+  const Tensor x = in[0].contiguous(), w = in[1].contiguous();
+  const Size2d s = c.options.stride, p = c.options.padding, d = c.options.dilation;
+  const int64_t height = (x.size(2) + 2 * p.height - (w.size(2) - 1) * d.height - 1) / s.height + 1;
+  const int64_t width = (x.size(3) + 2 * p.width - (w.size(3) - 1) * d.width - 1) / s.width + 1;
+  const Tensor y = zeros({x.size(0), w.size(0), height, width}, x.options());
+  double* out = y.data<double>();
+  for (int64_t n = 0; n < x.size(0); ++n)
+    for (int64_t o = 0; o < w.size(0); ++o)
+      for (int64_t i = 0; i < height; ++i)
+        for (int64_t j = 0; j < width; ++j, ++out) {
+          *out = in[2].defined() ? in[2].contiguous().data<double>()[o] : 0;
+          for (int64_t k = 0; k < w.size(1); ++k)
+            for (int64_t a = 0; a < w.size(2); ++a)
+              for (int64_t b = 0; b < w.size(3); ++b) {
+                const int64_t row = i * s.height - p.height + a * d.height,
+                              col = j * s.width - p.width + b * d.width;
+                if (row < 0 || row >= x.size(2) || col < 0 || col >= x.size(3)) continue;
+                const int64_t channel = o / (w.size(0) / c.options.groups) * w.size(1) + k;
+                *out += w.data<double>()[((o * w.size(1) + k) * w.size(2) + a) * w.size(3) + b] *
+                        x.data<double>()[((n * x.size(1) + channel) * x.size(2) + row) * x.size(3) + col];
+              }
+        }
+  return y;
+}
+
+// Products of shifted images and the weight at each tap.
+Tensors composed(const Tensors& in, const Case& c) {
+  const Size2d s = c.options.stride, p = c.options.padding, d = c.options.dilation;
+  const Tensor x = pad(in[0], {p.width, p.width, p.height, p.height}), &w = in[1];
+  const int64_t height = (x.size(2) - (w.size(2) - 1) * d.height - 1) / s.height + 1,
+                width = (x.size(3) - (w.size(3) - 1) * d.width - 1) / s.width + 1, groups = c.options.groups;
+  Tensor y;
+  for (int64_t a = 0; a < w.size(2); ++a)
+    for (int64_t b = 0; b < w.size(3); ++b) {
+      const Tensor image = x.slice(2, a * d.height, a * d.height + (height - 1) * s.height + 1, s.height)
+                               .slice(3, b * d.width, b * d.width + (width - 1) * s.width + 1, s.width)
+                               .reshape({x.size(0), groups, x.size(1) / groups, height * width});
+      const Tensor weight = w.select(3, b).select(2, a).reshape({groups, w.size(0) / groups, w.size(1)});
+      const Tensor part = matmul(weight, image).reshape({x.size(0), w.size(0), height, width});
+      y = y.defined() ? y + part : part;
+    }
+  return {in[2].defined() ? y + in[2].reshape({w.size(0), 1, 1}) : y};
+}
+
+void check(const Case& c) {
+  check_fused({.name = concat("conv2d ", c.x, " by ", c.weight, " groups ", c.options.groups),
+               .inputs = {normal(c.x, 1), normal(c.weight, 2), c.bias ? normal({c.weight[0]}, 3) : Tensor()},
+               .function = [=](const Tensors& in) { return Tensors{conv2d(in[0], in[1], in[2], c.options)}; },
+               .reference = [=](const Tensors& in) { return Tensors{reference(in, c)}; },
+               .plain = [=](const Tensors& in) { return composed(in, c); },
+               .magnitude = 4});
+}
+
+TEST(Conv2d, KernelsOfAnySize) {
+  check({.x = {2, 3, 5, 4}, .weight = {4, 3, 3, 3}});
+  check({.x = {1, 2, 4, 5}, .weight = {3, 2, 1, 1}, .bias = false});
+  check({.x = {1, 2, 6, 5}, .weight = {2, 2, 2, 4}});
+}
+
+TEST(Conv2d, StridePaddingAndDilation) {
+  check({.x = {2, 2, 6, 7}, .weight = {3, 2, 3, 3}, .options = {.stride = 2, .padding = 1}});
+  check({.x = {1, 2, 7, 6}, .weight = {2, 2, 3, 2}, .options = {.padding = {2, 1}, .dilation = {1, 2}}});
+  check({.x = {1, 1, 9, 8}, .weight = {2, 1, 2, 3}, .options = {.stride = {3, 2}, .padding = {0, 3}}});
+}
+
+// Pixels that no tap reaches have no gradient.
+TEST(Conv2d, StrideBeyondTheKernel) {
+  check({.x = {2, 2, 5, 5}, .weight = {2, 2, 1, 1}, .options = {.stride = 2}, .bias = false});
+  check({.x = {1, 1, 7, 7}, .weight = {1, 1, 2, 2}, .options = {.stride = 4}});
+}
+
+TEST(Conv2d, GroupsAndDepthwise) {
+  check({.x = {2, 4, 5, 5}, .weight = {6, 2, 3, 3}, .options = {.padding = 1, .groups = 2}});
+  check({.x = {1, 3, 6, 4}, .weight = {6, 1, 3, 3}, .options = {.stride = 2, .padding = 1, .groups = 3}});
+  check({.x = {2, 2, 19, 17}, .weight = {2, 1, 2, 2}, .options = {.stride = 7, .groups = 2}});
+}
+
+TEST(Conv2d, PaddingBeyondTheKernel) {
+  check({.x = {1, 1, 3, 3}, .weight = {1, 1, 2, 2}, .options = {.padding = 3}});
+}
+
+TEST(Conv2d, Empty) {
+  check({.x = {0, 2, 4, 4}, .weight = {3, 2, 3, 3}});
+  check({.x = {2, 2, 4, 4}, .weight = {0, 2, 3, 3}});
+}
+
+// Sizes at which the work is cut: several slices, channel blocks, row blocks of the product and parts of the
+// batch.
+TEST(Conv2d, WhatIsCutIntoTasksIsWhole) {
+  const std::vector<Case> cases{
+      {.x = {3, 40, 24, 33}, .weight = {100, 40, 3, 3}, .options = {.padding = 1}},
+      {.x = {9, 1, 28, 28}, .weight = {8, 1, 5, 5}, .options = {.stride = 2}},
+      {.x = {11, 4, 7, 6}, .weight = {6, 2, 3, 3}, .options = {.stride = 2, .groups = 2}},
+      {.x = {13, 3, 8, 8}, .weight = {3, 1, 3, 3}, .options = {.padding = 1, .groups = 3}},
+      {.x = {1, 64, 7, 7}, .weight = {17, 64, 3, 3}, .options = {.padding = 1}}};
+  for (const Case& c : cases) {
+    const Tensors in{normal(c.x, 1).set_requires_grad(), normal(c.weight, 2).set_requires_grad(),
+                     normal({c.weight[0]}, 3).set_requires_grad()};
+    const Tensor y = conv2d(in[0], in[1], in[2], c.options), plain = composed(in, c)[0];
+    EXPECT_LE(max_difference(y, plain), 1e-12 * max_abs(plain));
+    const Tensor g = normal(y.shape(), 4);
+    y.backward(g);
+    Tensors got;
+    for (const Tensor& x : in) got.push_back(x.grad()), x.zero_grad();
+    plain.backward(g);
+    for (size_t i = 0; i < in.size(); ++i)
+      EXPECT_LE(max_difference(got[i], in[i].grad()), 1e-12 * max_abs(got[i])) << c.x << " input " << i;
+  }
+}
+
+// Work is cut by shape alone.
+TEST(Conv2d, AnyNumberOfThreadsGivesTheSameBits) {
+  const auto run = [](int threads, int64_t groups) {
+    set_thread_count(threads);
+    const Tensor x = normal({5, 4, 30, 30}, 1).to(DType::f32).set_requires_grad(),
+                 w = normal({12, 4 / groups, 3, 3}, 2).to(DType::f32).set_requires_grad();
+    const Tensor y = conv2d(x, w, {}, {.stride = 2, .padding = 1, .groups = groups});
+    sum(y * y).backward();
+    set_thread_count(1);
+    return Tensors{y.detach(), x.grad(), w.grad()};
+  };
+  for (int64_t groups : {1, 4}) {
+    const Tensors one = run(1, groups), three = run(3, groups);
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(array_equal(one[i], three[i])) << i;
+  }
+}
+
+TEST(Conv1d, IsTheSameAlongOneAxis) {
+  const auto one = [](const Tensors& in) {
+    return Tensors{conv1d(in[0], in[1], in[2], {.stride = 2, .padding = 2, .dilation = 2, .groups = 2})};
+  };
+  const Case c{.x = {2, 4, 1, 9},
+               .weight = {2, 2, 1, 3},
+               .options = {.stride = {1, 2}, .padding = {0, 2}, .dilation = {1, 2}, .groups = 2}};
+  const auto two = [c](const Tensors& in) {
+    return Tensors{composed({in[0].unsqueeze(2), in[1].unsqueeze(2), in[2]}, c)[0].squeeze(2)};
+  };
+  check_fused({.name = "conv1d",
+               .inputs = {normal({2, 4, 9}, 1), normal({2, 2, 3}, 2), normal({2}, 3)},
+               .function = one,
+               .reference = two,
+               .plain = two,
+               .magnitude = 4});
+}
+
+TEST(Conv2d, Errors) {
+  const Tensor x = zeros({1, 2, 4, 4}), w = zeros({3, 2, 3, 3});
+  expect_error<ShapeError>(
+      [&] {
+        (void)conv2d(zeros({2, 4, 4}), w);
+      },
+      "conv2d: x is [2, 4, 4], expected [batch");
+  expect_error<ShapeError>([&] { (void)conv2d(x, zeros({3, 1, 3, 3})); }, "conv2d: weight is [3, 1, 3, 3]");
+  expect_error<ShapeError>([&] { (void)conv2d(x, zeros({3, 1, 3, 3}), {}, {.groups = 2}); }, "divide both");
+  expect_error<ShapeError>([&] { (void)conv2d(x, w, zeros({2})); }, "conv2d: bias is [2], expected [3]");
+  expect_error<ShapeError>(
+      [&] {
+        (void)conv2d(x, w, {}, {.dilation = {2, 1}});
+      },
+      "a window of 5 does not fit into 4 elements");
+  expect_error<ConfigError>([&] { (void)conv2d(x, w, {}, {.stride = 0}); }, "conv2d: stride is 0");
+  expect_error<ConfigError>([&] { (void)conv2d(x, w, {}, {.padding = -1}); }, "conv2d: padding is -1");
+  expect_error<ConfigError>([&] { (void)conv2d(x, w, {}, {.dilation = 0}); }, "conv2d: dilation is 0");
+  expect_error<ConfigError>([&] { (void)conv2d(x, w, {}, {.groups = 0}); }, "conv2d: groups is 0");
+  expect_error<ConfigError>([&] { (void)conv2d(x, zeros({3, 2, 0, 3})); }, "the kernel's size is 0");
+  expect_error<DTypeError>([&] { (void)conv2d(x, w.to(DType::f64)); }, "f64");
+  expect_error<ShapeError>([&] { (void)conv1d(x, w); }, "conv1d: x is");
+}
+
+}  // namespace
+}  // namespace heed::test
