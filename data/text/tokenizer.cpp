@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <unordered_set>
 #include <utility>
@@ -48,6 +49,12 @@ int64_t to_count(std::string_view text, std::string_view key, std::string_view f
       parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && value >= 1 && value <= kMaxIds,
       CheckpointError, file, ": ", key, " is no number from 1 to ", kMaxIds);
   return value;
+}
+
+/// A tokenizer's file without its options.
+std::string_view vocabulary(std::string_view content) {
+  if (content.starts_with(kFormat)) content.remove_prefix(std::min(content.find("\n\n"), content.size()));
+  return content;
 }
 
 }  // namespace
@@ -194,6 +201,23 @@ std::shared_ptr<const Tokenizer> parse_tokenizer(std::string_view content, std::
   HEED_CHECK(options.kind != TokenizerKind::bytes || content.empty(), CheckpointError, file,
              ": a tokenizer of bytes has no vocabulary");
   return std::make_shared<detail::VocabularyTokenizer>(options, detail::read_pieces(content, file));
+}
+
+std::string difference(const Tokenizer& first, const Tokenizer& second) {
+  const TokenizerOptions &a = first.options(), &b = second.options();
+  if (a.kind != b.kind) return concat("its tokens are ", name(b.kind), ", not ", name(a.kind));
+  if (a.normalization != b.normalization)
+    return concat("its normal form is ", name(b.normalization), ", not ", name(a.normalization));
+  if (a.lowercase != b.lowercase)
+    return b.lowercase ? "it makes letters small" : "it leaves capital letters as they are";
+  const int64_t common = std::min(first.vocab(), second.vocab());
+  for (int64_t id = 0; id < common; ++id)
+    if (first.piece(id) != second.piece(id))
+      return concat("id ", id, " is '", second.piece(id), "', not '", first.piece(id), "'");
+  if (first.vocab() != second.vocab()) return concat("it has ", second.vocab(), " ids, not ", first.vocab());
+  // What sub-words a text is cut into depends on more than their list.
+  const std::string content = first.serialize(), other = second.serialize();
+  return vocabulary(content) == vocabulary(other) ? "" : "it cuts texts into the same tokens by other rules";
 }
 
 void save_tokenizer(const Tokenizer& tokenizer, const std::string& path) {

@@ -104,6 +104,10 @@ class StreamDecoder {
 /// CheckpointError for anything else; ConfigError for what heed lacks.
 std::shared_ptr<const Tokenizer> parse_tokenizer(std::string_view content, std::string_view file);
 
+/// How the second tokenizer's ids differ from the first's, in the first place where they do: "id 7 is 'AE',
+/// not 'AA'"; empty where they give all texts the same ids.
+std::string difference(const Tokenizer& first, const Tokenizer& second);
+
 /// One file, written whole or not at all. IoError.
 void save_tokenizer(const Tokenizer& tokenizer, const std::string& path);
 /// IoError, CheckpointError, ConfigError.

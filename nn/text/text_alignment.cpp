@@ -53,28 +53,48 @@ struct Pair {
   TextWords source, output;
 };
 
+/// Of words: [output words, source words].
+using WordWeights = std::vector<float>;
+
 /// Adds one layer's attention [heads, queries, keys] to the weights of the words. Query i answers token i;
 /// the first and the last key are marks.
-void add_attention(const Tensor& attention, const Pair& pair, TextAlignment& result) {
+void add_attention(const Tensor& attention, const Pair& pair, WordWeights& weights) {
   const std::vector<float> values = attention.to(kCpu).to(DType::f32).to_vector<float>();
   const auto queries = static_cast<size_t>(attention.size(1)), keys = static_cast<size_t>(attention.size(2));
   for (size_t head = 0; head < static_cast<size_t>(attention.size(0)); ++head)
     for (size_t q = 0; q < pair.output.word_of.size(); ++q) {
       const float* const row = values.data() + (head * queries + q) * keys + 1;
       float* const to =
-          result.weights.data() + static_cast<size_t>(pair.output.word_of[q]) * result.source.size();
+          weights.data() + static_cast<size_t>(pair.output.word_of[q]) * pair.source.texts.size();
       for (size_t k = 0; k < pair.source.word_of.size(); ++k) to[pair.source.word_of[k]] += row[k];
     }
 }
 
 /// Makes each row add up to 1; one that looked at marks alone looks everywhere alike.
-void normalize_rows(TextAlignment& a) {
-  for (size_t i = 0; i < a.output.size(); ++i) {
-    const std::span<float> row(a.weights.data() + i * a.source.size(), a.source.size());
+void normalize_rows(const Pair& pair, WordWeights& weights) {
+  const size_t width = pair.source.texts.size();
+  for (size_t i = 0; i < pair.output.texts.size(); ++i) {
+    const std::span<float> row(weights.data() + i * width, width);
     float sum = 0;
     for (const float w : row) sum += w;
     for (float& w : row) w = sum > 0 ? w / sum : 1.0f / static_cast<float>(row.size());
   }
+}
+
+/// One model's weights of each pair.
+std::vector<WordWeights> word_weights(const Transformer& model, const std::vector<Pair>& pairs,
+                                      const Tokens& source, const Tokens& target) {
+  std::vector<WordWeights> all;
+  for (const Pair& pair : pairs) all.emplace_back(pair.output.texts.size() * pair.source.texts.size(), 0.0f);
+  AttentionRecord record;
+  model.decode(target, model.encode(source), source.segments);
+  for (const std::string& name : record.names()) {
+    if (name.find("multihead_attn") == std::string::npos) continue;
+    for (size_t i = 0; i < pairs.size(); ++i)
+      add_attention(record.weights(name, static_cast<int64_t>(i)), pairs[i], all[i]);
+  }
+  for (size_t i = 0; i < pairs.size(); ++i) normalize_rows(pairs[i], all[i]);
+  return all;
 }
 
 }  // namespace
@@ -136,15 +156,14 @@ std::vector<TextAlignment> align(const TextModel& model, const std::vector<std::
 
   const Device device = model.model().tgt_embedding.weight.device();
   const NoGrad no_grad;
-  AttentionRecord record;
-  const Tokens source = Tokens::packed(sources, device);
-  model.model().decode(Tokens::packed(targets, device), model.model().encode(source), source.segments);
-  for (const std::string& name : record.names()) {
-    if (name.find("multihead_attn") == std::string::npos) continue;
+  const Tokens source = Tokens::packed(sources, device), target = Tokens::packed(targets, device);
+  const auto count = static_cast<float>(model.models().size());
+  for (const auto& one : model.models()) {
+    const std::vector<WordWeights> weights = word_weights(*one, pairs, source, target);
     for (size_t i = 0; i < pairs.size(); ++i)
-      add_attention(record.weights(name, static_cast<int64_t>(i)), pairs[i], results[pairs[i].number]);
+      for (size_t k = 0; k < weights[i].size(); ++k)
+        results[pairs[i].number].weights[k] += weights[i][k] / count;
   }
-  for (TextAlignment& result : results) normalize_rows(result);
   return results;
 }
 

@@ -21,7 +21,7 @@ TextWords words_of(const data::Tokenizer& tokenizer, std::span<const int64_t> to
 struct TextAlignment {
   std::vector<std::string> source, output;  // their words
   /// [output words, source words]: the cross-attention, averaged over layers and heads, without what goes to
-  /// the source's marks. Each row adds up to 1.
+  /// the source's marks; of an ensemble the mean of its models'. Each row adds up to 1.
   std::vector<float> weights;
 
   float at(int64_t output_word, int64_t source_word) const {

@@ -1,4 +1,4 @@
-// A trained sequence-to-sequence model that takes and gives text.
+// Trained sequence-to-sequence models that take and give text.
 #pragma once
 
 #include <cstdint>
@@ -44,14 +44,22 @@ struct TextOutput {
 /// Texts of more tokens are refused.
 inline constexpr int64_t kMaxTextTokens = 4096;
 
-/// A Transformer between two tokenizers. In evaluation mode, as load_text_model() gives it, several threads
-/// may call run() at once.
+/// A Transformer between two tokenizers, or several that decode as one (nn/decoding/ensemble.h). In
+/// evaluation mode, as load_text_model() gives it and an ensemble always is, several threads may call run()
+/// at once.
 class TextModel {
  public:
   /// max_output: the tokens of an output at most, unless asked otherwise. ConfigError where the tokenizers
   /// have other vocabularies than the model.
   TextModel(std::shared_ptr<Transformer> model, std::shared_ptr<const data::Tokenizer> source,
             std::shared_ptr<const data::Tokenizer> target, int64_t max_output);
+  /// The ensemble of several models; of one it is that model.
+  TextModel(std::vector<std::shared_ptr<Transformer>> models, std::shared_ptr<const data::Tokenizer> source,
+            std::shared_ptr<const data::Tokenizer> target, int64_t max_output);
+  /// The ensemble of all their models, which it shares with them; outputs have as many tokens as the model
+  /// with the least of them gives. ConfigError without models, and where the tokenizers of one differ from
+  /// the first one's: it names the first difference.
+  static TextModel ensemble(const std::vector<TextModel>& models);
 
   /// The best output of one text.
   std::string run(std::string_view text, const TextOptions& options = {}) const;
@@ -62,7 +70,10 @@ class TextModel {
   std::vector<std::vector<TextOutput>> run(const std::vector<std::string>& texts,
                                            const TextOptions& options = {}) const;
 
-  Transformer& model() const { return *model_; }
+  /// The model, of an ensemble the first.
+  Transformer& model() const { return *models_.front(); }
+  /// All models of an ensemble.
+  const std::vector<std::shared_ptr<Transformer>>& models() const { return models_; }
   const data::Tokenizer& source() const { return *source_; }
   const data::Tokenizer& target() const { return *target_; }
   int64_t max_output() const { return max_output_; }
@@ -70,13 +81,15 @@ class TextModel {
   int64_t max_input() const;
 
   /// Writes model.safetensors, which tells its architecture too, source.tokenizer and target.tokenizer; the
-  /// weights, of that type, come last. IoError.
+  /// weights, of that type, come last. IoError; StateError for an ensemble, whose models have folders of
+  /// their own.
   void save(const std::string& folder, DType dtype = DType::f32) const;
 
  private:
   std::vector<data::TokenIds> tokenize(const std::vector<std::string>& texts) const;
 
-  std::shared_ptr<Transformer> model_;
+  std::vector<std::shared_ptr<Transformer>> models_;
+  std::shared_ptr<Seq2SeqModel> searched_;  // the only one, or their ensemble
   std::shared_ptr<const data::Tokenizer> source_, target_;
   int64_t max_output_;
 };
@@ -84,5 +97,8 @@ class TextModel {
 /// What TextModel::save() wrote, in evaluation mode. IoError; CheckpointError for files that are damaged or
 /// do not fit each other, before memory of the sizes that they claim is asked for.
 TextModel load_text_model(const std::string& folder, Device device = kCpu);
+
+/// The ensemble of the models in these folders. As load_text_model(), and as TextModel::ensemble().
+TextModel load_text_ensemble(const std::vector<std::string>& folders, Device device = kCpu);
 
 }  // namespace heed::nn

@@ -171,15 +171,17 @@ Architecture read_architecture(const std::string& file) {
 }  // namespace
 
 void TextModel::save(const std::string& folder, DType dtype) const {
+  HEED_CHECK(models_.size() == 1, StateError, folder, ": an ensemble of ", models_.size(),
+             " models is no single folder; save its models one by one");
   Metadata metadata{{"format", "pt"},
                     {kFormatKey, std::to_string(kFormatVersion)},
                     {"max_output", std::to_string(max_output_)}};
-  TransformerConfig config = model_->config();
+  TransformerConfig config = model().config();
   for_each_field(config, [&](const char* key, const auto& value) { metadata[key] = to_text(value); });
   const fs::path to = folder;
   data::save_tokenizer(*source_, (to / "source.tokenizer").string());
   data::save_tokenizer(*target_, (to / "target.tokenizer").string());
-  save_weights(*model_, (to / "model.safetensors").string(), {.metadata = metadata, .dtype = dtype});
+  save_weights(model(), (to / "model.safetensors").string(), {.metadata = metadata, .dtype = dtype});
 }
 
 TextModel load_text_model(const std::string& folder, Device device) {
@@ -203,6 +205,12 @@ TextModel load_text_model(const std::string& folder, Device device) {
   model->to(device);
   model->eval();
   return TextModel(std::move(model), source, target, architecture.max_output);
+}
+
+TextModel load_text_ensemble(const std::vector<std::string>& folders, Device device) {
+  std::vector<TextModel> models;
+  for (const std::string& folder : folders) models.push_back(load_text_model(folder, device));
+  return TextModel::ensemble(models);
 }
 
 }  // namespace heed::nn

@@ -133,6 +133,21 @@ TEST(Tokenizer, FilesGiveItBack) {
   expect_error<IoError>([&] { load_tokenizer(path + "x"); }, {"x"});
 }
 
+TEST(Tokenizer, DifferencesAreNamed) {
+  const auto t = trained({.kind = Kind::symbols}, {"A A B"});
+  const auto differ = [&](const TokenizerOptions& options, const Texts& texts) {
+    return difference(*t, *trained(options, texts));
+  };
+  EXPECT_EQ(differ({.kind = Kind::symbols, .max_vocab = 100}, {"A A B"}), "");  // limits that were not met
+  EXPECT_EQ(differ({.kind = Kind::words}, {"A A B"}), "its tokens are words, not symbols");
+  EXPECT_EQ(differ({.kind = Kind::symbols, .normalization = Normalization::nfkc}, {"A A B"}),
+            "its normal form is nfkc, not nfc");
+  EXPECT_EQ(differ({.kind = Kind::symbols, .lowercase = true}, {"A A B"}), "it makes letters small");
+  EXPECT_EQ(differ({.kind = Kind::symbols}, {"A B B"}), "id 4 is 'B', not 'A'");
+  EXPECT_EQ(differ({.kind = Kind::symbols}, {"A A B C"}), "it has 7 ids, not 6");
+  EXPECT_EQ(differ({.kind = Kind::symbols}, {"A A"}), "it has 5 ids, not 6");
+}
+
 TEST(Tokenizer, ForgedFilesAreRefused) {
   const std::string good = trained({.kind = Kind::characters}, {"ab"})->serialize();
   EXPECT_EQ(parse_tokenizer(good, "f")->vocab(), 261);
