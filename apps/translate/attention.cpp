@@ -30,11 +30,11 @@ std::vector<int64_t> output_of(const nn::TextModel& model, const AttentionSettin
 void attention(const AttentionSettings& s) {
   HEED_CHECK(s.texts.size() == 1, ConfigError, "attention draws one text, got ", s.texts.size(),
              "; a text with spaces needs quotes");
-  const nn::TextModel model = nn::load_text_model(s.model.string(), apply(s));
+  const nn::TextModel model = load_model(s);
   const std::vector<int64_t> output = output_of(model, s);
   const nn::TextAlignment a = nn::align(model, s.texts, {output}).front();
   HEED_CHECK(!a.weights.empty(), DataError, "there is nothing to draw: the text or its output is empty");
-  Presentation show(s.json, s.out.empty() ? s.model : s.out);
+  Presentation show(s.json, s.out.empty() ? std::filesystem::path(s.models.front()) : s.out);
   show.heading(concat(s.texts.front(), "  ->  ", model.target().decode(output)));
   const Heatmap map = to_heatmap(a);
   show.map(map);

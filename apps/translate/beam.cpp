@@ -122,7 +122,7 @@ Json to_json(const Tree& tree, const data::Tokenizer& tokenizer, size_t number) 
 void beam(const BeamSettings& s) {
   HEED_CHECK(s.texts.size() == 1, ConfigError, "beam draws the search for one text, got ", s.texts.size(),
              "; a text with spaces needs quotes");
-  const nn::TextModel model = nn::load_text_model(s.model.string(), apply(s));
+  const nn::TextModel model = load_model(s);
   Tree tree;
   nn::TextOptions options = s.options(s.beam);
   options.on_choice = [&](int64_t, Continuations kept, Continuations pruned) { tree.add(kept, pruned); };

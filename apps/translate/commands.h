@@ -14,8 +14,16 @@
 
 namespace heed::apps {
 
-/// What the commands that use a trained model share.
+/// What the commands that use trained models share.
 struct UseSettings : CommonSettings {
+  std::vector<std::string> models{"runs/translate"};  // folders; of several the ensemble is used
+};
+
+/// The model or the ensemble, on the device that is asked for. ConfigError without a folder.
+nn::TextModel load_model(const UseSettings& settings);
+
+/// What the commands for a single model share.
+struct FolderSettings : CommonSettings {
   std::filesystem::path model = "runs/translate";
 };
 
@@ -60,7 +68,7 @@ struct BeamSettings : UseSettings, SearchSettings {
   std::vector<std::string> texts;
 };
 
-struct ExportSettings : UseSettings {
+struct ExportSettings : FolderSettings {
   std::filesystem::path out;
   DType dtype = DType::f32;
   bool force = false;
@@ -78,7 +86,7 @@ struct PoSettings : UseSettings, SearchSettings {
   bool in_place = false;
 };
 
-struct InfoSettings : UseSettings {
+struct InfoSettings : FolderSettings {
   bool tree = false;
 };
 

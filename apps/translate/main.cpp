@@ -11,6 +11,17 @@ using heed::DType;
 void declare_use(OptionTable& table, UseSettings& settings) {
   declare_common(table, settings);
   table.group("Model");
+  table
+      .list(
+          "model", settings.models,
+          "Folder that `train` wrote; several with the same vocabularies are an ensemble: the mean of their "
+          "probabilities")
+      .not_saved();
+}
+
+void declare_folder(OptionTable& table, FolderSettings& settings) {
+  declare_common(table, settings);
+  table.group("Model");
   table.path("model", settings.model, "Folder that `train` wrote").not_saved();
 }
 
@@ -78,7 +89,7 @@ void declare_beam(OptionTable& table, BeamSettings& s) {
 }
 
 void declare_export(OptionTable& table, ExportSettings& s) {
-  declare_use(table, s);
+  declare_folder(table, s);
   table.path("out", s.out, "Folder to write").not_saved();
   table.choice("dtype", s.dtype, "Element type of the weights in the file",
                {{"f32", DType::f32}, {"bf16", DType::bf16}});
@@ -140,7 +151,7 @@ void run(const std::vector<std::string>& arguments) {
   declare_search(served, c.serve);
   declare_server(served, c.serve);
   OptionTable& shown = line.command("info", "Parameters and vocabularies of a model", [&] { info(c.info); });
-  declare_use(shown, c.info);
+  declare_folder(shown, c.info);
   shown.flag("tree", c.info.tree, "Print the nested modules");
   line.run(arguments);
 }

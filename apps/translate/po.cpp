@@ -173,7 +173,7 @@ void fill_catalogue(const PoSettings& s) {
   // A link is followed: its target is what is replaced.
   const fs::path out = s.in_place ? fs::canonical(file) : s.out;
   const data::PoFile po = data::PoFile::parse(std::move(text), file.string());
-  const nn::TextModel model = nn::load_text_model(s.model.string(), apply(s));
+  const nn::TextModel model = load_model(s);
   Filler filler(s, po, model);
   write_whole_file(out.string(), po.filled(filler.run()));
   report(s, out, filler.counts);

@@ -17,6 +17,15 @@ Json side(const data::Tokenizer& tokenizer) {
   return {{"tokenizer", data::name(tokenizer.options().kind)}, {"vocab", tokenizer.vocab()}};
 }
 
+/// "demo + hour" for their folders.
+std::string name_of(const std::vector<std::string>& folders) {
+  std::string name;
+  for (const std::string& folder : folders)
+    name += concat(name.empty() ? "" : " + ",
+                   std::filesystem::absolute(folder).lexically_normal().filename().string());
+  return name;
+}
+
 }  // namespace
 
 Json to_json(const nn::TextAlignment& a) {
@@ -114,7 +123,9 @@ Json TextService::run(const Json& request) {
 }
 
 Json TextService::info() const {
-  return {{"parameters", model_.model().parameters().numel()},
+  int64_t parameters = 0;
+  for (const auto& model : model_.models()) parameters += model->parameters().numel();
+  return {{"parameters", parameters},
           {"source", side(model_.source())},
           {"target", side(model_.target())},
           {"defaults",
@@ -131,16 +142,15 @@ Json TextService::info() const {
 }
 
 void serve(const ServeSettings& s) {
-  const Device device = apply(s);
   HEED_CHECK(s.beam <= s.limits.max_beam, ConfigError, "--beam ", s.beam, " is more than --max-beam ",
              s.limits.max_beam);
   ServeLimits limits = s.limits;
   limits.batch_tokens = s.batch_tokens;
   JsonServer server(s.http);
-  TextService service(nn::load_text_model(s.model.string(), device),
+  TextService service(load_model(s),
                       {.beam = s.beam, .max_length = s.max_length, .length_penalty = s.length_penalty},
                       limits, std::chrono::milliseconds(s.gather));
-  const std::string name = std::filesystem::absolute(s.model).lexically_normal().filename().string();
+  const std::string name = name_of(s.models);
   server.page("/", kServePage);
   server.get("/healthz", [] { return Json{{"status", "ok"}}; });
   server.get("/api/info", [&] {

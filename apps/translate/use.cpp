@@ -22,8 +22,21 @@ void print(const std::string& text) {
   std::fflush(stdout);
 }
 
+/// Texts that one model of an ensemble was trained on would flatter all.
+void check_same_split(const EvalSettings& s, const Settings& first) {
+  for (const std::string& folder : s.models) {
+    const Settings other = load_settings(folder);
+    HEED_CHECK(other.valid_share == first.valid_share && other.test_share == first.test_share, ConfigError,
+               folder, " was trained with --valid-share ", other.valid_share, " and --test-share ",
+               other.test_share, ", ", s.models.front(), " with ", first.valid_share, " and ",
+               first.test_share,
+               ": the one learned from the other's test; give texts new to both, with --part all");
+  }
+}
+
 data::TextPairs pairs_of(const EvalSettings& s) {
-  Settings trained = load_settings(s.model);
+  Settings trained = load_settings(s.models.front());
+  if (s.part != Part::all) check_same_split(s, trained);
   trained.data = {s.data.string()};
   if (s.part == Part::all) trained.valid_share = trained.test_share = 0;
   data::TextPairs pairs;
@@ -64,9 +77,7 @@ std::string to_text(const nn::TextAlignment& a) {
 class Runner {
  public:
   Runner(const TextSettings& settings, bool named)
-      : settings_(settings),
-        named_(named),
-        model_(nn::load_text_model(settings.model.string(), apply(settings))) {}
+      : settings_(settings), named_(named), model_(load_model(settings)) {}
 
   void operator()(const std::vector<std::string>& texts) const {
     const auto outputs = model_.run(texts, settings_.options());
@@ -124,6 +135,8 @@ void run_lines(const TextSettings& s, std::FILE* stream, const std::string& name
 
 }  // namespace
 
+nn::TextModel load_model(const UseSettings& s) { return nn::load_text_ensemble(s.models, apply(s)); }
+
 nn::TextOptions SearchSettings::options(int64_t best) const {
   return {.beam = std::max(beam, best),
           .best = best,
@@ -154,12 +167,11 @@ TextEvaluation evaluate_with_progress(const nn::TextModel& model, const std::vec
 void evaluate_model(const EvalSettings& s) {
   HEED_CHECK(!s.data.empty(), ConfigError,
              "eval needs pairs: give the file of the training, or another, with --data");
-  const Device device = apply(s);
-  const nn::TextModel model = nn::load_text_model(s.model.string(), device);
+  const nn::TextModel model = load_model(s);
   const TextEvaluation result = evaluate_with_progress(model, group_by_source(pairs_of(s)), s.options(),
                                                        static_cast<size_t>(s.failures));
   if (s.json) return JsonLines().write(to_json(result));
-  print(describe(result, load_settings(s.model).format));
+  print(describe(result, load_settings(s.models.front()).format));
   for (const Judged& f : result.failures)
     print(concat("  ", shorten(f.example.source, 40), "  ->  ", shorten(f.output, 60), "   should be  ",
                  shorten(f.example.references.front(), 60)));

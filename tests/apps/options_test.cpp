@@ -229,6 +229,12 @@ TEST(Options, LineBeatsEnvironmentBeatsFileBeatsDefault) {
   EXPECT_EQ(h.epochs, 2);
 }
 
+TEST(Options, AFileMayHaveOneTextForAList) {
+  Fixture f;
+  f.table.read_toml("tags = \"a,b\"", "F.toml");
+  EXPECT_EQ(f.tags, std::vector<std::string>{"a,b"});
+}
+
 TEST(Options, WeakerSourcesAreStillChecked) {
   Fixture f;
   EXPECT_EQ(message([&] {

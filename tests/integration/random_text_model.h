@@ -8,7 +8,7 @@
 
 namespace heed {
 
-inline nn::TextModel random_text_model() {
+inline nn::TextModel random_text_model(uint64_t seed = 55) {
   const std::vector<std::string> letters{"abcdefgh "}, symbols{"A B C D E F G H"};
   const auto source = data::train_tokenizer({.kind = data::TokenizerKind::characters}, {letters});
   const auto target = data::train_tokenizer({.kind = data::TokenizerKind::symbols}, {symbols});
@@ -21,7 +21,7 @@ inline nn::TextModel random_text_model() {
   config.encoder_layers = config.decoder_layers = 2;
   config.set_dropout(0);
   config.embedding_deviation = 1;
-  Generator generator(55);
+  Generator generator(seed);
   auto model = std::make_shared<nn::Transformer>(config, generator);
   model->eval();
   {

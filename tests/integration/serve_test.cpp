@@ -81,6 +81,30 @@ TEST_F(Serve, AnswersWhatTheModelAnswers) {
   EXPECT_EQ(stop(SIGTERM).code, 143);
 }
 
+TEST_F(Serve, AnEnsembleAnswers) {
+  const nn::TextModel other = random_text_model(56);
+  const std::string folder = (dir_ / "other").string();
+  fs::create_directory(folder);
+  other.save(folder);
+  start_server({"serve", "--model", concat(dir_.string(), ",", folder)});
+  const nn::TextModel ensemble = nn::TextModel::ensemble({model_, other});
+  const Texts texts{"abc", "hgfa"};
+  const auto want = ensemble.run(texts, {.beam = 3, .best = 2});
+  const Answer a = post(R"({"text": ["abc", "hgfa"], "beam": 3, "best": 2, "alignment": true})");
+  ASSERT_EQ(a.status, 200) << a.body;
+  for (size_t i = 0; i < texts.size(); ++i)
+    for (size_t n = 0; n < 2; ++n) {
+      const Json output = a.body["results"][i]["outputs"][n];
+      EXPECT_EQ(output["text"], want[i][n].text);
+      EXPECT_NEAR(output["score"], want[i][n].score, 1e-4);
+      const nn::TextAlignment alignment = nn::align(ensemble, {texts[i]}, {want[i][n].tokens}).front();
+      EXPECT_NEAR(output["alignment"]["weights"][0][0], alignment.at(0, 0), 1e-3);
+    }
+  const Json info = answer(client().Get("/api/info")).body;
+  EXPECT_EQ(info["model"], dir_.filename().string() + " + other");
+  EXPECT_EQ(info["parameters"], 2 * other.model().parameters().numel());
+}
+
 // The request of docs/text.md, as it stands there.
 TEST_F(Serve, TheDocumentationsRequestIsAnswered) {
   serve();

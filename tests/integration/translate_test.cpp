@@ -98,6 +98,22 @@ TEST_F(Translate, LearnsAndIsUsed) {
   for (const char* key : {"edit_rate", "text_error", "bleu", "chrf", "texts"})
     EXPECT_EQ(evaluated.last()[key], told.back()[key]) << key;  // the same part, found again
 
+  // The same model twice is an ensemble that errs as it does; one that learned from other pairs is none.
+  fs::copy(dir_ / "m", dir_ / "other");
+  const auto evaluate_both = [&] {
+    return run({"eval", "--model", model() + "," + (dir_ / "other").string(), "--data",
+                (dir_ / "pairs.tsv").string(), "--json"});
+  };
+  EXPECT_EQ(evaluate_both().last()["text_error"], told.back()["text_error"]);
+  std::string settings = folder_.get("other/config.toml");
+  const std::string share = "valid-share = 0.1\n";
+  ASSERT_NE(settings.find(share), std::string::npos);
+  folder_.put("other/config.toml",
+              settings.replace(settings.find(share), share.size(), "valid-share = 0.2\n"));
+  const Result mixed = evaluate_both();
+  EXPECT_EQ(mixed.code, 2);
+  EXPECT_NE(mixed.err.find("other was trained with --valid-share 0.2"), std::string::npos) << mixed.err;
+
   const Result words = run({"run", "--model", model(), "head", "bead"});
   EXPECT_EQ(words.out, "head  ->  H E A D\nbead  ->  B E A D\n") << words.err;
 

@@ -223,11 +223,55 @@ TEST_F(TranslateUse, ABeamIsATree) {
   refuse("beam", {"a", "b"}, 2, "beam draws the search for one text");
 }
 
+TEST_F(TranslateUse, SeveralModelsAreAnEnsemble) {
+  const nn::TextModel other = random_text_model(56);
+  const auto save = [&](const char* name) {
+    fs::create_directory(dir_ / name);
+    other.save((dir_ / name).string());
+    return concat(model(), ",", (dir_ / name).string());
+  };
+  const std::string both = save("n");
+  const nn::TextModel ensemble = nn::TextModel::ensemble({model_, other});
+  const auto want = ensemble.run(Texts{"abc"}, {.beam = 3, .best = 3}).front();
+  const Json found =
+      run({"run", "--model", both, "--beam", "3", "--best", "3", "--alignment", "--json", "abc"})
+          .last()["outputs"];
+  ASSERT_EQ(found.size(), 3u);
+  for (size_t n = 0; n < 3; ++n) {
+    EXPECT_EQ(found[n]["text"], want[n].text);
+    EXPECT_NEAR(found[n]["score"], want[n].score, 1e-5);
+    const nn::TextAlignment aligned = nn::align(ensemble, {"abc"}, {want[n].tokens}).front();
+    EXPECT_EQ(found[n]["alignment"]["output"], aligned.output);
+    for (int64_t o = 0; o < std::ssize(aligned.output); ++o)
+      EXPECT_NEAR(found[n]["alignment"]["weights"][static_cast<size_t>(o)][1], aligned.at(o, 1), 1e-4);
+  }
+  EXPECT_NE(want[0].score, model_.run(Texts{"abc"}, {.beam = 3}).front().front().score);
+  EXPECT_EQ(run({"beam", "--model", both, "--json", "abc"}).last()["outputs"][0]["text"], want[0].text);
+  // The same model twice says what it says.
+  EXPECT_EQ(run({"run", "--model", concat(model(), ",", model()), "abc", "hg"}).out,
+            use("run", {"abc", "hg"}).out);
+
+  const std::string unlike = save("o");
+  const Texts symbols{"A B C D E F G X"};
+  data::save_tokenizer(*data::train_tokenizer({.kind = data::TokenizerKind::symbols}, {symbols}),
+                       (dir_ / "o/target.tokenizer").string());
+  const Result refused = run({"run", "--model", unlike, "abc"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find(
+                "target tokenizer, but that of model 2 is not the first model's: id 11 is 'X', not 'H'"),
+            std::string::npos)
+      << refused.err;
+  EXPECT_EQ(run({"run", "--model", concat(model(), ",", (dir_ / "none").string()), "abc"}).code, 8);
+}
+
 // What docs/text.md shows of the use of a model runs as it stands there.
 TEST_F(TranslateUse, CommandsOfTheDocumentationRun) {
   fs::create_directories(dir_ / "runs");
   fs::rename(dir_ / "m", dir_ / "runs/mine");
-  folder_.put("runs/mine/config.toml", "preset = \"default\"\n");
+  fs::create_directory(dir_ / "runs/other");
+  random_text_model(56).save((dir_ / "runs/other").string());
+  for (const char* name : {"mine", "other"})
+    folder_.put(concat("runs/", name, "/config.toml"), "preset = \"default\"\n");
   std::string pairs;
   for (int i = 0; i < 300; ++i) pairs += concat("ab ", i, "\tA B ", i, "\n");
   folder_.put("pairs.tsv", pairs);
@@ -248,7 +292,7 @@ TEST_F(TranslateUse, CommandsOfTheDocumentationRun) {
       EXPECT_EQ(std::system(command.c_str()), 0) << line << "\n" << folder_.get("said");
     }
   }
-  EXPECT_EQ(shown, 12);
+  EXPECT_EQ(shown, 14);
   for (const char* file : {"text.de", "de.new.po", "runs/small/model.safetensors"})
     EXPECT_TRUE(fs::exists(dir_ / file)) << file;
 }

@@ -131,6 +131,7 @@ std::optional<OptionValue> read_node(const Option& option, const toml::node& nod
       if (const auto* text = node.as_string()) return OptionValue(**text);
       break;
     case Option::Kind::list:
+      if (const auto* text = node.as_string()) return OptionValue(std::vector<std::string>{**text});
       if (const auto* array = node.as_array()) {
         std::vector<std::string> items;
         for (const toml::node& item : *array) {

@@ -74,7 +74,7 @@ class OptionTable {
   Option& number(std::string name, std::optional<double>& value, std::string help, NumberRange range = {});
   Option& text(std::string name, std::string& value, std::string help);
   Option& path(std::string name, std::filesystem::path& value, std::string help);
-  /// Separated by commas on the command line and in the environment; an array in a file.
+  /// Separated by commas on the command line and in the environment; in a file an array, or one text.
   Option& list(std::string name, std::vector<std::string>& value, std::string help);
   Option& choice(std::string name, std::string& value, std::string help, std::vector<std::string> choices);
   /// The same for an enum: the words and what they stand for.
