@@ -55,6 +55,12 @@ struct AttentionOptions {
 /// [count, length, …] operands need no reshaping. A mask or bias may be larger than the longest sequence:
 /// positions count from the start of each. A window, with global tokens or without, and blocks spare the time
 /// of what they hide, 64 keys at a time; a mask does not. Memory is linear in the rows whatever is seen.
+///
+/// Causal rules, windows, global tokens, blocks and biases by distance go by a query's place among the keys
+/// of its sequence: query i stands on key i, or with Causal::bottom_right and none_bottom_right on key i +
+/// keys - queries, as where the first keys come from a cache. So queries after a cache see what they see in
+/// the whole sequence, and the first of them are global tokens only where their places are below
+/// global_tokens.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Segments& segments,
                  const AttentionOptions& options);
 /// The same with q, k and v side by side in one matrix [rows, (heads + 2 key_heads) * width].

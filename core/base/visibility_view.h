@@ -105,8 +105,9 @@ struct VisibilityView : Visibility {
         seen += end - key < kPatternBlock ? end - key : kPatternBlock;
       return seen;
     }
+    const int64_t place = diagonal(q, queries, keys);
     int64_t begin = 0;
-    if (window_left >= 0 && q >= global_tokens) begin = diagonal(q, queries, keys) - window_left;
+    if (window_left >= 0 && !is_global(place)) begin = place - window_left;
     if (begin < 0) begin = 0;
     if (end > begin) seen = end - begin;
     const int64_t before = begin < global_tokens ? begin : global_tokens;
@@ -121,7 +122,7 @@ struct VisibilityView : Visibility {
   HEED_HOST_DEVICE int32_t next_key(int32_t q0, int32_t q1, int32_t key, int32_t step, int32_t queries,
                                     int32_t keys) const {
     const auto first = static_cast<int32_t>(diagonal(q0, queries, keys)), end = first + q1 - q0;
-    const bool windowed = has_window() && q0 >= global_tokens;
+    const bool windowed = has_window() && !has_global(first, end);
     if (windowed && window_left >= 0 && key >= global_tokens && first - key > window_left)
       key += (first - key - window_left) / step * step;
     if (blocks.given()) key = blocks.next_key(first, end, key);
@@ -138,12 +139,11 @@ struct VisibilityView : Visibility {
     int32_t place = query + shift;
     const int32_t from = place;
     if (hides_later(causal) && k0 > place) place = k0;
-    if (windowed && window_right >= 0 && query >= global_tokens && k0 - place > window_right)
+    if (windowed && window_right >= 0 && k0 - place > window_right && !has_global(place, k0 - window_right))
       place = k0 - window_right;
     if (blocks.given()) place = blocks.next_position(k0, k1, place);
     query += (place - from) / step * step;
-    const bool after =
-        windowed && window_left >= 0 && query >= global_tokens && query + shift - k1 >= window_left;
+    const bool after = windowed && window_left >= 0 && query + shift - k1 >= window_left;
     return after ? queries : query;
   }
 };

@@ -12,6 +12,15 @@ const LanguageModelConfig& checked(const LanguageModelConfig& config) {
   return config;
 }
 
+std::string sparseness(const LanguageModelConfig& c) {
+  std::string text;
+  if (c.window > 0) text += concat(", window ", c.window);
+  if (c.global_tokens > 0) text += concat(", global tokens ", c.global_tokens);
+  if (c.blocks.defined())
+    text += concat(", pattern of ", c.blocks.query_blocks(), " by ", c.blocks.key_blocks(), " blocks");
+  return text;
+}
+
 LanguageModelConfig without_dropout(LanguageModelConfig config) {
   config.attention_dropout = config.activation_dropout = config.residual_dropout = 0;
   config.norm = NormPlacement::pre;
@@ -58,6 +67,10 @@ void LanguageModelConfig::check() const {
   layout();
   constexpr int64_t kMost = int64_t{1} << 30;
   HEED_CHECK(window >= 0 && window <= kMost, ConfigError, "LanguageModel: window is ", window);
+  HEED_CHECK(global_tokens >= 0 && global_tokens <= kMost, ConfigError, "LanguageModel: global_tokens is ",
+             global_tokens);
+  HEED_CHECK(window > 0 || global_tokens == 0, ConfigError, "LanguageModel: ", global_tokens,
+             " global_tokens without a window; all tokens are seen by all after them then");
   check_dropout_rate(embedding_dropout, "LanguageModel");
 }
 
@@ -79,7 +92,8 @@ LanguageModel::LanguageModel(const LanguageModelConfig& config, Generator& rando
 Tensor LanguageModel::states(const Tokens& tokens, KeyValueCache* cache) const {
   const Tensor& weight = embedding.weight;
   AttentionCall call{.visibility = {.causal = cache ? Causal::bottom_right : Causal::top_left,
-                                    .window_left = static_cast<int32_t>(config_.window - 1)},
+                                    .window_left = static_cast<int32_t>(config_.window - 1),
+                                    .global_tokens = static_cast<int32_t>(config_.global_tokens)},
                      .blocks = config_.blocks,
                      .cache = cache};
   Tensor positions = tokens.positions;
@@ -131,7 +145,7 @@ void LanguageModel::visit(Visitor& v) {
 std::string LanguageModel::describe() const {
   return concat("LanguageModel(", config_.d_model, ", heads ", config_.heads, ", ", config_.layers,
                 " layers, d_ff ", config_.d_ff, ", ", name(config_.norm_kind), " norm, ",
-                name(config_.position), " positions)");
+                name(config_.position), " positions", sparseness(config_), ")");
 }
 
 }  // namespace heed::nn

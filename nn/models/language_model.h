@@ -19,6 +19,7 @@ struct LanguageModelConfig : LayerConfig {
   bool scale_embeddings = false;  // by √d_model
   bool tie_embeddings = true;     // the logits' weight is the embedding's
   int64_t window = 0;             // tokens that each sees, itself the last; 0: all up to itself
+  int64_t global_tokens = 0;      // the first tokens of a text, which all see beside their window
   BlockPattern blocks = {};       // which blocks of tokens see which; must hold the longest text
 
   /// GPT-2 with 124 million parameters (Radford et al., 2019), without dropout: pre-norm, learned positions,

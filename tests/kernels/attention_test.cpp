@@ -78,6 +78,8 @@ const std::vector<Visibility> kVisibilities = {
     {.causal = Causal::bottom_right, .window_left = 10, .dilation = 4, .global_tokens = 1},
     {.causal = Causal::none_bottom_right, .window_left = 5, .window_right = 2},
     {.causal = Causal::none_bottom_right, .window_left = 3, .dilation = 2, .global_tokens = 1},
+    {.causal = Causal::none_bottom_right, .window_left = 4, .window_right = 1, .global_tokens = 22},
+    {.causal = Causal::bottom_right, .window_left = 4, .global_tokens = 90},
 };
 
 TYPED_TEST(Attention, VisibilityAndGaps) {
@@ -128,6 +130,8 @@ TYPED_TEST(Attention, WindowsOverChunksOfKeys) {
   check({.window_right = 40}, 0);
   check({.causal = Causal::top_left, .window_left = 30, .global_tokens = 5}, 0);
   check({.causal = Causal::bottom_right, .window_left = 80, .dilation = 7}, kBlocks[0]);
+  check({.causal = Causal::bottom_right, .window_left = 30, .global_tokens = 1050}, 0);
+  check({.causal = Causal::none_bottom_right, .window_left = 9, .window_right = 9, .global_tokens = 5}, 0);
 }
 
 TYPED_TEST(Attention, Biases) {
@@ -533,6 +537,8 @@ TEST(Attention, ThreadCountDoesNotMatter) {
                         .relative_limit = biased ? 9 : -1,
                         .dropout = 0.1};
     shape.bias = shape.shared_bias = biased;
+    expect_same_bits_with_any_threads(shape);
+    shape.visibility = {.causal = Causal::bottom_right, .window_left = 50, .global_tokens = 1020};
     expect_same_bits_with_any_threads(shape);
   }
 }

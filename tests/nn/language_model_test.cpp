@@ -60,8 +60,21 @@ std::vector<LanguageModelConfig> several() {
   configs.push_back(small());
   configs.back().window = 3;
   configs.push_back(small());
+  configs.back().window = 1;
+  configs.back().global_tokens = 2;
+  configs.push_back(small());
   configs.back().blocks = BlockPattern(tensor(std::vector<int64_t>{1, 0, 0, 1}, {2, 2}).to(DType::boolean));
   return configs;
+}
+
+// Of three blocks of tokens, each sees itself and the first.
+LanguageModelConfig sparse(int64_t window, int64_t global_tokens) {
+  LanguageModelConfig config = small();
+  config.window = window;
+  config.global_tokens = global_tokens;
+  config.blocks =
+      BlockPattern(tensor(std::vector<int64_t>{1, 0, 0, 1, 1, 0, 1, 0, 1}, {3, 3}).to(DType::boolean));
+  return config;
 }
 
 class LanguageModelOn : public test::EachDevice {};
@@ -102,6 +115,28 @@ TEST_P(LanguageModelOn, CachedLogitsAreThoseOfAWholeForward) {
   }
 }
 
+// Longer than two blocks, between which windows are cut: in pieces of any length, and one by one.
+TEST_P(LanguageModelOn, SparseTextsInPiecesAreThoseOfAWholeForward) {
+  const int64_t length = 140;
+  std::vector<int64_t> text;
+  for (int64_t i = 0; i < length; ++i) text.push_back(i * i % kVocabulary);
+  const auto model = model_of(sparse(9, 5), device());
+  const NoGrad no_grad;
+  const Tensor whole = model->forward(Tokens::packed({text}, device())).to(kCpu);
+  KeyValueCache cache = model->make_cache(1);
+  int64_t first = 0;
+  for (const int64_t end : {3, 4, 70, 130, 137, 138, 139, 140}) {
+    const std::vector<int64_t> piece(text.begin() + first, text.begin() + end);
+    const Tensor got = model->forward(Tokens::packed({piece}, device()), cache).to(kCpu);
+    EXPECT_LE(test::max_difference(got, whole.slice(0, first, end)), 2e-5 * test::max_abs(whole)) << first;
+    first = end;
+  }
+  // The last token sees the global ones, far outside of its window.
+  const Tensor without = model_of(sparse(9, 0), device())->forward(Tokens::packed({text}, device())).to(kCpu);
+  EXPECT_LE(test::max_difference(without.slice(0, 0, 9), whole.slice(0, 0, 9)), 2e-5 * test::max_abs(whole));
+  EXPECT_GT(test::max_difference(without.slice(0, 139, 140), whole.slice(0, 139, 140)), 1e-2);
+}
+
 // Each text begins at position 0: packed beside others it has the logits that it has alone.
 TEST_P(LanguageModelOn, PackedTextsDoNotSeeEachOther) {
   const auto model = model_of(small(), device());
@@ -111,38 +146,47 @@ TEST_P(LanguageModelOn, PackedTextsDoNotSeeEachOther) {
   EXPECT_LE(test::max_difference(both.slice(0, 3, 7), second), 1e-5);
 }
 
-TEST_P(LanguageModelOn, GreedyTextsAreThoseWithoutACache) {
-  const auto model = model_of(small(), device());
-  const std::vector<std::vector<int64_t>> prompts{{1, 2, 3, 4}, {5}, {6, 7}};
-  std::vector<std::vector<int64_t>> want(3);
-  const int64_t count = 40;  // more than a cache first has room for
-  {
-    const NoGrad no_grad;
-    for (size_t i = 0; i < 3; ++i) {
-      std::vector<int64_t> text = prompts[i];
-      for (int64_t step = 0; step < (device().is_cpu() ? count : 4); ++step) {
-        const Tensor logits = model->forward(Tokens::packed({text}, device()));
-        text.push_back(argmax(logits[logits.size(0) - 1], 0).item<int64_t>());
-        want[i].push_back(text.back());
-      }
+// The likeliest continuations by whole forwards.
+std::vector<std::vector<int64_t>> continued(const LanguageModel& model,
+                                            const std::vector<std::vector<int64_t>>& prompts, int64_t count,
+                                            Device device) {
+  const NoGrad no_grad;
+  std::vector<std::vector<int64_t>> texts;
+  for (std::vector<int64_t> text : prompts) {
+    texts.emplace_back();
+    for (int64_t step = 0; step < count; ++step) {
+      const Tensor logits = model.forward(Tokens::packed({text}, device));
+      text.push_back(argmax(logits[logits.size(0) - 1], 0).item<int64_t>());
+      texts.back().push_back(text.back());
     }
   }
-  std::vector<std::vector<int64_t>> told(3);
-  GenerateOptions options{.max_tokens = device().is_cpu() ? count : 4, .sample = {.temperature = 0}};
-  options.on_token = [&](int64_t prompt, int64_t token) {
-    told[static_cast<size_t>(prompt)].push_back(token);
-    return true;
-  };
-  EXPECT_EQ(generate(*model, prompts, options), want);
-  EXPECT_EQ(told, want);
-  EXPECT_TRUE(model->training());
-  // A text ends before its end mark, the others go on.
-  options.ends = {want[0][1]};
-  options.on_token = {};
-  const auto ended = generate(*model, prompts, options);
-  for (size_t i = 0; i < 3; ++i) {
-    const auto end = std::find(want[i].begin(), want[i].end(), options.ends[0]);
-    EXPECT_EQ(ended[i], std::vector<int64_t>(want[i].begin(), end)) << i;
+  return texts;
+}
+
+TEST_P(LanguageModelOn, GreedyTextsAreThoseWithoutACache) {
+  const std::vector<std::vector<int64_t>> prompts{{1, 2, 3, 4}, {5}, {6, 7}};
+  const int64_t count = device().is_cpu() ? 40 : 4;  // 40: more than a cache first has room for
+  for (const LanguageModelConfig& config : {small(), sparse(2, 3)}) {
+    const auto model = model_of(config, device());
+    SCOPED_TRACE(model->describe());
+    const std::vector<std::vector<int64_t>> want = continued(*model, prompts, count, device());
+    std::vector<std::vector<int64_t>> told(3);
+    GenerateOptions options{.max_tokens = count, .sample = {.temperature = 0}};
+    options.on_token = [&](int64_t prompt, int64_t token) {
+      told[static_cast<size_t>(prompt)].push_back(token);
+      return true;
+    };
+    EXPECT_EQ(generate(*model, prompts, options), want);
+    EXPECT_EQ(told, want);
+    EXPECT_TRUE(model->training());
+    // A text ends before its end mark, the others go on.
+    options.ends = {want[0][1]};
+    options.on_token = {};
+    const auto ended = generate(*model, prompts, options);
+    for (size_t i = 0; i < 3; ++i) {
+      const auto end = std::find(want[i].begin(), want[i].end(), options.ends[0]);
+      EXPECT_EQ(ended[i], std::vector<int64_t>(want[i].begin(), end)) << i;
+    }
   }
 }
 
@@ -260,20 +304,24 @@ TEST(LanguageModel, NamesAndDescription) {
                 "layers.0.linear1.weight", "layers.0.linear2.weight", "layers.0.linear_gate.weight",
                 "layers.0.norm1.weight", "layers.0.norm2.weight", "norm.weight", "generator.weight"}));
   EXPECT_EQ(model.describe(), "LanguageModel(24, heads 4, 1 layers, d_ff 20, rms norm, rotary positions)");
+  EXPECT_EQ(LanguageModel(sparse(9, 5)).describe(),
+            "LanguageModel(24, heads 4, 2 layers, d_ff 20, rms norm, rotary positions, window 9, "
+            "global tokens 5, pattern of 3 by 3 blocks)");
   EXPECT_NE(module_tree(model).find("MultiHeadAttention(24, heads 4, key heads 2, dropout 0)"),
             std::string::npos);
   EXPECT_NE(module_tree(model).find("RMSNorm(24, eps 1e-05)"), std::string::npos);
 }
 
 TEST(LanguageModel, Gradients) {
-  LanguageModelConfig config = small();
-  config.layers = 1;
-  LanguageModel model(config);
-  model.to(DType::f64);
-  test::Tensors leaves;
-  for (const Parameter& p : model.parameters()) leaves.push_back(p.tensor);
-  const Tokens tokens = Tokens::packed({{1, 2, 3, 4}, {5, 6}});
-  test::check_gradients("language model", leaves, [&] { return test::Tensors{model.forward(tokens)}; });
+  for (LanguageModelConfig config : {small(), sparse(1, 2)}) {
+    config.layers = 1;
+    LanguageModel model(config);
+    model.to(DType::f64);
+    test::Tensors leaves;
+    for (const Parameter& p : model.parameters()) leaves.push_back(p.tensor);
+    const Tokens tokens = Tokens::packed({{1, 2, 3, 4}, {5, 6}});
+    test::check_gradients(model.describe(), leaves, [&] { return test::Tensors{model.forward(tokens)}; });
+  }
 }
 
 TEST(LanguageModel, LogitsOfBf16AreNotRounded) {
@@ -320,6 +368,9 @@ TEST(LanguageModel, Errors) {
   };
   refuse([](auto& c) { c.vocabulary = 0; }, "LanguageModel: vocabulary must be positive, got 0");
   refuse([](auto& c) { c.layers = -1; }, "LanguageModel: -1 layers");
+  refuse([](auto& c) { c.window = -1; }, "LanguageModel: window is -1");
+  refuse([](auto& c) { c.window = 1, c.global_tokens = -1; }, "LanguageModel: global_tokens is -1");
+  refuse([](auto& c) { c.global_tokens = 4; }, "LanguageModel: 4 global_tokens without a window");
   refuse([](auto& c) { c.key_heads = 3; }, "key_heads = 3 does not divide heads = 4");
   refuse([](auto& c) { c.d_model = 25; }, "d_model = 25 is not divisible by heads = 4");
   refuse([](auto& c) { c.rotary.width = 5; }, "rotary: 5 columns cannot be turned in heads of 6");

@@ -131,6 +131,8 @@ inline const Visibility kRules[] = {
     {.causal = Causal::top_left, .window_left = 6, .global_tokens = 3},
     {.causal = Causal::bottom_right, .window_left = 40, .dilation = 4, .global_tokens = 1},
     {.causal = Causal::none_bottom_right, .window_left = 5, .window_right = 2},
+    {.causal = Causal::bottom_right, .window_left = 6, .global_tokens = 50},
+    {.causal = Causal::none_bottom_right, .window_left = 3, .window_right = 3, .global_tokens = 20},
 };
 
 }  // namespace heed::test

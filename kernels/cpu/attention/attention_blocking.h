@@ -142,7 +142,7 @@ inline void find_visible_keys(const VisibilityView& visibility, const BatchHead&
   for (int64_t i = 0; i < count; ++i) {
     const int64_t d = diagonal + i;
     const int32_t causal_end = causal ? clamp(d + 1) : keys;
-    const bool windowed = window && first_query + i >= visibility.global_tokens;
+    const bool windowed = window && !visibility.is_global(d);
     const int32_t begin = windowed && visibility.window_left >= 0 ? clamp(d - visibility.window_left) : 0;
     const int32_t end = windowed && visibility.window_right >= 0
                             ? std::min(causal_end, clamp(d + visibility.window_right + 1))

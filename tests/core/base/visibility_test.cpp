@@ -1,3 +1,6 @@
+#include <string>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include <heed/core/base/visibility.h>
@@ -29,6 +32,28 @@ TEST(Visibility, WindowsCountCachedKeys) {
     }
   const Visibility open{.causal = Causal::none_bottom_right};
   EXPECT_TRUE(open.visible(0, 4, 2, 5)) << "without a window every key is seen";
+}
+
+// Two global tokens and windows of the token itself: a query is what stands in its place.
+TEST(Visibility, GlobalTokensCountCachedKeys) {
+  const auto seen = [](Causal causal, int queries) {
+    const Visibility rule{causal, 0, 0, 1, 2};
+    std::vector<std::string> rows;
+    for (int q = 0; q < queries; ++q) {
+      rows.emplace_back();
+      for (int k = 0; k < 5; ++k) rows.back() += rule.visible(q, k, queries, 5) ? 'x' : '.';
+    }
+    return rows;
+  };
+  using Rows = std::vector<std::string>;
+  EXPECT_EQ(seen(Causal::none, 3), (Rows{"xxxxx", "xxxxx", "xxx.."}));
+  EXPECT_EQ(seen(Causal::bottom_right, 5), (Rows{"x....", "xx...", "xxx..", "xx.x.", "xx..x"}));
+  EXPECT_EQ(seen(Causal::bottom_right, 2), (Rows{"xx.x.", "xx..x"}));
+  EXPECT_EQ(seen(Causal::none_bottom_right, 5), (Rows{"xxxxx", "xxxxx", "xxx..", "xx.x.", "xx..x"}));
+  EXPECT_EQ(seen(Causal::none_bottom_right, 4), (Rows{"xxxxx", "xxx..", "xx.x.", "xx..x"}));
+  EXPECT_EQ(seen(Causal::none_bottom_right, 1), (Rows{"xx..x"}));
+  // No token stands before the first key.
+  EXPECT_EQ(seen(Causal::none_bottom_right, 6), (Rows{"xx...", "xxxxx", "xxxxx", "xxx..", "xx.x.", "xx..x"}));
 }
 
 // key_begin and key_end bound exactly what visible() allows, for every combination of rules on small shapes.

@@ -89,15 +89,25 @@ TEST(PretrainedFiles, WhatIsSavedHasTheNamesAndValuesOfTransformers) {
 
 TEST(PretrainedFiles, AModelThatAFamilyCannotSayIsNotSaved) {
   const TemporaryFolder folder;
-  nn::LanguageModelConfig config = nn::LanguageModelConfig::llama();
-  config.vocabulary = 5;
-  config.layers = 1;
-  config.d_model = config.heads = config.key_heads = config.d_ff = 4;
-  config.head_width = 2;
-  config.norm_kind = nn::NormKind::layer;
-  LanguageModel model(config);
-  expect_error<ConfigError>([&] { nn::save_pretrained(model, folder.file("out")); }, {"Llama", "norms"});
-  EXPECT_FALSE(fs::exists(folder.file("out")));
+  const auto refuse = [&](nn::LanguageModelConfig config, const char* family, const char* setting,
+                          auto&& change) {
+    config.vocabulary = 5;
+    config.layers = 1;
+    config.d_model = config.heads = config.key_heads = config.d_ff = 4;
+    config.head_width = config.position == nn::PositionKind::rotary ? 2 : 1;
+    change(config);
+    LanguageModel model(config);
+    expect_error<ConfigError>([&] { nn::save_pretrained(model, folder.file("out")); }, {family, setting});
+    EXPECT_FALSE(fs::exists(folder.file("out")));
+  };
+  const auto llama = nn::LanguageModelConfig::llama(), gpt2 = nn::LanguageModelConfig::gpt2();
+  const BlockPattern blocks(ones({1, 1}, {.dtype = DType::boolean}));
+  refuse(llama, "Llama", "norms", [](auto& c) { c.norm_kind = nn::NormKind::layer; });
+  for (const auto& [config, family] : {std::pair(llama, "Llama"), std::pair(gpt2, "GPT-2")}) {
+    refuse(config, family, "sparse attention", [](auto& c) { c.window = 3; });
+    refuse(config, family, "sparse attention", [](auto& c) { c.window = 3, c.global_tokens = 1; });
+    refuse(config, family, "sparse attention", [&](auto& c) { c.blocks = blocks; });
+  }
 }
 
 TEST(PretrainedFiles, StrictListsWhatIsWrongAndLoadsNothing) {

@@ -138,6 +138,8 @@ TEST(Attention, Rules) {
       {.dilation = 3},
       {.causal = Causal::none_bottom_right, .window_left = 2, .window_right = 1},
       {.causal = Causal::none_bottom_right, .window_left = 1, .window_right = 0, .global_tokens = 1},
+      {.causal = Causal::bottom_right, .window_left = 1, .global_tokens = 6},
+      {.causal = Causal::none_bottom_right, .window_left = 0, .window_right = 0, .global_tokens = 6},
   };
   int number = 0;
   for (const Visibility& rule : rules) {
@@ -239,6 +241,40 @@ TEST(Attention, WindowsOverACache) {
            .visibility = {.causal = Causal::none_bottom_right, .window_left = left, .window_right = right},
            .alibi_slopes = slopes});
       EXPECT_LT(max_difference(last, whole.slice(0, length - fresh, length)), 1e-6) << left << " " << right;
+    }
+}
+
+// A causal text in pieces, each after the keys of those before it: rows of the whole, whatever rule and
+// pattern.
+TEST(Attention, PiecesAfterACacheAreRowsOfTheWhole) {
+  constexpr int32_t kLength = 150;
+  const Visibility rules[] = {
+      {.window_left = 20, .global_tokens = 3},
+      {.window_left = 0, .global_tokens = 70},
+      {.window_left = 40, .dilation = 3, .global_tokens = 5},
+      {.window_left = 9},
+  };
+  const BlockPattern patterns[] = {{}, BlockPattern(some_blocks({1, 0, 0, 1, 1, 0, 0, 1, 1}))};
+  for (const Device device : devices())
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const auto part = [&](uint64_t seed) { return normal({kLength, 32}, seed).to(dtype).to(device); };
+      const Tensor q = part(1), k = part(2), v = part(3);
+      for (const Visibility& rule : rules)
+        for (const BlockPattern& blocks : patterns) {
+          AttentionOptions options{.heads = 2, .visibility = rule, .blocks = blocks};
+          options.visibility.causal = Causal::top_left;
+          const Tensor whole = attention(q, k, v, Segments::packed(Lengths{kLength}), options);
+          options.visibility.causal = Causal::bottom_right;
+          Tensors pieces;
+          int32_t first = 0;
+          for (const int32_t end : {2, 4, 5, 75, 76, kLength}) {
+            pieces.push_back(attention(q.slice(0, first, end), k.slice(0, 0, end), v.slice(0, 0, end),
+                                       Segments::packed(Lengths{end - first}, Lengths{end}), options));
+            first = end;
+          }
+          EXPECT_LT(max_difference(cat(pieces, 0), whole), dtype == DType::f32 ? 1e-5 : 0.05)
+              << device << ' ' << dtype << ' ' << rule.global_tokens << ' ' << blocks.defined();
+        }
     }
 }
 
