@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -33,6 +34,9 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
+  /// How many kernels, copies and fills were recorded. A product may be several.
+  int64_t nodes() const;
+
   /// Enqueues all of the work once more, with the memory that it was recorded with.
   void launch() const;
 
@@ -40,6 +44,13 @@ class Graph {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// Calls `work`. While this thread captures device `index`, what it enqueues is recorded beside what is
+/// recorded next, up to join_side(): the device may do both at once. Until then its memory must neither be
+/// given back nor looked at; it takes no Scratch.
+void on_side(int index, const std::function<void()>& work);
+/// What is enqueued from now on comes after what on_side() has recorded.
+void join_side(int index);
 
 /// Host memory that copies need not wait for. OutOfMemory.
 class PinnedMemory {

@@ -4,6 +4,7 @@
 #include <heed/kernels/cuda/device.cuh>
 #include <heed/kernels/cuda/elementwise.cuh>
 #include <heed/kernels/cuda/indexing/wrong_index.cuh>
+#include <heed/kernels/cuda/last_block.cuh>
 #include <heed/kernels/cuda/rows.cuh>
 
 namespace heed::cuda {
@@ -14,47 +15,57 @@ using kernels::CrossEntropyForward;
 
 constexpr int kSumThreads = 256;
 
-template <class A>
-struct ThreadValues {
-  A value[kSumThreads];
+template <int kThreads, class A>
+struct WarpValues {
+  A value[kThreads / 32];
 };
 
-/// The sum over a block's threads, in thread 0.
-template <class A>
+/// The sum over a block's threads, in all of them.
+template <int kThreads, class A>
 __device__ __forceinline__ A sum_of_threads(A value) {
-  auto& shared = simt::shared<ThreadValues<A>>();
-  shared.value[threadIdx.x] = value;
-  for (unsigned half = kSumThreads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.x < half) shared.value[threadIdx.x] = value += shared.value[threadIdx.x + half];
-  }
-  return value;
+  auto& shared = simt::shared<WarpValues<kThreads, A>>();
+  value = simt::warp_sum(value);
+  __syncthreads();  // an earlier sum has been read
+  if (threadIdx.x % 32 == 0) shared.value[threadIdx.x / 32] = value;
+  __syncthreads();
+  A sum = 0;
+  for (int warp = 0; warp < kThreads / 32; ++warp) sum += shared.value[warp];
+  return sum;
+}
+
+template <int kThreads>
+__device__ __forceinline__ int64_t count_targets(const int64_t* targets, int64_t ignore, int64_t rows) {
+  int64_t count = 0;
+  for (int64_t row = threadIdx.x; row < rows; row += kThreads) count += targets[row] != ignore;
+  return sum_of_threads<kThreads>(count);
+}
+
+template <int kThreads>
+__device__ __forceinline__ double sum_of_losses(const float* losses, int64_t rows) {
+  double sum = 0;
+  for (int64_t row = threadIdx.x; row < rows; row += kThreads) sum += losses[row];
+  return sum_of_threads<kThreads>(sum);
 }
 
 // One block counts, since every row needs the number before it can write its gradient.
-// Budget: 32 registers, 2048 bytes shared.
+// Budget: 32 registers, 64 bytes shared.
 __global__ void __launch_bounds__(kSumThreads)
     count_kernel(const int64_t* targets, int64_t ignore, int64_t rows, int64_t* counted) {
-  int64_t count = 0;
-  for (int64_t row = threadIdx.x; row < rows; row += kSumThreads) count += targets[row] != ignore;
-  count = sum_of_threads(count);
+  const int64_t count = count_targets<kSumThreads>(targets, ignore, rows);
   if (threadIdx.x == 0) *counted = count;
 }
 
 // 1 / counted, or 1.
 template <class A, class T>
-__device__ __forceinline__ A row_weight(const CrossEntropyForward<T>& args) {
-  const int64_t counted = *args.counted;
+__device__ __forceinline__ A row_weight(const CrossEntropyForward<T>& args, int64_t counted) {
   return args.mean && counted > 0 ? A(1) / static_cast<A>(counted) : A(1);
 }
 
-// Budget: 32 registers, 2048 bytes shared.
+// Budget: 32 registers, 64 bytes shared.
 template <class T>
 __global__ void __launch_bounds__(kSumThreads) loss_kernel(CrossEntropyForward<T> args, const float* losses) {
-  double sum = 0;
-  for (int64_t row = threadIdx.x; row < args.rows; row += kSumThreads) sum += losses[row];
-  sum = sum_of_threads(sum);
-  if (threadIdx.x == 0) *args.loss = static_cast<float>(sum * row_weight<double>(args));
+  const double sum = sum_of_losses<kSumThreads>(losses, args.rows);
+  if (threadIdx.x == 0) *args.loss = static_cast<float>(sum * row_weight<double>(args, *args.counted));
 }
 
 template <class T, class Layout>
@@ -65,16 +76,13 @@ __device__ __forceinline__ void fill_row(const Layout& layout, T* row, float val
   if (row != nullptr) layout.each([&](int, auto col) { store(row + col, v); });
 }
 
-// Losses of single rows, not yet weighted, and the gradient. kPadded: the last vector of a row is not full,
-// and its rest counts as -inf.
-// Budget: 88 registers, 768 bytes shared.
+// A row's loss, not yet weighted, and its gradient. kPadded: the last vector of a row is not full, and its
+// rest counts as -inf.
 template <class T, class Layout, bool kPadded>
-__global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
-    rows_kernel(CrossEntropyForward<T> args, IndexGuard targets, float* losses) {
+__device__ __forceinline__ void take_row(const CrossEntropyForward<T>& args, const IndexGuard& targets,
+                                         float* losses, int64_t row, float weight) {
   using Group = RowGroup<Layout>;
   constexpr int kWidth = Layout::kWidth;
-  const int64_t row = Group::first_row();
-  if (row >= args.rows) return;
   const Layout layout(kPadded ? simt::ceil_div<int64_t>(args.classes, kWidth) * kWidth : args.classes,
                       Group::thread());
   const int64_t target = args.targets[row];
@@ -128,7 +136,7 @@ __global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
     losses[row] = smoothing == 0.0f ? loss : loss - uniform * sums.y;
   }
   if (g == nullptr) return;
-  const float weight = row_weight<float>(args), scale = weight / sums.x;
+  const float scale = weight / sums.x;
   const float everywhere = weight * uniform, at_target = weight * (1.0f - smoothing);
   layout.each([&](int piece, auto col) {
     float v[kWidth];
@@ -142,6 +150,27 @@ __global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
     fill_rest(v, col, 0.0f);
     store(g + col, v);
   });
+}
+
+constexpr int64_t kMostCounted = 2048;  // targets that each block counts in less time than a launch takes
+
+// All rows. counter: of launch_counter(), if each block counts the targets itself and the last one adds up
+// the losses; null: they have been counted, and the losses are added up later.
+// Budget: 96 registers, 1296 bytes shared.
+template <class T, class Layout, bool kPadded>
+__global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
+    rows_kernel(CrossEntropyForward<T> args, IndexGuard targets, float* losses, unsigned* counter) {
+  using Group = RowGroup<Layout>;
+  const int64_t row = Group::first_row();
+  const int64_t counted =
+      counter == nullptr ? *args.counted : count_targets<Group::kBlock>(args.targets, args.ignore, args.rows);
+  if (row < args.rows)
+    take_row<T, Layout, kPadded>(args, targets, losses, row, row_weight<float>(args, counted));
+  if (counter == nullptr || !is_last_block(counter)) return;
+  const double sum = sum_of_losses<Group::kBlock>(losses, args.rows);
+  if (threadIdx.x != 0) return;
+  *args.loss = static_cast<float>(sum * row_weight<double>(args, counted));
+  *args.counted = counted;
 }
 
 constexpr int64_t kMaxScalingBlocks = 2048;  // few, since mostly there is nothing to do
@@ -205,8 +234,10 @@ void cross_entropy_forward(const CrossEntropyForward<T>& args) {
   constexpr const char* kWhat = "cross_entropy_forward";
   const Scratch losses(static_cast<size_t>(args.rows) * sizeof(float));
   const bool apart = args.counted_targets != nullptr;
-  launch(kWhat, count_kernel, dim3(1), dim3(kSumThreads), 0, apart ? args.counted_targets : args.targets,
-         args.ignore, apart ? args.counted_rows : args.rows, args.counted);
+  const bool whole = !apart && args.rows > 0 && args.rows <= kMostCounted;
+  if (!whole)
+    launch(kWhat, count_kernel, dim3(1), dim3(kSumThreads), 0, apart ? args.counted_targets : args.targets,
+           args.ignore, apart ? args.counted_rows : args.rows, args.counted);
   if (args.rows > 0)
     with_row_layout<T, 32, 32>(
         args.classes, vectorizable<T>(args.row_stride(), args.logits, args.glogits), [&]<class Layout>() {
@@ -214,9 +245,10 @@ void cross_entropy_forward(const CrossEntropyForward<T>& args) {
           const auto kernel = args.classes % Layout::kWidth == 0 ? rows_kernel<T, Layout, false>
                                                                  : rows_kernel<T, Layout, true>;
           launch(kWhat, kernel, blocks_of_rows<Group>(args.rows), dim3(Group::kBlock), 0, args,
-                 IndexGuard(kernels::IndexUse::cross_entropy_target, args.classes), losses.as<float>());
+                 IndexGuard(kernels::IndexUse::cross_entropy_target, args.classes), losses.as<float>(),
+                 whole ? launch_counter() : nullptr);
         });
-  launch(kWhat, loss_kernel<T>, dim3(1), dim3(kSumThreads), 0, args, losses.as<float>());
+  if (!whole) launch(kWhat, loss_kernel<T>, dim3(1), dim3(kSumThreads), 0, args, losses.as<float>());
 }
 
 template <class T>

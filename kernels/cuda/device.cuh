@@ -20,6 +20,10 @@ cudaStream_t current_stream();
 /// Its multiprocessors.
 int multiprocessors();
 
+/// A counter in the device's memory that is 0 whenever no kernel uses it, for is_last_block (last_block.cuh).
+/// Launches of which one may begin before the other is over get different ones.
+unsigned* launch_counter();
+
 /// Launches on the current stream, and checks the launch. `what` names the operation for messages.
 template <class... Parameters, class... Arguments>
 void launch(const char* what, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,

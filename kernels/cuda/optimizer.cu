@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include <heed/kernels/cuda/device.cuh>
+#include <heed/kernels/cuda/last_block.cuh>
 #include <heed/kernels/cuda/vector.cuh>
 #include <heed/kernels/optimizer.h>
 
@@ -22,14 +24,17 @@ constexpr int64_t kMaxBlocks = 1024;  // enough to keep a GPU busy; a block work
 
 // ---- the parameters of a launch
 
-constexpr int kParts = 64;
+constexpr size_t kArgumentBytes = 4096, kOtherArguments = 512;
+template <class Part>
+constexpr int kParts = static_cast<int>((kArgumentBytes - kOtherArguments) /
+                                        (sizeof(Part) + sizeof(int64_t)));
 constexpr int64_t kChunk = int64_t{kThreads} * kWidth * 4;
 
 // Cut into chunks, which blocks take in turn.
 template <class Part>
 struct PartTable {
-  Part parts[kParts];
-  int64_t first_chunk[kParts + 1];  // of each part, and the number of chunks
+  Part parts[kParts<Part>];
+  int64_t first_chunk[kParts<Part> + 1];  // of each part, and the number of chunks
   int size;
 
   unsigned blocks() const { return static_cast<unsigned>(std::min(first_chunk[size], kMaxBlocks)); }
@@ -72,7 +77,7 @@ void for_each_table(Parts<Part> parts, bool aligned, const Run& run) {
       table.parts[table.size] = part;
       table.first_chunk[table.size + 1] =
           table.first_chunk[table.size] + simt::ceil_div<int64_t>(part.count, kChunk);
-      if (++table.size < kParts) continue;
+      if (++table.size < kParts<Part>) continue;
       run(table, vectors);
       table = {};
     }
@@ -96,10 +101,13 @@ __device__ __forceinline__ double sum_of_threads(double value) {
   return value;
 }
 
-// Budget: 32 registers, 2048 bytes shared.
+// partials: of this launch from `first` on. counter: of launch_counter() in the last launch, whose last block
+// joins all partials; else null.
+// Budget: 32 registers, 2049 bytes shared.
 template <int kRun>
 __global__ void __launch_bounds__(kThreads)
-    norm_kernel(PartTable<GradientPart<float>> table, double* partials) {
+    norm_kernel(PartTable<GradientPart<float>> table, double* partials, int first, double* norm,
+                unsigned* counter) {
   double sum = 0;
   for_each_run<kRun>(
       table, [](const GradientPart<float>&) {},
@@ -109,14 +117,11 @@ __global__ void __launch_bounds__(kThreads)
         for (int j = 0; j < kRun; ++j) sum += double(v[j]) * double(v[j]);
       });
   sum = sum_of_threads(sum);
-  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
-}
-
-// Budget: 32 registers, 2048 bytes shared.
-__global__ void __launch_bounds__(kThreads)
-    join_norm_kernel(const double* partials, int count, double* norm) {
-  double sum = 0;
-  for (int i = threadIdx.x; i < count; i += kThreads) sum += partials[i];
+  if (threadIdx.x == 0) partials[first + static_cast<int>(blockIdx.x)] = sum;
+  if (counter == nullptr || !is_last_block(counter)) return;
+  sum = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < first + static_cast<int>(gridDim.x); i += kThreads)
+    sum += partials[i];
   sum = sum_of_threads(sum);
   if (threadIdx.x == 0) *norm = sqrt(sum);
 }
@@ -318,6 +323,7 @@ __global__ void __launch_bounds__(kThreads, 4) step_kernel(Args<T> args, PartTab
 
 template <template <class> class Args, class T>
 void run_steps(const char* what, const Args<T>& args, bool aligned) {
+  static_assert(sizeof(Args<T>) + sizeof(PartTable<StepPart<T>>) <= kArgumentBytes);
   Args<T> on_device = args;
   on_device.slice.parts = {};  // the host's; a launch has its table
   for_each_table(args.slice.parts, aligned && aligned_for<kWidth>(args.slice.master),
@@ -331,16 +337,27 @@ void run_steps(const char* what, const Args<T>& args, bool aligned) {
 
 template <class A>
 void gradient_norm(const kernels::GradientNorm<A>& args) {
-  const size_t most_tables = args.gradients.size() / kParts + 2;
+  using Table = PartTable<GradientPart<float>>;
+  constexpr const char* kWhat = "gradient_norm";
+  const size_t most_tables = args.gradients.size() / kParts<GradientPart<float>> + 2;
   const Scratch partials(most_tables * kMaxBlocks * sizeof(double));
-  unsigned blocks = 0;
-  for_each_table(args.gradients, true, [&](const PartTable<GradientPart<float>>& table, bool vectors) {
-    launch("gradient_norm", vectors ? norm_kernel<kWidth> : norm_kernel<1>, dim3(table.blocks()),
-           dim3(kThreads), 0, table, partials.as<double>() + blocks);
-    blocks += table.blocks();
+  int blocks = 0;
+  std::optional<Table> table;  // to be launched next
+  bool vectors = false;
+  const auto run = [&](bool is_last) {
+    launch(kWhat, vectors ? norm_kernel<kWidth> : norm_kernel<1>, dim3(table->blocks()), dim3(kThreads), 0,
+           *table, partials.as<double>(), blocks, args.norm, is_last ? launch_counter() : nullptr);
+    blocks += static_cast<int>(table->blocks());
+  };
+  for_each_table(args.gradients, true, [&](const Table& next, bool next_vectors) {
+    if (table) run(false);
+    table = next;
+    vectors = next_vectors;
   });
-  launch("gradient_norm", join_norm_kernel, dim3(1), dim3(kThreads), 0, partials.as<double>(),
-         static_cast<int>(blocks), args.norm);
+  if (table)
+    run(true);
+  else
+    check(cudaMemsetAsync(args.norm, 0, sizeof(double), current_stream()), kWhat);
 }
 
 void set_lr(const kernels::SetLr& args) {

@@ -4,6 +4,7 @@
 #include <heed/kernels/cuda/column_sums.cuh>
 #include <heed/kernels/cuda/device.cuh>
 #include <heed/kernels/cuda/dropout_mask.cuh>
+#include <heed/kernels/cuda/last_block.cuh>
 #include <heed/kernels/cuda/norm/row_stream.cuh>
 #include <heed/kernels/norm.h>
 
@@ -175,11 +176,32 @@ __device__ __forceinline__ void write_partials(float* partials, int64_t stride, 
   }
 }
 
+constexpr int64_t kMostFinished = 16384;  // partial sums that one block adds up in less time than a launch
+
+// The sums over the blocks' partials.
+template <NormKind kKind, class T>
+__device__ __forceinline__ void finish_sums(const NormBackward<T>& args, const float* partials) {
+  const int64_t cols = args.cols, blocks = gridDim.x;
+#pragma unroll 1
+  for (int64_t i = threadIdx.x; i < kSums<kKind> * cols; i += blockDim.x) {
+    const bool of_weight = i < cols;
+    const int64_t col = of_weight ? i : i - cols;
+    const float* const from = partials + (of_weight ? 0 : blocks * cols) + col;
+    float* const to = of_weight ? args.gweight : args.gbias;
+    if (to == nullptr) continue;
+    float sum = 0.0f;
+#pragma unroll 8
+    for (int64_t block = 0; block < blocks; ++block) sum += from[block * cols];
+    to[col] = (of_weight ? args.accumulate_weight : args.accumulate_bias) ? to[col] + sum : sum;
+  }
+}
+
 // partials: [gweight, gbias][blocks][cols], or null if neither is wanted or the row is too long to be kept.
-// Budget: 128 registers, 256 bytes shared.
+// counter: of launch_counter(), where the last block is to add them up; else null.
+// Budget: 128 registers, 257 bytes shared.
 template <class T, class Layout, NormKind kKind>
 __global__ void __launch_bounds__(BackwardGroup<Layout>::kBlock, kResidentBlocks)
-    backward_kernel(NormBackward<T> args, float* partials) {
+    backward_kernel(NormBackward<T> args, float* partials, unsigned* counter) {
   using Group = BackwardGroup<Layout>;
   const Layout layout(args.cols, Group::thread());
   SumPieces<kKind, Layout> sums{};
@@ -210,10 +232,11 @@ __global__ void __launch_bounds__(BackwardGroup<Layout>::kBlock, kResidentBlocks
     backward_row<kKind, Group>(args, row, exists, layout, statistics.x, statistics.y, share, turn, gy, x,
                                sums);
   }
-  if constexpr (Layout::kKeep)
-    if (partials != nullptr)
-      write_partials(partials + int64_t{blockIdx.x} * args.cols, int64_t{gridDim.x} * args.cols, layout,
-                     sums);
+  if constexpr (Layout::kKeep) {
+    if (partials == nullptr) return;
+    write_partials(partials + int64_t{blockIdx.x} * args.cols, int64_t{gridDim.x} * args.cols, layout, sums);
+    if (counter != nullptr && is_last_block(counter)) finish_sums<kKind>(args, partials);
+  }
 }
 
 constexpr int kColumnTile = 32;  // columns of a block of the next kernel
@@ -273,11 +296,12 @@ void launch_backward(const NormBackward<T>& args) {
   const size_t cols = static_cast<size_t>(args.cols);
   const Scratch scratch(wants_sums ? kSums<kKind> * static_cast<size_t>(splits) * cols * sizeof(float) : 0);
   float* partials = wants_sums ? scratch.as<float>() : nullptr;
+  const bool finishes = Layout::kKeep && wants_sums && splits * args.cols <= kMostFinished;
   if (args.gx != nullptr || args.gresidual != nullptr || (Layout::kKeep && wants_sums))
     launch(what, backward_kernel<T, Layout, kKind>, grid, dim3(BackwardGroup<Layout>::kBlock),
            std::max(BackwardStream<T, Layout>::kBytes, column_sum_bytes<kKind, Layout>(args.cols)), args,
-           partials);
-  if (!wants_sums) return;
+           partials, finishes ? launch_counter() : nullptr);
+  if (!wants_sums || finishes) return;
   if (!Layout::kKeep)
     launch(what, column_kernel<T, kKind>,
            dim3(static_cast<unsigned>(simt::ceil_div<int64_t>(args.cols, kColumnTile)),

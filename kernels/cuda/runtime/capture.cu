@@ -111,6 +111,7 @@ struct Graph::State {
   DeviceState& device;
   std::shared_ptr<Allocator> arena;
   cudaGraphExec_t executable = nullptr;
+  size_t nodes = 0;
   bool checks_indices = false;  // and does not report them itself
 };
 
@@ -121,6 +122,7 @@ Graph::Graph(int index, std::shared_ptr<Allocator> arena, const std::function<vo
   work();
   cudaGraph_t graph = capture.finish();
   state_->checks_indices = capture.checks_indices();
+  static_cast<void>(cudaGraphGetNodes(graph, nullptr, &state_->nodes));
   const cudaError_t error = cudaGraphInstantiate(&state_->executable, graph, 0);
   cudaGraphDestroy(graph);
   check(error, "cudaGraphInstantiate");
@@ -129,9 +131,33 @@ Graph::Graph(int index, std::shared_ptr<Allocator> arena, const std::function<vo
 // Where the device is still at it, the graph goes after that, and so does the arena: cudaFree waits.
 Graph::~Graph() { cudaGraphExecDestroy(state_->executable); }
 
+int64_t Graph::nodes() const { return static_cast<int64_t>(state_->nodes); }
+
 void Graph::launch() const {
   if (state_->checks_indices) state_->device.expect_wrong_index();
   check(cudaGraphLaunch(state_->executable, state_->device.stream()), "cudaGraphLaunch");
+}
+
+void on_side(int index, const std::function<void()>& work) {
+  DeviceState& device = device_state(index);
+  CaptureState* const capture = device.own_capture();
+  if (capture == nullptr) return work();
+  struct OnSide {
+    bool& flag;
+    ~OnSide() { flag = false; }
+  };
+  device.fork_side();
+  capture->has_side = true;
+  const OnSide side{capture->on_side = true};
+  work();
+}
+
+void join_side(int index) {
+  DeviceState& device = device_state(index);
+  CaptureState* const capture = device.own_capture();
+  if (capture == nullptr || !capture->has_side) return;
+  device.join_side();
+  capture->has_side = false;
 }
 
 PinnedMemory::PinnedMemory(size_t bytes) : data_(nullptr), bytes_(bytes) {

@@ -49,11 +49,20 @@ cudaStream_t make_stream(int device) {
   return stream;
 }
 
-kernels::WrongIndex* make_wrong_index(cudaStream_t stream) {
+cudaEvent_t make_event(int device) {
+  check(cudaSetDevice(device), "cudaSetDevice");
+  cudaEvent_t event;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+  check(cudaSetDevice(selected_device), "cudaSetDevice");
+  return event;
+}
+
+template <class T>
+T* make_zeros(size_t count, cudaStream_t stream) {
   void* pointer = nullptr;
-  check(cudaMallocAsync(&pointer, sizeof(kernels::WrongIndex), stream), "cudaMallocAsync");
-  check(cudaMemsetAsync(pointer, 0, sizeof(kernels::WrongIndex), stream), "cudaMemsetAsync");
-  return static_cast<kernels::WrongIndex*>(pointer);
+  check(cudaMallocAsync(&pointer, count * sizeof(T), stream), "cudaMallocAsync");
+  check(cudaMemsetAsync(pointer, 0, count * sizeof(T), stream), "cudaMemsetAsync");
+  return static_cast<T*>(pointer);
 }
 
 DeviceError no_device(int index) {
@@ -84,7 +93,11 @@ DeviceState::DeviceState(int device)
       name("cuda:" + std::to_string(device)),
       allocator(source()),
       stream_(make_stream(device)),
-      wrong_index_(make_wrong_index(stream_)) {}
+      side_(make_stream(device)),
+      forked_(make_event(device)),
+      joined_(make_event(device)),
+      wrong_index_(make_zeros<kernels::WrongIndex>(1, stream_)),
+      counters_(make_zeros<unsigned>(kCounters, stream_)) {}
 
 MemorySource DeviceState::source() {
   return {.name = name.c_str(),
@@ -116,7 +129,7 @@ cudaStream_t DeviceState::stream() const {
   const CaptureState* capture = capture_;
   HEED_CHECK(capture == nullptr || capture->thread == std::this_thread::get_id(), StateError, name,
              ": another thread is capturing a graph; a device is for one thread meanwhile");
-  return stream_;
+  return capture != nullptr && capture->on_side ? side_ : stream_;
 }
 
 cudaStream_t DeviceState::stream_outside_capture(const char* what) const {
@@ -154,6 +167,16 @@ void DeviceState::end_capture() {
   CaptureState* const capture = capture_.exchange(nullptr);
   capture->checks_indices = checks_indices_.exchange(capture->checks_indices);
   for (void* pointer : capture->to_free) cudaFreeAsync(pointer, stream_);
+}
+
+void DeviceState::fork_side() {
+  check(cudaEventRecord(forked_, stream_), "cudaEventRecord");
+  check(cudaStreamWaitEvent(side_, forked_, 0), "cudaStreamWaitEvent");
+}
+
+void DeviceState::join_side() {
+  check(cudaEventRecord(joined_, side_), "cudaEventRecord");
+  check(cudaStreamWaitEvent(stream_, joined_, 0), "cudaStreamWaitEvent");
 }
 
 DeviceState& device_state(int index) {
@@ -202,6 +225,7 @@ void set_device(int index) {
 int current_device() { return selected_device; }
 int multiprocessors() { return device_state(selected_device).multiprocessors; }
 int compute_capability() { return device_state(selected_device).capability; }
+unsigned* launch_counter() { return device_state(selected_device).launch_counter(); }
 cudaStream_t current_stream() { return device_state(selected_device).stream(); }
 
 Allocator& allocator(int index) { return device_state(index).allocator; }

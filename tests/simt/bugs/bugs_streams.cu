@@ -143,6 +143,38 @@ void graph_in_another_stream(float* out, const float*) {
   cudaGraphLaunch(executable.graph, s.b);
 }
 
+// A captured step in two streams: the second writes `one` beside what the first does.
+template <class Beside, class After>
+void run_forked(const Streams& s, const Beside& beside, const After& after) {
+  Executable executable;
+  cudaGraph_t graph = nullptr;
+  cudaStreamBeginCapture(s.a, cudaStreamCaptureModeThreadLocal);
+  run_add(s.one, s.a);
+  s.let_b_wait();
+  run_add(s.one, s.b);
+  beside();
+  cudaEventRecord(s.event, s.b);
+  cudaStreamWaitEvent(s.a, s.event, 0);
+  after();
+  cudaStreamEndCapture(s.a, &graph);
+  cudaGraphInstantiate(&executable.graph, graph, 0);
+  cudaGraphDestroy(graph);
+  for (int i = 0; i < 2; ++i) cudaGraphLaunch(executable.graph, s.a);
+  cudaDeviceSynchronize();
+}
+
+void graph_reads_before_it_joins(float* out, const float*) {
+  const Streams s;
+  run_forked(
+      s, [&] { run_copy(out, s.one, s.a); }, [] {});
+}
+
+void graph_forks_and_joins(float* out, const float* in) {
+  const Streams s;
+  run_forked(
+      s, [&] { run_copy(s.two, in, s.a); }, [&] { run_copy(out, s.one, s.a); });
+}
+
 void event_between(float* out, const float*) {
   const Streams s;
   run_add(out, s.a);
@@ -228,6 +260,7 @@ std::vector<Bug> stream_bugs() {
       races("waits_for_one_of_two_readers", waits_for_one_of_two_readers,
             "unordered with the read by the kernel launched at bugs_streams.cu:"),
       races("graph_in_another_stream", graph_in_another_stream, kOfAKernel),
+      races("graph_reads_before_it_joins", graph_reads_before_it_joins, kOfAKernel),
   };
 }
 
@@ -237,6 +270,7 @@ std::vector<Bug> correct_streams() {
   };
   return {
       fine("event_between", event_between),
+      fine("graph_forks_and_joins", graph_forks_and_joins),
       fine("event_through_a_third_stream", event_through_a_third_stream),
       fine("host_waits_between", host_waits_between),
       fine("blocking_streams_and_the_default_one", blocking_streams_and_the_default_one),

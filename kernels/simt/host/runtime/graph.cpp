@@ -1,4 +1,5 @@
-// The capture of a stream into a graph: what is enqueued is kept, to be done by every launch of the graph.
+// The capture of streams into a graph: what is enqueued is kept, to be done by every launch of the graph.
+// There each captured stream but the first stands for one that nothing but events orders.
 #include <algorithm>
 #include <utility>
 
@@ -8,14 +9,41 @@
 #include <heed/kernels/simt/host/runtime/stream.h>
 
 struct CUgraphExec_st {
-  std::vector<std::function<void()>> operations;
+  std::vector<heed::emulator::GraphOperation> operations;
+  std::vector<unsigned> streams;  // in StreamOrder, by lane; the first is that of the launch
 };
 
 namespace heed::emulator {
 namespace {
 
+using heed::emulator::Clock;
+
 thread_local std::vector<cudaStream_t> captures_of_thread;  // that forbid unsafe calls
 thread_local cudaStreamCaptureMode mode_of_thread = cudaStreamCaptureModeGlobal;
+
+uint32_t& count_of(Clock& clock, size_t lane) {
+  if (clock.size() <= lane) clock.resize(lane + 1);
+  return clock[lane];
+}
+
+void join(Clock& into, const Clock& from) {
+  for (size_t lane = 0; lane < from.size(); ++lane)
+    count_of(into, lane) = std::max(count_of(into, lane), from[lane]);
+}
+
+// Whether all that the other streams do is waited for by the one in which the capture began.
+bool is_joined(CUgraph_st& graph) {
+  for (size_t lane = 1; lane < graph.streams.size(); ++lane)
+    if (count_of(graph.clock[0], lane) < count_of(graph.clock[lane], lane)) return false;
+  return true;
+}
+
+void add_stream(const std::shared_ptr<CUgraph_st>& graph, cudaStream_t stream) {
+  stream->capture = graph;
+  stream->lane = graph->streams.size();
+  graph->streams.push_back(stream);
+  graph->clock.emplace_back();
+}
 
 }  // namespace
 
@@ -24,6 +52,39 @@ bool is_capturing(cudaStream_t stream) { return !is_built_in(stream) && stream->
 cudaError_t refuse_in_capture(cudaStream_t stream) {
   stream->capture->broken = true;
   return report(cudaErrorStreamCaptureUnsupported);
+}
+
+cudaError_t capture(cudaStream_t stream, bool is_node, std::function<void()> operation) {
+  CUgraph_st& graph = *stream->capture;
+  if (graph.broken) return report(cudaErrorStreamCaptureInvalidated);
+  ++count_of(graph.clock[stream->lane], stream->lane);
+  graph.operations.push_back({stream->lane, is_node, std::move(operation)});
+  return cudaSuccess;
+}
+
+cudaError_t record_in_capture(cudaEvent_t event, cudaStream_t stream) {
+  std::lock_guard lock(operations_mutex());
+  const auto clock = std::make_shared<Clock>();
+  if (const cudaError_t error = capture(stream, false, [clock] { *clock = stream_order().now(); });
+      error != cudaSuccess)
+    return error;
+  event->capture = stream->capture;
+  event->captured = stream->capture->clock[stream->lane];
+  event->in_graph = clock;
+  return cudaSuccess;
+}
+
+cudaError_t wait_in_capture(cudaStream_t stream, cudaEvent_t event) {
+  std::lock_guard lock(operations_mutex());
+  const std::shared_ptr<CUgraph_st> graph = event->capture.lock();
+  if (is_built_in(stream) || !is_stream(stream)) return report(cudaErrorStreamCaptureImplicit);
+  if (is_capturing(stream) && stream->capture != graph) {
+    stream->capture->broken = true;
+    return report(graph ? cudaErrorStreamCaptureMerge : cudaErrorStreamCaptureIsolation);
+  }
+  if (!is_capturing(stream)) add_stream(graph, stream);
+  join(graph->clock[stream->lane], event->captured);
+  return capture(stream, false, [clock = event->in_graph] { stream_order().current_waits_for(*clock); });
 }
 
 cudaError_t check_unsafe_call() {
@@ -41,17 +102,23 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   if (is_built_in(stream)) return report(cudaErrorStreamCaptureUnsupported);
   if (!is_stream(stream)) return report(cudaErrorInvalidResourceHandle);
   if (stream->capture) return report(cudaErrorIllegalState);
-  stream->capture = std::make_unique<CUgraph_st>();
+  add_stream(std::make_shared<CUgraph_st>(), stream);
   if (mode != cudaStreamCaptureModeRelaxed) captures_of_thread.push_back(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* out) {
   *out = nullptr;
   if (is_built_in(stream) || !is_stream(stream) || !stream->capture) return report(cudaErrorIllegalState);
-  const std::unique_ptr<CUgraph_st> graph = std::move(stream->capture);
+  const std::shared_ptr<CUgraph_st> graph = stream->capture;
+  if (stream->lane != 0) {
+    graph->broken = true;
+    return report(cudaErrorStreamCaptureUnmatched);
+  }
+  for (cudaStream_t captured : graph->streams) captured->capture = nullptr;
   std::erase(captures_of_thread, stream);
   if (graph->broken) return report(cudaErrorStreamCaptureInvalidated);
-  *out = new CUgraph_st{std::move(graph->operations)};
+  if (!is_joined(*graph)) return report(cudaErrorStreamCaptureUnjoined);
+  *out = new CUgraph_st(std::move(*graph));
   return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* out) {
@@ -66,15 +133,24 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph, unsigned long long) {
-  *out = new CUgraphExec_st{graph->operations};
+  std::lock_guard lock(operations_mutex());
+  *out = new CUgraphExec_st{graph->operations, {}};
+  while ((*out)->streams.size() < graph->streams.size())
+    (*out)->streams.push_back(stream_order().new_stream(false));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
+  if (nodes != nullptr) return report(cudaErrorInvalidValue);  // they are not to be had here, only counted
+  *count = static_cast<size_t>(std::count_if(graph->operations.begin(), graph->operations.end(),
+                                             [](const GraphOperation& one) { return one.is_node; }));
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
-  return enqueue(stream, [stream, operations = graph->operations] {
+  return enqueue(stream, [stream, graph = *graph] {
     ++stats().graph_launches;
-    for (const auto& operation : operations) {
-      stream_order().begin(number_of(stream));
-      operation();
+    for (const GraphOperation& operation : graph.operations) {
+      stream_order().begin(operation.lane == 0 ? number_of(stream) : graph.streams[operation.lane]);
+      operation.run();
     }
   });
 }

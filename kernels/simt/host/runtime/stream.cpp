@@ -1,5 +1,4 @@
 // Streams and events. Work is done when it is enqueued, so waiting is trivial.
-#include <chrono>
 #include <mutex>
 #include <set>
 
@@ -8,12 +7,6 @@
 #include <heed/kernels/simt/host/runtime/device_memory.h>
 #include <heed/kernels/simt/host/runtime/order.h>
 #include <heed/kernels/simt/host/runtime/stream.h>
-
-struct CUevent_st {
-  std::chrono::steady_clock::time_point recorded;
-  bool is_recorded = false;
-  heed::emulator::Clock clock;
-};
 
 namespace heed::emulator {
 namespace {
@@ -62,13 +55,9 @@ void wait_for_all() {
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> operation) {
   if (!is_stream(stream)) return report(cudaErrorInvalidResourceHandle);
   std::lock_guard lock(operations_mutex());
-  if (!is_capturing(stream)) {
-    stream_order().begin(number_of(stream));
-    operation();
-    return cudaSuccess;
-  }
-  if (stream->capture->broken) return report(cudaErrorStreamCaptureInvalidated);
-  stream->capture->operations.push_back(std::move(operation));
+  if (is_capturing(stream)) return capture(stream, true, std::move(operation));
+  stream_order().begin(number_of(stream));
+  operation();
   return cudaSuccess;
 }
 
@@ -85,7 +74,7 @@ extern "C" {
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* out, unsigned flags, int) {
   {
     std::lock_guard lock(operations_mutex());
-    *out = new CUstream_st{stream_order().new_stream((flags & cudaStreamNonBlocking) == 0), nullptr};
+    *out = new CUstream_st{stream_order().new_stream((flags & cudaStreamNonBlocking) == 0), {}};
   }
   std::lock_guard lock(streams_mutex);
   streams().insert(*out);
@@ -118,6 +107,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (is_capturing(stream) || !event->capture.expired()) return wait_in_capture(stream, event);
   return enqueue(stream, [event] { stream_order().current_waits_for(event->clock); });
 }
 
@@ -131,6 +121,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (is_capturing(stream)) return record_in_capture(event, stream);
+  event->capture.reset();
   return enqueue(stream, [event] {
     event->recorded = std::chrono::steady_clock::now();
     event->is_recorded = true;

@@ -2,6 +2,7 @@
 // emulator.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -9,14 +10,40 @@
 
 #include <cuda_runtime.h>
 
+#include <heed/kernels/simt/host/runtime/order.h>
+
+namespace heed::emulator {
+
+/// One of the things that a graph does: a node, or what orders the nodes of two captured streams.
+struct GraphOperation {
+  size_t lane;  // which of the streams it was in; 0 is the one that the capture began in
+  bool is_node;
+  std::function<void()> run;
+};
+
+}  // namespace heed::emulator
+
 struct CUgraph_st {
-  std::vector<std::function<void()>> operations;
-  bool broken = false;  // something was called meanwhile that a capture forbids
+  std::vector<heed::emulator::GraphOperation> operations;
+  std::vector<cudaStream_t> streams;         // that are captured, by lane
+  std::vector<heed::emulator::Clock> clock;  // by lane: of each lane the operations before what comes next
+  bool broken = false;                       // something was called meanwhile that a capture forbids
 };
 
 struct CUstream_st {
   unsigned number;  // in StreamOrder
-  std::unique_ptr<CUgraph_st> capture;
+  std::shared_ptr<CUgraph_st> capture;
+  size_t lane = 0;
+};
+
+struct CUevent_st {
+  std::chrono::steady_clock::time_point recorded;
+  bool is_recorded = false;
+  heed::emulator::Clock clock;
+  // Where it was last recorded in a stream that was being captured:
+  std::weak_ptr<CUgraph_st> capture;
+  heed::emulator::Clock captured;                   // the operations before it, by lane
+  std::shared_ptr<heed::emulator::Clock> in_graph;  // its clock in a launch of the graph
 };
 
 namespace heed::emulator {
@@ -38,6 +65,13 @@ bool is_stream(cudaStream_t stream);
 bool is_built_in(cudaStream_t stream);
 
 bool is_capturing(cudaStream_t stream);
+
+/// What enqueue() does with an operation of a stream that is being captured.
+cudaError_t capture(cudaStream_t stream, bool is_node, std::function<void()> operation);
+/// The same for the two calls by which streams wait for each other. By them a stream comes to be captured
+/// too.
+cudaError_t record_in_capture(cudaEvent_t event, cudaStream_t stream);
+cudaError_t wait_in_capture(cudaStream_t stream, cudaEvent_t event);
 
 /// What a call that a capture of `stream` forbids does: that capture cannot be finished any more.
 cudaError_t refuse_in_capture(cudaStream_t stream);
