@@ -84,10 +84,78 @@ __global__ void __launch_bounds__(kSumThreads) join_kernel(RowSums<T> args, Sort
   write_sum(args, target, col, sum);
 }
 
+// ---- few targets: each is looked for by blocks of its own, which spares the sort
+
+constexpr int kSearchWarps = 8, kSearchThreads = 32 * kSearchWarps;
+constexpr int kAtOnce = 4;  // rows that a lane loads at once
+constexpr int64_t kFewTargets = 1024, kFewRows = 4096, kMostSearched = int64_t{1} << 20;
+
+/// Whether so few ids are read in all that a sort would take longer.
+bool are_searched(const RowTargets& rows) {
+  return rows.rows > 0 && rows.rows <= kFewRows && rows.targets <= kFewTargets &&
+         rows.rows * rows.targets <= kMostSearched;
+}
+
+template <int kWidth>
+struct WarpSums {
+  float value[kSearchWarps][32 * kWidth];
+};
+
+// Block (t, c) sums the rows of target t in 32 * kWidth columns. Of 32 rows each its warps take every
+// kSearchWarps-th; their sums are added in order.
+// Budget: 64 registers, 4096 bytes shared.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(kSearchThreads) search_kernel(RowSums<T> args) {
+  auto& sums = simt::shared<WarpSums<kWidth>>();
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t target = blockIdx.x, col = (int64_t{blockIdx.y} * 32 + lane) * kWidth;
+  const bool inside = col < args.cols;
+  float sum[kWidth] = {};
+  for (int64_t first = int64_t{warp} * 32; first < args.rows.rows; first += kSearchThreads) {
+    const int64_t mine = first + lane;
+    const bool counts = mine < args.rows.rows && args.rows.ids[mine] == target && target != args.rows.skip &&
+                        (args.rows.gate == nullptr || args.rows.gate[mine] >= 0);
+    for (uint32_t left = __ballot_sync(0xffffffffu, counts); left != 0;) {
+      int64_t at[kAtOnce];
+      float v[kAtOnce][kWidth];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k, left &= left - 1)
+        at[k] = left != 0 ? (first + __ffs(static_cast<int>(left)) - 1) * args.cols + col : -1;
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k)
+        if (inside && at[k] >= 0) load(v[k], args.from + at[k]);
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        if (!inside || at[k] < 0) continue;
+        apply_dropout(v[k], args.dropout, at[k]);
+        for (int j = 0; j < kWidth; ++j) sum[j] += v[k][j];
+      }
+    }
+  }
+  for (int j = 0; j < kWidth; ++j) sums.value[warp][lane * kWidth + j] = sum[j];
+  __syncthreads();
+  if (warp != 0 || !inside) return;
+  for (int w = 1; w < kSearchWarps; ++w)
+    for (int j = 0; j < kWidth; ++j) sum[j] += sums.value[w][lane * kWidth + j];
+  write_sum(args, target, col, sum);
+}
+
 }  // namespace
 
 template <class T>
 void sum_rows(const char* what, const RowSums<T>& args) {
+  constexpr int kWide = 4;
+  const bool wide = args.cols % kWide == 0 && aligned_for<kWide>(args.from) && aligned_for<kWide>(args.to);
+  if (are_searched(args.rows)) {
+    if (args.cols == 0) return;
+    const auto search = [&]<int kWidth>() {
+      launch(what, search_kernel<T, kWidth>,
+             dim3(static_cast<unsigned>(args.rows.targets),
+                  static_cast<unsigned>(simt::ceil_div<int64_t>(args.cols, 32 * kWidth))),
+             dim3(kSearchThreads), 0, args);
+    };
+    return wide ? search.template operator()<kWide>() : search.template operator()<1>();
+  }
   if (!args.accumulate && args.rows.targets * args.cols > 0)
     check(cudaMemsetAsync(args.to, 0, static_cast<size_t>(args.rows.targets * args.cols) * sizeof(float),
                           current_stream()),
@@ -106,8 +174,7 @@ void sum_rows(const char* what, const RowSums<T>& args) {
     launch(what, sum_kernel<T, kWidth>, grid, dim3(kSumThreads), 0, args, sorted);
     if (stretches > 1) launch(what, join_kernel<T, kWidth>, grid, dim3(kSumThreads), 0, args, sorted);
   };
-  constexpr int kWide = 4;
-  if (args.cols % kWide == 0 && aligned_for<kWide>(args.from) && aligned_for<kWide>(args.to))
+  if (wide)
     run.template operator()<kWide>();
   else
     run.template operator()<1>();

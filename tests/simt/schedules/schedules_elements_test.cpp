@@ -253,7 +253,7 @@ TYPED_TEST(ElementSchedules, Sort) {
 TYPED_TEST(ElementSchedules, RowsByIndex) {
   using T = TypeParam;
   using A = math_t<T>;
-  const int64_t count = 400, rows = 300;   // two digits
+  const int64_t count = 400, rows = 1100;  // two digits, and more than are searched for one by one
   const std::vector<int64_t> few(150, 4);  // one target over several stretches
   std::vector<int64_t> spread = ids(count, rows, 2);
   std::copy(few.begin(), few.end(), spread.begin() + 50);
