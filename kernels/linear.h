@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include <heed/core/base/cost.h>
 #include <heed/core/base/dtype.h>
@@ -104,8 +105,46 @@ struct LinearBackward {
   }
 };
 
+/// gweight (+)= gᵀ x and gbias (+)= the sums of g over rows, as linear_backward has them.
+template <class T>
+struct WeightProduct {
+  const T* g;                 // [rows, out]
+  const T* x;                 // [rows, in]
+  accumulator_t<T>* gweight;  // [out, in]
+  accumulator_t<T>* gbias;    // [out], or null
+  bool accumulate_weight, accumulate_bias;
+  int64_t rows, in, out;
+
+  Cost cost() const {
+    return Cost{2.0 * static_cast<double>(rows * in * out), 0} + bytes_moved<T>(rows * (in + out)) +
+           bytes_moved<accumulator_t<T>>((accumulate_weight ? 2 : 1) * in * out);
+  }
+};
+
+/// Outputs and inputs of a tile that one block sums, and how many tiles keep a GPU busy.
+inline constexpr int64_t kWeightTile = 64, kWeightTiles = 132;
+
+/// Many of them by one kernel. Each has one owner for every sum, so their order does not matter to the bits.
+template <class T>
+struct WeightProducts {
+  std::span<const WeightProduct<T>> products;  // in the host's memory, until the call returns
+
+  Cost cost() const {
+    Cost all;
+    for (const WeightProduct<T>& product : products) all = all + product.cost();
+    return all;
+  }
+};
+
+/// Whether a product has so few results that, alone, it would leave most of a GPU idle.
+constexpr bool is_small_weight(int64_t rows, int64_t in, int64_t out) {
+  constexpr int64_t kMostRows = 4096, kMostElements = int64_t{1} << 19;
+  return rows <= kMostRows && in > 0 && out <= kMostElements / in;
+}
+
 }  // namespace heed::kernels
 
 HEED_KERNEL(linear_forward, LinearForward);
 HEED_KERNEL(linear_activation_backward, LinearActivationBackward);
 HEED_KERNEL(linear_backward, LinearBackward);
+HEED_KERNEL(weight_products, WeightProducts);  // CUDA alone

@@ -3,6 +3,7 @@
 
 #include <heed/core/autograd/autograd.h>
 #include <heed/core/autograd/leaf_node.h>
+#include <heed/core/backward_run.h>
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
 #include <heed/core/tensor_impl.h>
@@ -125,6 +126,13 @@ GradSlot GradOut::into_accumulator(int i) {
   return into(i, dtype == DType::bf16 ? DType::f32 : dtype);
 }
 
+bool GradOut::may_wait(int i) const {
+  const bool apart = std::any_of(pending_.begin(), pending_.end(),
+                                 [i](const Pending& pending) { return pending.input == i; });
+  return !apart && BackwardRun::current() != nullptr &&
+         wanted_edge_to(node_, i).node->gradient_holder().is_leaf();
+}
+
 void GradOut::add(int i, const Tensor& gradient) {
   const Node::Edge& edge = wanted_edge_to(node_, i);
   const Node::Output& target = target_of(edge);
@@ -185,6 +193,8 @@ GradSlot Node::slot(int output, DType dtype) {
   }
   return {out.gradient, true};
 }
+
+GradSlot Node::part_slot(int, DType, int64_t, const Shape&) { return {}; }
 
 void Node::collect(int output, const Tensor& gradient) {
   Output& out = outputs_[static_cast<size_t>(output)];
@@ -335,6 +345,7 @@ struct ForgetAtEnd {
 }  // namespace
 
 void run_backward(const Tensor& root, const Tensor& seed, BackwardOptions options) {
+  BackwardRun run;
   Queue queue;
   const TensorImpl& impl = root.impl();
   impl.node->collect(impl.output, seed);
@@ -342,6 +353,7 @@ void run_backward(const Tensor& root, const Tensor& seed, BackwardOptions option
   while (!queue.empty()) {
     const RefPtr<Node> node = queue.pop();
     const ForgetAtEnd forget{*node};
+    if (node->is_leaf()) run.settle();  // from here on they are looked at
     if (!received_gradient(*node)) continue;
     node->complete();
     if (node->is_leaf()) continue;
@@ -355,6 +367,7 @@ void run_backward(const Tensor& root, const Tensor& seed, BackwardOptions option
     }
     if (!options.retain_graph) node->release_saved();
   }
+  run.settle();
 }
 
 }  // namespace heed

@@ -135,6 +135,9 @@ class GradOut {
   GradSlot into(int i);
   /// The same in accumulator_t of the input's dtype (f32 for bf16): for sums over many rows, such as weights.
   GradSlot into_accumulator(int i);
+  /// Whether what into() gave for input i may be written as late as when the backward comes to the leaves
+  /// (BackwardRun): nobody looks at it before.
+  bool may_wait(int i) const;
   /// Adds a gradient computed elsewhere, of the input's shape, in any dtype. It may be strided and may share
   /// memory with others.
   void add(int i, const Tensor& gradient);
@@ -199,6 +202,8 @@ class Node : public RefCounted, public Pooled {
 
   /// Slot for a gradient of output `output` in `dtype`, or a null tensor where it is kept in another dtype.
   virtual GradSlot slot(int output, DType dtype);
+  /// The same for a part of output `output`, of a shape and from an element on; of gradient_holder() only.
+  virtual GradSlot part_slot(int output, DType dtype, int64_t first_element, const Shape& shape);
   /// The node whose gradient slot() gives memory of: the leaf that output 0 is a part of, as long as nothing
   /// else asks for the part's own gradient; else this one.
   Node& gradient_holder();
@@ -249,12 +254,11 @@ inline Saved save(const Tensor& tensor) { return Saved(tensor); }
 
 namespace detail {
 
-/// A closure whose output may be a view without gaps of its only input. part() gives its part of the slot of
-/// the whole, and makes zero what a slot to be written holds besides.
+/// A closure whose output may be a view without gaps of its only input, from an element on.
 template <class F>
-concept Viewing = requires(const F& closure, const GradSlot& whole) {
+concept Viewing = requires(const F& closure) {
   { closure.is_part() } -> std::convertible_to<bool>;
-  { closure.part(whole) } -> std::convertible_to<GradSlot>;
+  { closure.first_element() } -> std::convertible_to<int64_t>;
 };
 
 template <class F>
@@ -286,12 +290,16 @@ class ClosureNode final : public Node {
 
   GradSlot slot(int output, DType dtype) override {
     if constexpr (Viewing<F>) {
-      if (&gradient_holder() != this) {
-        const GradSlot whole = edges()[0].node->slot(edges()[0].output, dtype);
-        return whole.tensor.defined() ? closure_->part(whole) : GradSlot{};
-      }
+      if (&gradient_holder() != this) return part_slot(output, dtype, 0, outputs()[0].shape);
     }
     return Node::slot(output, dtype);
+  }
+
+  GradSlot part_slot(int output, DType dtype, int64_t first_element, const Shape& shape) override {
+    if constexpr (Viewing<F>)
+      return edges()[0].node->part_slot(edges()[0].output, dtype, closure_->first_element() + first_element,
+                                        shape);
+    return Node::part_slot(output, dtype, first_element, shape);
   }
 
  private:

@@ -1,6 +1,7 @@
 #include <atomic>
 
 #include <heed/core/autograd/leaf_node.h>
+#include <heed/core/backward_run.h>
 #include <heed/core/base/warning.h>
 #include <heed/core/creation.h>
 #include <heed/core/tensor_impl.h>
@@ -17,6 +18,8 @@ void LeafNode::begin_step() { steps.fetch_add(1, std::memory_order_relaxed); }
 
 void LeafNode::begin(Tensor gradient) {
   grad_ = std::move(gradient);
+  first_written_ = 0;
+  end_written_ = grad_.numel();
   step_ = steps.load(std::memory_order_relaxed);
 }
 
@@ -37,23 +40,76 @@ LeafNode::LeafNode(const Shape& shape, DType dtype, Device device) : Node("", 0)
 GradSlot LeafNode::slot(int output, DType dtype) {
   if (frozen) return {};
   const Output& self = outputs()[static_cast<size_t>(output)];
-  if (!self.hooks.empty()) return Node::slot(output, dtype);
+  if (!self.hooks.empty()) {
+    BackwardRun::before_adding_to(self.gradient);
+    return Node::slot(output, dtype);
+  }
   settle();
   if (dtype != gradient_dtype_) return {};
   const bool accumulate = grad_.defined();
-  if (accumulate) {
-    check_repeatable();
-    warn_if_forgotten();
-  } else {
+  if (accumulate)
+    begin_adding();
+  else
     begin(empty(self.shape, {dtype, self.device}));
-  }
   return {grad_, accumulate};
+}
+
+GradSlot LeafNode::part_slot(int, DType dtype, int64_t first_element, const Shape& shape) {
+  settle();
+  if (dtype != gradient_dtype_) return {};
+  const int64_t first = first_element, end = first + shape.numel();
+  const bool fresh = !grad_.defined();
+  if (fresh) {
+    begin(empty(outputs()[0].shape, {dtype, outputs()[0].device}));
+    first_written_ = first, end_written_ = end;
+    if (BackwardRun* run = BackwardRun::current()) run->note_parts_of(*this);
+  }
+  const Tensor part = make_view(grad_, shape, contiguous_strides(shape), grad_.offset() + first);
+  if (fresh) return {part, false};
+  if (const bool below = end == first_written_; below || first == end_written_) {
+    (below ? first_written_ : end_written_) = below ? first : end;
+    return {part, false};
+  }
+  check_repeatable();
+  warn_if_forgotten();
+  if (first < first_written_ || end > end_written_) complete_parts();
+  BackwardRun::before_adding_to(part);
+  return {part, true};
+}
+
+void LeafNode::complete_parts() {
+  if (!grad_.defined()) return;
+  const int64_t count = grad_.numel(), size = size_of(grad_.dtype());
+  const auto clear = [&](int64_t first, int64_t end) {
+    if (first < end)
+      fill_bytes(static_cast<std::byte*>(grad_.raw_data()) + first * size, grad_.device(), 0,
+                 (end - first) * size);
+  };
+  clear(0, first_written_);
+  clear(end_written_, count);
+  first_written_ = 0;
+  end_written_ = count;
+}
+
+void LeafNode::begin_adding() {
+  check_repeatable();
+  warn_if_forgotten();
+  complete_parts();
+  BackwardRun::before_adding_to(grad_);
+}
+
+const Tensor& LeafNode::grad() const {
+  if (BackwardRun* run = BackwardRun::current()) run->settle();
+  return grad_;
 }
 
 void LeafNode::collect(int output, const Tensor& gradient) {
   if (frozen) return;  // since it was recorded
   const Output& self = outputs()[static_cast<size_t>(output)];
-  if (!self.hooks.empty()) return Node::collect(output, gradient);
+  if (!self.hooks.empty()) {
+    BackwardRun::before_adding_to(self.gradient);
+    return Node::collect(output, gradient);
+  }
   settle();
   if (may_become_grad(gradient))
     Node::collect(output, gradient);
@@ -68,7 +124,8 @@ void LeafNode::complete() {
 
 const Tensor& LeafNode::gradient(int output) const {
   const Output& self = outputs()[static_cast<size_t>(output)];
-  return !self.hooks.empty() || self.gradient.defined() ? self.gradient : grad_;
+  const Tensor& own = grad();  // settles
+  return !self.hooks.empty() || self.gradient.defined() ? self.gradient : own;
 }
 
 // All of its memory, and no part of more: nothing else would be kept alive.
@@ -94,8 +151,7 @@ void LeafNode::accumulate(Tensor gradient) {
   if (!held_by_others && may_become_grad(gradient)) {
     begin(std::move(gradient));
   } else if (grad_.defined()) {
-    check_repeatable();
-    warn_if_forgotten();
+    begin_adding();
     grad_.add_(gradient);
   } else {
     const Tensor mine = empty(self.shape, {gradient_dtype_, self.device});

@@ -17,11 +17,17 @@ class LeafNode final : public Node {
   /// Without hooks gradients are written straight into grad(), but one whose memory may become that of grad()
   /// waits for complete(), when what else held it may have let go. With hooks all are collected first.
   GradSlot slot(int output, DType dtype) override;
+  /// Parts side by side are written, each without what is beside it; at the end of the backward the rest
+  /// gets zeros.
+  GradSlot part_slot(int output, DType dtype, int64_t first_element, const Shape& shape) override;
   void collect(int output, const Tensor& gradient) override;
   void complete() override;
   const Tensor& gradient(int output) const override;
 
-  const Tensor& grad() const { return grad_; }
+  /// In a hook: as far as it has come.
+  const Tensor& grad() const;
+  /// Zeros where no part was written.
+  void complete_parts();
   /// Forgets the gradient, whose memory is free for others.
   void forget() { grad_ = {}; }
   /// Parameters have forgotten their gradients, as after an optimizer's step.
@@ -39,6 +45,7 @@ class LeafNode final : public Node {
  private:
   void apply(const GradIn&, GradOut&) override {}
   bool may_become_grad(const Tensor& gradient) const;
+  void begin_adding();  // to all of grad_
   void check_repeatable() const;
   void accumulate(Tensor gradient);
   void settle();  // adds what waits
@@ -46,6 +53,8 @@ class LeafNode final : public Node {
   void warn_if_forgotten() const;
 
   Tensor grad_;
+  int64_t first_written_ = 0,
+          end_written_ = 0;  // elements of grad_ that are written, or will be; all at last
   DType gradient_dtype_;
   uint64_t step_ = 0;  // in which grad_ was begun
   bool bound_ = false;

@@ -74,6 +74,7 @@ void give_part(GradOut& gx, const Tensor& g, Part part) {
 struct SliceClosure {
   int axis;
   int64_t first, last, step;
+  int64_t row;  // elements of one, along axis 0
 
   void operator()(const GradIn& gy, GradOut& gx) const {
     give_part(gx, gy[0], [&](const Tensor& whole) { return whole.slice(axis, first, last, step); });
@@ -82,13 +83,7 @@ struct SliceClosure {
   /// Whole rows, one after another: a product by them writes its gradient where it belongs.
   bool is_part() const { return axis == 0 && step == 1; }
 
-  GradSlot part(const GradSlot& whole) const {
-    if (!whole.accumulate) {
-      if (first > 0) whole.tensor.slice(0, 0, first).zero_();
-      if (last < whole.tensor.shape()[0]) whole.tensor.slice(0, last, whole.tensor.shape()[0]).zero_();
-    }
-    return {whole.tensor.slice(0, first, last), whole.accumulate};
-  }
+  int64_t first_element() const { return first * row; }
 };
 
 }  // namespace
@@ -220,7 +215,10 @@ Tensor Tensor::slice(int64_t axis, int64_t begin, int64_t end, int64_t step) con
   if (target[place] > 1) strides[place] *= step;
   const int64_t start = target[place] == 0 ? 0 : first * this->strides()[place];
   Tensor part = make_view(*this, target, strides, offset() + start);
-  if (needs_grad({*this})) record("slice", {*this}, TensorList(part), SliceClosure{place, first, last, step});
+  if (needs_grad({*this})) {
+    const int64_t row = place == 0 && size > 0 ? numel() / size : 0;
+    record("slice", {*this}, TensorList(part), SliceClosure{place, first, last, step, row});
+  }
   return part;
 }
 

@@ -12,6 +12,7 @@
 #include <heed/kernels/elementwise.h>
 #include <heed/kernels/indexing.h>
 #include <heed/kernels/int8.h>
+#include <heed/kernels/linear.h>
 #include <heed/kernels/reduce.h>
 #include <heed/kernels/runtime.h>
 
@@ -34,6 +35,8 @@ template <template <class...> class Struct, class... Types>
 inline constexpr bool kHasKernel<DeviceType::cuda, Struct<Types...>> =
     !(std::is_same_v<Types, double> || ...);
 
+template <class T>
+inline constexpr bool kHasKernel<DeviceType::cpu, kernels::WeightProducts<T>> = false;
 template <>
 inline constexpr bool kHasKernel<DeviceType::cuda, kernels::Int8Pack> = false;
 template <>

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include <heed/core/backward_run.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/composed.h>
@@ -19,11 +20,19 @@ struct LinearCall {
   int64_t rows, in, out;
 };
 
+// Whether the gradients of the weight and the bias are such that others wait for each other to be computed at
+// once; whether these may wait shows when their memory is there.
+bool is_for_many(const LinearCall& call, const GradOut& gx, Device device, DType dtype) {
+  return gx.wants(1) && kernels::is_small_weight(call.rows, call.in, call.out) &&
+         detail::has_kernel<kernels::WeightProducts>(device, dtype);
+}
+
 template <class T>
 void backward(LinearCall& call, const GradIn& gy, GradOut& gx) {
   using A = accumulator_t<T>;
   Tensor g = gy[0].to(dtype_of<T>()).contiguous();
-  const GradSlot to_bias = accumulator_if_wanted(gx, 2);
+  const bool for_many = is_for_many(call, gx, g.device(), g.dtype());
+  GradSlot to_bias = for_many ? GradSlot() : accumulator_if_wanted(gx, 2);
   A* gbias = data_or_null<A>(to_bias.tensor);
   if (call.activation != Activation::none || call.dropout.active()) {
     const Tensor gpre = gy.owned(0) ? g : empty_like(g);
@@ -42,13 +51,22 @@ void backward(LinearCall& call, const GradIn& gy, GradOut& gx) {
     g = gpre;
   }
   const Tensor x = *call.x, weight = *call.weight;
+  if (for_many) {
+    to_bias = accumulator_if_wanted(gx, 2);
+    gbias = data_or_null<A>(to_bias.tensor);
+  }
   const GradSlot to_weight = accumulator_if_wanted(gx, 1), to_x = slot_if_wanted(gx, 0);
+  A* gweight = data_or_null<A>(to_weight.tensor);
+  if (for_many && gx.may_wait(1) && (gbias == nullptr || gx.may_wait(2))) {
+    BackwardRun::current()->put_off({g, x, to_weight, to_bias, call.rows, call.in, call.out});
+    gweight = gbias = nullptr;
+  }
   HEED_DISPATCH(g.device(), linear_backward,
                 kernels::LinearBackward<T>{.g = g.data<T>(),
                                            .gbias = gbias,
                                            .accumulate_bias = to_bias.accumulate,
                                            .x = data_or_null<T>(x),
-                                           .gweight = data_or_null<A>(to_weight.tensor),
+                                           .gweight = gweight,
                                            .accumulate_weight = to_weight.accumulate,
                                            .weight = data_or_null<T>(weight),
                                            .gx = data_or_null<T>(to_x.tensor),

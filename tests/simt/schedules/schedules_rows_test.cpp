@@ -3,6 +3,7 @@
 // should be is tested with the operations, in tests/core/ops.
 #include <algorithm>
 #include <limits>
+#include <memory>
 
 #include <heed/kernels/attention.h>
 #include <heed/kernels/cross_entropy.h>
@@ -170,13 +171,52 @@ TYPED_TEST(RowSchedules, Linear) {
     }
 }
 
+// Products that fill no tile, whose rows allow vectors or not, in one launch or more than one.
+TYPED_TEST(RowSchedules, WeightProducts) {
+  using T = TypeParam;
+  struct Size {
+    int64_t rows, in, out;
+    bool biased, accumulate;
+  };
+  const std::vector<Size> few{{37, 8, 72, true, false}, {150, 130, 7, true, true},  {0, 3, 5, true, false},
+                              {1, 1, 1, false, true},   {64, 64, 64, false, false}, {5, 16, 0, true, false}};
+  for (const std::vector<Size>& sizes : {few, std::vector<Size>(60, {3, 2, 2, true, true})})
+    check_schedules("weight products", [&] {
+      std::vector<std::unique_ptr<Buffer<T>>> operands;
+      std::vector<std::unique_ptr<Buffer<float>>> results;
+      std::vector<kernels::WeightProduct<T>> products;
+      for (const Size& s : sizes) {
+        const auto operand = [&](int64_t count) {
+          operands.push_back(
+              std::make_unique<Buffer<T>>(numbers<T>(count, static_cast<uint32_t>(operands.size() + 1))));
+          return operands.back()->data();
+        };
+        const auto result = [&](int64_t count) {
+          results.push_back(std::make_unique<Buffer<float>>(
+              numbers<float>(count, static_cast<uint32_t>(results.size() + 1))));
+          return results.back()->data();
+        };
+        products.push_back({operand(s.rows * s.out), operand(s.rows * s.in), result(s.in * s.out),
+                            s.biased ? result(s.out) : nullptr, s.accumulate, !s.accumulate, s.rows, s.in,
+                            s.out});
+      }
+      cuda::weight_products(kernels::WeightProducts<T>{products});
+      Bytes all;
+      for (const auto& buffer : results) {
+        const Bytes more = bytes(*buffer);
+        all.insert(all.end(), more.begin(), more.end());
+      }
+      return all;
+    });
+}
+
 // f(first, size) for `count` elements of several parameters: more than a launch has, some of which begin at
 // odd addresses.
 template <class F>
 void cut(int64_t count, const F& f) {
   int parts = 0;
   for (int64_t first = 0, size = 1; first < count; first += size, size = size % 32 + 1, ++parts) {
-    size = std::min(parts < 100 ? size : count, count - first);
+    size = std::min(parts < 200 ? size : count, count - first);
     f(first, size);
   }
 }
@@ -195,7 +235,7 @@ struct StepState {
 
 TYPED_TEST(RowSchedules, OptimizerSteps) {
   using T = TypeParam;
-  for (const int64_t count : {1, 333, 1000})
+  for (const int64_t count : {1, 333, 2200})
     for (const bool plain : {true, false}) {
       std::vector<kernels::StepPart<T>> parts;
       const auto slice = [&](const Buffer<T>& value, const Buffer<float>& master, const StepState& state) {
