@@ -137,6 +137,12 @@ struct CapturedStep::OnDevice {
     return std::count_if(buckets.begin(), buckets.end(),
                          [](const auto& entry) { return entry.second.graph.has_value(); });
   }
+  int64_t nodes() const {
+    int64_t most = 0;
+    for (const auto& [key, bucket] : buckets)
+      if (bucket.graph) most = std::max(most, bucket.graph->nodes());
+    return most;
+  }
 
  private:
   std::shared_ptr<Slot> free_slot();
@@ -247,6 +253,7 @@ struct CapturedStep::OnDevice {
   OnDevice(Device, const CapturedStepOptions&) { detail::fail_without_cuda("captured step"); }
   std::shared_ptr<StepOutputs::State> step(const Function&, const StepInputs&) { return nullptr; }
   int64_t graphs() const { return 0; }
+  int64_t nodes() const { return 0; }
 };
 PooledVector<Tensor> StepOutputs::get() const { return state_->tensors; }
 
@@ -272,5 +279,6 @@ StepOutputs CapturedStep::operator()(const StepInputs& inputs) {
 }
 
 int64_t CapturedStep::graphs() const { return on_device_ ? on_device_->graphs() : 0; }
+int64_t CapturedStep::nodes() const { return on_device_ ? on_device_->nodes() : 0; }
 
 }  // namespace heed

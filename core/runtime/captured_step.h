@@ -64,6 +64,8 @@ class CapturedStep {
 
   /// Buckets that have a graph; 0 on the CPU.
   int64_t graphs() const;
+  /// Kernels, copies and fills of the largest of them.
+  int64_t nodes() const;
 
  private:
   struct OnDevice;
