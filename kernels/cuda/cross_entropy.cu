@@ -76,11 +76,11 @@ __device__ __forceinline__ void fill_row(const Layout& layout, T* row, float val
   if (row != nullptr) layout.each([&](int, auto col) { store(row + col, v); });
 }
 
-// A row's loss, not yet weighted, and its gradient. kPadded: the last vector of a row is not full, and its
-// rest counts as -inf.
-template <class T, class Layout, bool kPadded>
+// A row's loss, not yet weighted, and its gradient; weight_of() is asked for where that is wanted. kPadded:
+// the last vector of a row is not full, and its rest counts as -inf.
+template <bool kPadded, class Layout, class T, class Weight>
 __device__ __forceinline__ void take_row(const CrossEntropyForward<T>& args, const IndexGuard& targets,
-                                         float* losses, int64_t row, float weight) {
+                                         float* losses, int64_t row, const Weight& weight_of) {
   using Group = RowGroup<Layout>;
   constexpr int kWidth = Layout::kWidth;
   const Layout layout(kPadded ? simt::ceil_div<int64_t>(args.classes, kWidth) * kWidth : args.classes,
@@ -136,7 +136,7 @@ __device__ __forceinline__ void take_row(const CrossEntropyForward<T>& args, con
     losses[row] = smoothing == 0.0f ? loss : loss - uniform * sums.y;
   }
   if (g == nullptr) return;
-  const float scale = weight / sums.x;
+  const float weight = weight_of(), scale = weight / sums.x;
   const float everywhere = weight * uniform, at_target = weight * (1.0f - smoothing);
   layout.each([&](int piece, auto col) {
     float v[kWidth];
@@ -152,21 +152,30 @@ __device__ __forceinline__ void take_row(const CrossEntropyForward<T>& args, con
   });
 }
 
-constexpr int64_t kMostCounted = 2048;  // targets that each block counts in less time than a launch takes
-
-// All rows. counter: of launch_counter(), if each block counts the targets itself and the last one adds up
-// the losses; null: they have been counted, and the losses are added up later.
-// Budget: 96 registers, 1296 bytes shared.
+// Of rows whose targets have been counted.
+// Budget: 88 registers, 768 bytes shared.
 template <class T, class Layout, bool kPadded>
 __global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
-    rows_kernel(CrossEntropyForward<T> args, IndexGuard targets, float* losses, unsigned* counter) {
+    rows_kernel(CrossEntropyForward<T> args, IndexGuard targets, float* losses) {
+  const int64_t row = RowGroup<Layout>::first_row();
+  if (row >= args.rows) return;
+  take_row<kPadded, Layout>(args, targets, losses, row,
+                            [&] { return row_weight<float>(args, *args.counted); });
+}
+
+constexpr int64_t kMostCounted = 2048;  // targets that each block counts in less time than a launch takes
+
+// Of few short rows: each block counts all targets, and the last one adds up the losses.
+// Budget: 88 registers, 1096 bytes shared.
+template <class T, class Layout, bool kPadded>
+__global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
+    all_rows_kernel(CrossEntropyForward<T> args, IndexGuard targets, float* losses, unsigned* counter) {
   using Group = RowGroup<Layout>;
-  const int64_t row = Group::first_row();
-  const int64_t counted =
-      counter == nullptr ? *args.counted : count_targets<Group::kBlock>(args.targets, args.ignore, args.rows);
+  const int64_t row = Group::first_row(),
+                counted = count_targets<Group::kBlock>(args.targets, args.ignore, args.rows);
   if (row < args.rows)
-    take_row<T, Layout, kPadded>(args, targets, losses, row, row_weight<float>(args, counted));
-  if (counter == nullptr || !is_last_block(counter)) return;
+    take_row<kPadded, Layout>(args, targets, losses, row, [&] { return row_weight<float>(args, counted); });
+  if (!is_last_block(counter)) return;
   const double sum = sum_of_losses<Group::kBlock>(losses, args.rows);
   if (threadIdx.x != 0) return;
   *args.loss = static_cast<float>(sum * row_weight<double>(args, counted));
@@ -234,21 +243,31 @@ void cross_entropy_forward(const CrossEntropyForward<T>& args) {
   constexpr const char* kWhat = "cross_entropy_forward";
   const Scratch losses(static_cast<size_t>(args.rows) * sizeof(float));
   const bool apart = args.counted_targets != nullptr;
-  const bool whole = !apart && args.rows > 0 && args.rows <= kMostCounted;
-  if (!whole)
+  const auto count = [&] {
     launch(kWhat, count_kernel, dim3(1), dim3(kSumThreads), 0, apart ? args.counted_targets : args.targets,
            args.ignore, apart ? args.counted_rows : args.rows, args.counted);
-  if (args.rows > 0)
-    with_row_layout<T, 32, 32>(
-        args.classes, vectorizable<T>(args.row_stride(), args.logits, args.glogits), [&]<class Layout>() {
-          using Group = RowGroup<Layout>;
-          const auto kernel = args.classes % Layout::kWidth == 0 ? rows_kernel<T, Layout, false>
-                                                                 : rows_kernel<T, Layout, true>;
-          launch(kWhat, kernel, blocks_of_rows<Group>(args.rows), dim3(Group::kBlock), 0, args,
-                 IndexGuard(kernels::IndexUse::cross_entropy_target, args.classes), losses.as<float>(),
-                 whole ? launch_counter() : nullptr);
-        });
-  if (!whole) launch(kWhat, loss_kernel<T>, dim3(1), dim3(kSumThreads), 0, args, losses.as<float>());
+  };
+  const auto add_up = [&] {
+    launch(kWhat, loss_kernel<T>, dim3(1), dim3(kSumThreads), 0, args, losses.as<float>());
+  };
+  if (args.rows == 0) return count(), add_up();
+  const auto run = [&]<class Layout, bool kPadded>() {
+    using Group = RowGroup<Layout>;
+    const dim3 grid = blocks_of_rows<Group>(args.rows), block(Group::kBlock);
+    const IndexGuard targets(kernels::IndexUse::cross_entropy_target, args.classes);
+    if constexpr (Layout::kThreads == 32)
+      if (!apart && args.rows <= kMostCounted)
+        return launch(kWhat, all_rows_kernel<T, Layout, kPadded>, grid, block, 0, args, targets,
+                      losses.as<float>(), launch_counter());
+    count();
+    launch(kWhat, rows_kernel<T, Layout, kPadded>, grid, block, 0, args, targets, losses.as<float>());
+    add_up();
+  };
+  with_row_layout<T, 32, 32>(args.classes, vectorizable<T>(args.row_stride(), args.logits, args.glogits),
+                             [&]<class Layout>() {
+                               args.classes % Layout::kWidth == 0 ? run.template operator()<Layout, false>()
+                                                                  : run.template operator()<Layout, true>();
+                             });
 }
 
 template <class T>

@@ -153,7 +153,7 @@ struct Part<float> {
   static __device__ __forceinline__ int place(int row, int chunk) { return row * kSide + chunk * 4; }
 
   __device__ __forceinline__ void add(const float* g, const float* x, bool) {
-#pragma unroll
+#pragma unroll 4
     for (int row = 0; row < kRows; ++row) {
       float a[4], b[4];
       load(a, g + row * kSide + first_out);

@@ -198,7 +198,7 @@ __device__ __forceinline__ void finish_sums(const NormBackward<T>& args, const f
 
 // partials: [gweight, gbias][blocks][cols], or null if neither is wanted or the row is too long to be kept.
 // counter: of launch_counter(), where the last block is to add them up; else null.
-// Budget: 128 registers, 257 bytes shared.
+// Budget: 128 registers, 384 bytes shared.
 template <class T, class Layout, NormKind kKind>
 __global__ void __launch_bounds__(BackwardGroup<Layout>::kBlock, kResidentBlocks)
     backward_kernel(NormBackward<T> args, float* partials, unsigned* counter) {
