@@ -1,6 +1,6 @@
 #include <utility>
 
-#include <heed/core/backward_run.h>
+#include <heed/core/autograd/backward_run.h>
 #include <heed/core/ops.h>
 #include <heed/core/ops/common.h>
 #include <heed/core/ops/composed.h>

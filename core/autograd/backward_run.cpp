@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <functional>
 
-#include <heed/core/backward_run.h>
+#include <heed/core/autograd/backward_run.h>
 #include <heed/core/base/int_math.h>
 #include <heed/core/runtime/dispatch.h>
 #include <heed/kernels/capture.h>
