@@ -15,6 +15,7 @@
 
 #include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/gemm/amx.h>
+#include <heed/kernels/cpu/gemm/gemm_amx.h>
 #include <heed/kernels/cpu/gemm/gemm_path.h>
 #include <heed/kernels/cpu/simd/isa.h>
 #include <heed/kernels/gemm.h>
@@ -237,6 +238,76 @@ TEST_F(AmxGemm, BitsDoNotDependOnTheThreads) {
       EXPECT_EQ(std::memcmp(p.c.data(), one.data(), one.size() * sizeof(float)), 0) << threads << " threads";
     }
   }
+}
+
+/// The rows and columns of all parts, in their order.
+std::vector<std::array<int64_t, 2>> sizes(int64_t m, int64_t n, bool splits_k = false) {
+  const cpu::AmxBlocking parts(m, n, splits_k);
+  std::vector<std::array<int64_t, 2>> sizes;
+  for (int64_t i = 0; i < parts.count(); ++i) sizes.push_back({parts[i].rows, parts[i].cols});
+  return sizes;
+}
+
+TEST(AmxBlocking, PacksFewLinesInFourTasksOrMore) {
+  using Sizes = std::vector<std::array<int64_t, 2>>;
+  EXPECT_EQ(sizes(672, 512), (Sizes{{320, 256}, {320, 256}, {352, 256}, {352, 256}}));
+  EXPECT_EQ(sizes(672, 128), (Sizes{{160, 128}, {160, 128}, {160, 128}, {192, 128}}));
+  EXPECT_EQ(sizes(256, 768), Sizes(4, {256, 192}));
+  EXPECT_EQ(sizes(256, 2304), Sizes(6, {256, 384}));  // the five that have room would share unevenly
+  EXPECT_EQ(sizes(1024, 512), Sizes(4, {256, 512}));
+  EXPECT_EQ(sizes(4096, 768).size(), 22u);
+  // Too small for four.
+  EXPECT_EQ(sizes(100, 190), (Sizes{{100, 96}, {100, 94}}));
+  EXPECT_EQ(sizes(64, 200), (Sizes{{64, 96}, {64, 104}}));
+  EXPECT_EQ(sizes(48, 48), (Sizes{{48, 48}}));
+  // A split K makes two tasks of each.
+  EXPECT_EQ(sizes(128, 512, true), (Sizes{{128, 512}}));
+  EXPECT_EQ(sizes(512, 128, true), (Sizes{{256, 128}, {256, 128}}));
+}
+
+TEST(AmxBlocking, PartsAreAllOfCInWholeBlocks) {
+  for (int64_t m = 1; m < 2000; m += m < 200 ? 7 : 131) {
+    for (int64_t n = 1; n < 2000; n += n < 200 ? 7 : 131) {
+      const cpu::AmxBlocking parts(m, n, false);
+      int64_t elements = 0, row = 0, col = 0;
+      for (int64_t i = 0; i < parts.count(); ++i) {
+        const auto part = parts[i];
+        ASSERT_EQ(part.row, row) << m << " x " << n;
+        ASSERT_EQ(part.col, col) << m << " x " << n;
+        ASSERT_TRUE(part.rows > 0 && part.rows <= cpu::kMaxTaskRows);
+        ASSERT_TRUE(part.cols > 0 && part.cols <= cpu::kMaxTaskCols);
+        ASSERT_TRUE(part.rows % cpu::kAmxBlockLines == 0 || row + part.rows == m);
+        ASSERT_TRUE(part.cols % cpu::kAmxBlockLines == 0 || col + part.cols == n);
+        elements += part.rows * part.cols;
+        col += part.cols;
+        if (col == n) col = 0, row += part.rows;
+      }
+      ASSERT_EQ(elements, m * n);
+      if ((m / 64) * (n / 64) >= 4) {
+        ASSERT_GE(parts.count(), 4) << m << " x " << n;
+        ASSERT_TRUE(parts.count() % 2 == 0 || parts.count() > 8) << m << " x " << n;
+      }
+    }
+  }
+}
+
+/// An element has the same bits in a product of other rows and columns, which is cut elsewhere.
+TEST_F(AmxGemm, BitsDoNotDependOnTheCut) {
+  constexpr int64_t kRows = 450, kCols = 300, kDepth = 150, kRow = 96, kCol = 160;
+  Product whole{kRows, kCols, kDepth};
+  whole.fill(-3, 0);
+  whole.run();
+  Product part{kRows - kRow, kCols - kCol, kDepth};
+  for (int64_t i = 0; i < part.m; ++i)
+    for (int64_t p = 0; p < kDepth; ++p) part.at_a(i, p) = whole.at_a(kRow + i, p);
+  for (int64_t p = 0; p < kDepth; ++p)
+    for (int64_t j = 0; j < part.n; ++j) part.at_b(p, j) = whole.at_b(p, kCol + j);
+  ASSERT_NE(sizes(part.m, part.n), sizes(whole.m, whole.n));
+  part.run();
+  for (int64_t i = 0; i < part.m; ++i)
+    for (int64_t j = 0; j < part.n; ++j)
+      ASSERT_EQ(part.c[size_t(i * part.n + j)], whole.c[size_t((kRow + i) * kCols + kCol + j)])
+          << i << ", " << j;
 }
 
 TEST(AmxBlock, ThePlainLoopHasTheBitsOfTheProcessor) {

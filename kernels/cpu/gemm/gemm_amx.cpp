@@ -2,11 +2,11 @@
 #define HWY_TARGET_INCLUDE "heed/kernels/cpu/gemm/gemm_amx.cpp"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <type_traits>
 
 #include <heed/core/base/int_math.h>
-#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/base/threads/per_thread.h>
 #include <heed/kernels/cpu/gemm/gemm_amx.h>
 #include <heed/kernels/cpu/gemm/gemm_block.h>
@@ -37,7 +37,8 @@ void amx_task(const AmxTask<bfloat16>& task, AmxBuffers& buffers) { HEED_SIMD(am
 void multiply_exactly(const AmxTask<float>& task, int64_t row, int64_t col) {
   const GemmFunctions<float>& functions = gemm_functions<float>();
   const GemmGeometry& geometry = functions.geometry;
-  const int64_t rows = std::min(kBlockLines, task.rows - row), cols = std::min(kBlockLines, task.cols - col);
+  const int64_t rows = std::min(kAmxBlockLines, task.rows - row),
+                cols = std::min(kAmxBlockLines, task.cols - col);
   const MatrixView<float> a = task.a.at(row, 0);
   Workspace<float> packed(geometry.packed_size(cols, task.k));
   Workspace<float> buffer(copies_a(a, rows, task.k, geometry.k_group) ? geometry.a_buffer(rows, task.k) : 0);
@@ -89,8 +90,8 @@ class ThreadBuffer {
 
 template <class T>
 void multiply(const AmxTask<T>& task) {
-  const int64_t pieces = task.pieces(), rows = round_up(task.rows, kBlockLines),
-                cols = round_up(task.cols, kBlockLines),
+  const int64_t pieces = task.pieces(), rows = round_up(task.rows, kAmxBlockLines),
+                cols = round_up(task.cols, kAmxBlockLines),
                 group = ceil_divide(task.steps(), pieces) * kParts<T> * kAmxTileElements;
   // Rows of bf16 that are whole tiles are read in place.
   const bool packs_a = kIsFloat<T> || task.a.column_stride != 1 || task.rows % kAmxLines != 0 ||
@@ -106,64 +107,72 @@ void multiply(const AmxTask<T>& task) {
   AmxBuffers buffers{packs_a ? a : nullptr, b, group, reinterpret_cast<float*>(b + b_size), {}, {}};
   amx_task(task, buffers);
   if constexpr (kIsFloat<T>) {
-    for (int64_t i = 0; i < task.rows; i += kBlockLines)
-      for (int64_t j = 0; j < task.cols; j += kBlockLines)
+    for (int64_t i = 0; i < task.rows; i += kAmxBlockLines)
+      for (int64_t j = 0; j < task.cols; j += kAmxBlockLines)
         if (buffers.inexact(i, j)) multiply_exactly(task, i, j);
   }
 }
 
-/// Tasks for all threads where there are rows and columns for it: into how many they are cut changes no bits.
-void schedule(int64_t threads, EvenSplit& rows, EvenSplit& cols) {
-  constexpr int64_t kMinLines = 64;
-  const auto enough = [&] {
-    const int64_t tasks = rows.parts * cols.parts;
-    return tasks % threads == 0 || tasks > 4 * threads;
-  };
-  const auto cut = [&](EvenSplit& lines) {
-    while (!enough() && (lines.parts + 1) * kMinLines <= lines.count) ++lines.parts;
-  };
-  cut(rows);
-  cut(cols);
-}
-
 }  // namespace
+
+AmxBlocking::AmxBlocking(int64_t m, int64_t n, bool splits_k)
+    : rows_(m, kAmxBlockLines, kMaxTaskRows), cols_(n, kAmxBlockLines, kMaxTaskCols) {
+  if (splits_k) return;
+  constexpr int64_t kMinLines = 64;  // of a task, in each direction
+  // More than four would have two threads pack for too long; of nine and more none has to be shared evenly.
+  constexpr int64_t kMinParts = 4, kManyParts = 9;
+  const int64_t most_rows = std::max(rows_.parts, std::min(m / kMinLines, kManyParts)),
+                most_cols = std::max(cols_.parts, std::min(n / kMinLines, kManyParts)),
+                most = most_rows * most_cols,
+                min = most >= kMinParts ? kMinParts
+                      : most >= 2       ? 2
+                                        : 1;
+  const auto enough = [min](int64_t parts) {
+    return parts >= min && (parts % 2 == 0 || parts >= kManyParts || min == 1);
+  };
+  int64_t fewest = std::numeric_limits<int64_t>::max();
+  const int64_t least_cols = cols_.parts;
+  for (int64_t i = rows_.parts; i <= most_rows; ++i) {
+    for (int64_t j = least_cols; j <= most_cols; ++j) {
+      const int64_t packed = j * m + i * n;
+      if (!enough(i * j) || packed >= fewest) continue;
+      fewest = packed, rows_.parts = i, cols_.parts = j;
+    }
+  }
+}
 
 template <class T>
 AmxProduct<T>::AmxProduct(const BlockedGemm<T>& args)
     : args_(args),
       splits_k_(args.m * args.n <= kSmallWeight && splits_k(args.a, args.output, args.k)),
-      rows_(args.m, kBlockLines, kMaxTaskRows),
-      cols_(args.n, kBlockLines, kMaxTaskCols),
-      partial_(splits_k_ ? args.m * args.n : 0) {
-  schedule(splits_k_ ? ceil_divide(thread_count(), kSplitK) : thread_count(), rows_, cols_);
-}
+      parts_(args.m, args.n, splits_k_),
+      partial_(splits_k_ ? args.m * args.n : 0) {}
 
 template <class T>
 void AmxProduct<T>::run(int64_t task) const {
-  const bool second = task >= parts();  // part of K
-  const int64_t i = task % parts() / cols_.parts, j = task % cols_.parts;
-  const int64_t row = rows_.begin(i), col = cols_.begin(j), rows = rows_.size(i), cols = cols_.size(j);
+  const bool second = task >= parts_.count();  // part of K
+  const AmxBlocking::Part at = parts_[task % parts_.count()];
   const int64_t half = splits_k_ ? round_up(args_.k, kSplitK * kAmxDepth) / kSplitK : args_.k;
   const int64_t first = second ? half : 0;
   const GemmOutput<T>& output = args_.output;
-  Workspace<float> buffer(output.c ? 0 : rows * cols);
-  AmxTask<T> part{.a = args_.a.at(row, first),
-                  .b = args_.b.at(first, col),
+  Workspace<float> buffer(output.c ? 0 : at.rows * at.cols);
+  AmxTask<T> part{.a = args_.a.at(at.row, first),
+                  .b = args_.b.at(first, at.col),
                   .c = buffer.data(),
-                  .ldc = cols,
-                  .rows = rows,
-                  .cols = cols,
+                  .ldc = at.cols,
+                  .rows = at.rows,
+                  .cols = at.cols,
                   .k = second ? args_.k - half : half,
                   .alpha = output.alpha,
-                  .added = output.added.at(row, col),
+                  .added = output.added.at(at.row, at.col),
                   .nontemporal = stores_nontemporal(args_.a, args_.output, args_.m, args_.n),
                   .overlapped = (args_.m + args_.n) * args_.k > kMaxCachedElements<T>};
   if (second)
-    part.c = partial_.data() + row * args_.n + col, part.ldc = args_.n, part.added = {};
+    part.c = partial_.data() + at.row * args_.n + at.col, part.ldc = args_.n, part.added = {};
   else if (output.c)
-    part.c = output.c + row * output.ldc + col, part.ldc = output.ldc;
+    part.c = output.c + at.row * output.ldc + at.col, part.ldc = output.ldc;
   multiply(part);
-  if (output.epilogue) output.epilogue({part.c, part.ldc, row, col, rows, cols});
+  if (output.epilogue) output.epilogue({part.c, part.ldc, at.row, at.col, at.rows, at.cols});
 }
 
 template <class T>

@@ -10,22 +10,47 @@
 
 namespace heed::cpu {
 
+/// Rows and columns of a block of two by two tiles. Tasks are whole blocks, but the last ones.
+constexpr int64_t kAmxBlockLines = 2 * kAmxLines;
+/// Most lines of each operand in a task: what a core's second-level cache has room for, with the sums.
+constexpr int64_t kMaxTaskRows = 384, kMaxTaskCols = 512;
+
+/// The parts of C [m, n], each a task, or kSplitK of them where K is split: by shape alone. At least 4, and
+/// an even number unless there are many, where m and n allow it. A task packs its own lines of A and B, and
+/// so of all such cuts this is one that packs the fewest lines; of split products the smallest. Into how many
+/// parts C is cut changes no bits.
+class AmxBlocking {
+ public:
+  AmxBlocking(int64_t m, int64_t n, bool splits_k);
+
+  int64_t count() const { return rows_.parts * cols_.parts; }
+
+  struct Part {
+    int64_t row, rows, col, cols;  // the first of each, how many
+  };
+  Part operator[](int64_t i) const {  // by rows
+    const int64_t row = i / cols_.parts, col = i % cols_.parts;
+    return {rows_.begin(row), rows_.size(row), cols_.begin(col), cols_.size(col)};
+  }
+
+ private:
+  EvenSplit rows_, cols_;
+};
+
 template <class T>
 class AmxProduct {
  public:
   explicit AmxProduct(const BlockedGemm<T>& args);
 
-  int64_t tasks() const { return splits_k_ ? kSplitK * parts() : parts(); }
+  int64_t tasks() const { return splits_k_ ? kSplitK * parts_.count() : parts_.count(); }
   void run(int64_t task) const;
   /// After all tasks.
   void finish() const;
 
  private:
-  int64_t parts() const { return rows_.parts * cols_.parts; }
-
   const BlockedGemm<T>& args_;
   const bool splits_k_;
-  EvenSplit rows_, cols_;
+  const AmxBlocking parts_;
   Workspace<float> partial_;
 };
 

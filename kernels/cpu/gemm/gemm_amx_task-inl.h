@@ -7,7 +7,7 @@
 
 #include <heed/core/base/int_math.h>
 #include <heed/kernels/cpu/gemm/amx_stream-inl.h>
-#include <heed/kernels/cpu/gemm/gemm_blocking.h>
+#include <heed/kernels/cpu/gemm/gemm_amx.h>
 
 #ifndef HEED_KERNELS_CPU_GEMM_AMX_TASK_ONCE_
 #define HEED_KERNELS_CPU_GEMM_AMX_TASK_ONCE_
@@ -16,7 +16,6 @@ namespace heed::cpu {
 /// Steps of K that are packed at a time: so many that two tiles of columns stay in the first-level cache.
 template <class T>
 constexpr int64_t kMaxAmxSteps = kIsFloat<T> ? 4 : 16;
-constexpr int64_t kBlockLines = 2 * kAmxLines;
 
 /// One task: c = alpha a b + added.
 template <class T>
@@ -37,8 +36,6 @@ struct AmxTask {
 /// Most elements of operands that are still in the second-level caches when they are multiplied.
 template <class T>
 constexpr int64_t kMaxCachedElements = kIsFloat<T> ? 0 : 1 << 19;
-/// Most lines of each operand in a task: what a core's second-level cache has room for, with the sums.
-constexpr int64_t kMaxTaskRows = 384, kMaxTaskCols = 512;
 
 /// What a task works in. Rows of A that need no packing have no buffer, nor have sums that are complete after
 /// one piece.
@@ -48,10 +45,10 @@ struct AmxBuffers {
   int64_t group;  // elements of 16 packed lines
   float* sums;    // whole blocks, one after the other, of the same columns first
   // Blocks of lines in which some float has no parts.
-  bool inexact_rows[kMaxTaskRows / kBlockLines], inexact_cols[kMaxTaskCols / kBlockLines];
+  bool inexact_rows[kMaxTaskRows / kAmxBlockLines], inexact_cols[kMaxTaskCols / kAmxBlockLines];
 
   bool inexact(int64_t row, int64_t col) const {
-    return inexact_rows[row / kBlockLines] || inexact_cols[col / kBlockLines];
+    return inexact_rows[row / kAmxBlockLines] || inexact_cols[col / kAmxBlockLines];
   }
 };
 
@@ -86,13 +83,13 @@ HWY_INLINE void begin_block(Addend<float> added, int64_t rows, int64_t cols, flo
   const Tag<float> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < kBlockLines; j += lanes) {
+    for (int64_t j = 0; j < kAmxBlockLines; j += lanes) {
       const float* const more = added.at(i, j).data;
       const int64_t n = cols - j;
       hn::StoreU(n >= lanes ? hn::LoadU(d, more)
                  : n > 0    ? load_n(d, more, n)
                             : zero,
-                 d, product + i * kBlockLines + j);
+                 d, product + i * kAmxBlockLines + j);
     }
   }
 }
@@ -120,7 +117,7 @@ void finish_rows(InterleavedWork& stream, int64_t count) {
   for (int64_t i = (block.done - count) * kUnitRows; i < end; ++i) {
     for (int64_t j = 0; j < block.cols; j += lanes) {
       const int64_t n = HWY_MIN(lanes, block.cols - j);
-      auto v = hn::LoadU(d, block.product + i * kBlockLines + j);
+      auto v = hn::LoadU(d, block.product + i * kAmxBlockLines + j);
       if (task.alpha != 1) {
         v = hn::Mul(alpha, v);
         if (block.added.data) v = hn::Add(v, load_n(d, block.added.at(i, j).data, n));
@@ -216,13 +213,13 @@ class AmxTaskRunner {
   }
 
   void begin_rows(PackStream<T>& stream, const Piece& piece, int64_t i) const {
-    const int64_t row = i * kBlockLines;
+    const int64_t row = i * kAmxBlockLines;
     begin<false>(stream, task_.a.at(row, piece.first), task_.rows - row, piece.k,
                  buffers_.a + 2 * i * buffers_.group, buffers_.inexact_rows[i]);
   }
 
   void begin_columns(PackStream<T>& stream, const Piece& piece, int64_t j, int64_t buffer) const {
-    const int64_t col = j * kBlockLines;
+    const int64_t col = j * kAmxBlockLines;
     const MatrixView<T> b = task_.b.at(piece.first, col);
     begin<true>(stream, {b.data, b.column_stride, b.row_stride}, task_.cols - col, piece.k,
                 columns_buffer(buffer), buffers_.inexact_cols[j]);
@@ -232,8 +229,8 @@ class AmxTaskRunner {
   template <bool Transposed>
   void begin(PackStream<T>& stream, MatrixView<T> x, int64_t left, int64_t k, bfloat16* out,
              bool& inexact) const {
-    begin_stream<Transposed>(stream, x, HWY_MIN(kBlockLines, left), k, out, buffers_.group,
-                             task_.overlapped && left > kBlockLines ? kBlockLines * x.row_stride : 0,
+    begin_stream<Transposed>(stream, x, HWY_MIN(kAmxBlockLines, left), k, out, buffers_.group,
+                             task_.overlapped && left > kAmxBlockLines ? kAmxBlockLines * x.row_stride : 0,
                              inexact);
   }
 
@@ -250,10 +247,10 @@ class AmxTaskRunner {
   /// Block (i, j), with its columns in b.
   void multiply(const Piece& piece, int64_t i, int64_t j, const bfloat16* b) {
     const bool begins = piece.index == 0, ends = piece.index + 1 == pieces_;
-    const int64_t row = i * kBlockLines, col = j * kBlockLines;
+    const int64_t row = i * kAmxBlockLines, col = j * kAmxBlockLines;
     if (ends && buffers_.inexact(row, col)) return interleave_.finish();
-    const int64_t rows = HWY_MIN(kBlockLines, task_.rows - row),
-                  cols = HWY_MIN(kBlockLines, task_.cols - col);
+    const int64_t rows = HWY_MIN(kAmxBlockLines, task_.rows - row),
+                  cols = HWY_MIN(kAmxBlockLines, task_.cols - col);
     AmxBlock& block = block_;
     block.steps = piece.steps;
     block.row_tiles = static_cast<int>(ceil_divide(rows, kAmxLines));
@@ -266,18 +263,18 @@ class AmxTaskRunner {
     // Sums are completed in place where nothing is left to do and rows begin with a line, else in a buffer,
     // which they leave while the next block is multiplied.
     const bool in_place = plain_ && rows % kAmxLines == 0 && cols % kAmxLines == 0;
-    float *const sums = buffers_.sums + (j * row_blocks_ + i) * kBlockLines * kBlockLines,
+    float *const sums = buffers_.sums + (j * row_blocks_ + i) * kAmxBlockLines * kAmxBlockLines,
                  *const c = task_.c + row * task_.ldc + col, *const product = products_[turn_ ^= 1];
     const Addend<float> more = task_.added.at(row, col);
     block.added = begins ? nullptr : sums;
-    block.added_stride = kBlockLines;
+    block.added_stride = kAmxBlockLines;
     if (begins && more.data && task_.alpha == 1) {
       if (!in_place) begin_block(more, rows, cols, product, hn::Zero(Tag<float>()));
       block.added = in_place ? more.data : product;
       if (in_place) block.added_stride = more.stride;
     }
     block.c = !ends ? sums : in_place ? c : product;
-    block.ldc = ends && in_place ? task_.ldc : kBlockLines;
+    block.ldc = ends && in_place ? task_.ldc : kAmxBlockLines;
     interleave_.schedule(block.turns());
     interleave_.attach(block);
     amx_block(block);
@@ -300,10 +297,10 @@ class AmxTaskRunner {
 
   const AmxTask<T>& task_;
   AmxBuffers& buffers_;
-  const int64_t pieces_ = task_.pieces(), row_blocks_ = ceil_divide(task_.rows, kBlockLines),
-                col_blocks_ = ceil_divide(task_.cols, kBlockLines);
+  const int64_t pieces_ = task_.pieces(), row_blocks_ = ceil_divide(task_.rows, kAmxBlockLines),
+                col_blocks_ = ceil_divide(task_.cols, kAmxBlockLines);
   const bool plain_ = task_.alpha == 1 && !task_.nontemporal && is_aligned(task_.c, task_.ldc);
-  alignas(64) float products_[2][kBlockLines * kBlockLines];
+  alignas(64) float products_[2][kAmxBlockLines * kAmxBlockLines];
   int turn_ = 0;
   PackStream<T> next_rows_{}, next_columns_{};
   BlockStream<T> last_{};
