@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 
-#include <heed/core/base/threads/parallel_for.h>
 #include <heed/nn/summary.h>
-#include <heed/version.h>
 
 #include "apps/common/program.h"
 #include "apps/common/text.h"
@@ -23,46 +20,35 @@ RunOutput::RunOutput(const Settings& settings, const OptionTable& table, nn::Seq
       model_(model),
       pairs_(pairs),
       test_(test),
+      console_(settings.json),
       metrics_(settings.out, done) {}
-
-template <class... Parts>
-void RunOutput::line(const Parts&... parts) const {
-  std::FILE* const file = settings_.json ? stderr : stdout;
-  std::fprintf(file, "%s\n", concat(parts...).c_str());
-  std::fflush(file);
-}
 
 void RunOutput::begin(Device device) const {
   const Settings& s = settings_;
   const data::Task task = s.task_rule();
-  line("heed ", HEED_VERSION, ": ", device, ", ", thread_count(),
-       thread_count() == 1 ? " thread" : " threads", ", seed ", s.seed, ", task ",
-       s.data.empty() ? s.task : printable(s.data.string()));
+  console_.begin(device, s.seed, concat(", task ", s.data.empty() ? s.task : printable(s.data.string())));
   for (int64_t i = 0; i < std::min<int64_t>(3, pairs_.size()); ++i) {
     const data::Pair pair = pairs_.get(0, i);
-    line("  ", task.text(pair.source), "  ->  ", task.text(pair.target));
+    console_.line("  ", task.text(pair.source), "  ->  ", task.text(pair.target));
   }
-  line(nn::component_table(model_));
+  console_.line(nn::component_table(model_));
 }
 
 void RunOutput::step(const train::StepReport& r) {
   metrics_.step(r);
-  if (!progress_) progress_ = std::make_unique<Progress>(concat("epoch ", r.epoch), pairs_.size(), "pairs");
-  progress_->note(concat("loss ", fixed_text(r.loss, 4)));
-  progress_->advance(r.samples);
+  console_.step(r, pairs_.size(), "pairs");
 }
 
 void RunOutput::epoch(const train::EpochReport& r) {
-  progress_.reset();
+  console_.end_progress();
   const Metrics::Scalars measured = validate();
   metrics_.write(r, measured);
-  if (settings_.json)
-    out_.write(metrics_.epochs().back());
-  else
-    line("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed_text(r.loss, 4),
-         measured.empty() ? "" : concat("  valid ", fixed_text(measured[0].second, 4)), "  lr ",
-         fixed_text(r.lr, 6), "  grad norm ", fixed_text(r.grad_norm, 2), "  ",
-         format_count(r.samples_per_second), " pairs/s");
+  console_.report(metrics_.epochs().back(), [&] {
+    return concat("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed_text(r.loss, 4),
+                  measured.empty() ? "" : concat("  valid ", fixed_text(measured[0].second, 4)), "  lr ",
+                  fixed_text(r.lr, 6), "  grad norm ", fixed_text(r.grad_norm, 2), "  ",
+                  format_count(r.samples_per_second), " pairs/s");
+  });
   if (report_is_due()) write_report(nullptr);
 }
 
@@ -86,9 +72,9 @@ bool RunOutput::report_is_due() const {
 }
 
 void RunOutput::stopped(int64_t step) {
-  progress_.reset();
+  console_.end_progress();
   if (reported_ < std::ssize(metrics_.epochs())) write_report(nullptr);
-  line("stopped at step ", step, "; go on with --resume");
+  console_.stopped(step);
 }
 
 void RunOutput::end(int64_t step) {
@@ -101,15 +87,15 @@ void RunOutput::end(int64_t step) {
                       {"test/token_accuracy", result.token_accuracy},
                       {"test/sequence_accuracy", result.sequence_accuracy}},
                      last);
-  if (settings_.json)
-    out_.write(last);
-  else
-    line("test loss ", fixed_text(result.loss, 4), "  tokens ", fixed_text(100 * result.token_accuracy, 2),
-         " %  whole sequences ", fixed_text(100 * result.sequence_accuracy, 2), " % of ", result.pairs);
+  console_.report(last, [&] {
+    return concat("test loss ", fixed_text(result.loss, 4), "  tokens ",
+                  fixed_text(100 * result.token_accuracy, 2), " %  whole sequences ",
+                  fixed_text(100 * result.sequence_accuracy, 2), " % of ", result.pairs);
+  });
   const std::vector<Prediction> examples = write_report(&result);
   for (const Prediction& example : examples) print(example);
   if (!settings_.no_figures) draw(examples.front());
-  line("  ", printable((settings_.out / "report.html").string()));
+  console_.line("  ", printable((settings_.out / "report.html").string()));
 }
 
 std::vector<Prediction> RunOutput::write_report(const Evaluation* result) {
@@ -126,9 +112,9 @@ std::vector<Prediction> RunOutput::write_report(const Evaluation* result) {
 
 void RunOutput::print(const Prediction& p) const {
   const data::Task task = settings_.task_rule();
-  line("  Input   ", task.text(p.pair.source));
-  line("  Target  ", task.text(p.pair.target));
-  line("  Output  ", task.text(p.output.tokens), p.right ? "  \u2713" : "  \u2717");
+  console_.line("  Input   ", task.text(p.pair.source));
+  console_.line("  Target  ", task.text(p.pair.target));
+  console_.line("  Output  ", task.text(p.output.tokens), p.right ? "  \u2713" : "  \u2717");
 }
 
 void RunOutput::draw(const Prediction& example) const {
@@ -141,9 +127,9 @@ void RunOutput::draw(const Prediction& example) const {
   if (const auto* transformer = dynamic_cast<const nn::Transformer*>(&model_))
     for (Figure& figure : save_position_figure(*transformer, folder)) figures.push_back(std::move(figure));
   for (const Figure& figure : figures) {
-    if (!figure.drawn) line(figure.message);
+    if (!figure.drawn) console_.line(figure.message);
     for (const auto& file : figure.files)
-      if (!figure.drawn || file.extension() == ".png") line("  ", printable(file.string()));
+      if (!figure.drawn || file.extension() == ".png") console_.line("  ", printable(file.string()));
   }
 }
 

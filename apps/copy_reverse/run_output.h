@@ -7,15 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/json_lines.h"
-#include "apps/common/progress.h"
 #include "apps/common/report/run_metrics.h"
 #include "apps/common/seq2seq.h"
+#include "apps/common/training_console.h"
 #include "apps/copy_reverse/settings.h"
 
 namespace heed::apps {
 
-/// Speaks to people on standard output, or with --json to programs there and to people on standard error.
 /// Writes metrics, the report while the run goes on, since it may be killed, and the figures at the end.
 class RunOutput {
  public:
@@ -31,8 +29,6 @@ class RunOutput {
   void end(int64_t step);
 
  private:
-  template <class... Parts>
-  void line(const Parts&... parts) const;
   /// The examples in it.
   std::vector<Prediction> write_report(const Evaluation* result);
   bool report_is_due() const;
@@ -44,9 +40,8 @@ class RunOutput {
   const OptionTable& table_;
   nn::Seq2SeqModel& model_;
   const data::PairDataset &pairs_, &test_;
-  JsonLines out_;
+  TrainingConsole console_;
   Metrics metrics_;
-  std::unique_ptr<Progress> progress_;
   int64_t reported_ = 0;  // epochs in the report
   std::chrono::steady_clock::time_point reported_at_ = {};
 };

@@ -1,14 +1,13 @@
 // Fine-tuning an encoder: with a head for labels, or on pairs of texts.
-#include <cstdio>
+#include <cstdlib>
 
 #include <heed/core/io/atomic_file.h>
 #include <heed/core/io/file.h>
 
-#include "apps/common/console.h"
 #include "apps/common/program.h"
-#include "apps/common/progress.h"
 #include "apps/common/report/run_metrics.h"
 #include "apps/common/text.h"
+#include "apps/common/training_console.h"
 #include "apps/embed/commands.h"
 
 namespace heed::apps {
@@ -68,40 +67,37 @@ void copy_tokenizer_settings(const fs::path& from, const fs::path& to) {
 class Output {
  public:
   Output(const TrainSettings& s, const FineTuning& training, const train::TrainingState& done)
-      : s_(s), training_(training), metrics_(s.out, done) {
+      : training_(training), console_(s.json), metrics_(s.out, done) {
     if (!s.test.empty()) test_ = data::read_text_pairs(s.test.string());
   }
 
   void step(const train::StepReport& r) {
     metrics_.step(r);
-    if (!progress_)
-      progress_ = std::make_unique<Progress>(concat("epoch ", r.epoch), training_.samples(), "samples");
-    progress_->note(concat("loss ", fixed_text(r.loss, 4)));
-    progress_->advance(r.samples);
+    console_.step(r, training_.samples(), "samples");
   }
 
   void epoch(const train::EpochReport& r) {
-    progress_.reset();
+    console_.end_progress();
     Metrics::Scalars measured;
     if (test_.size() > 0) measured.emplace_back("test/accuracy", training_.accuracy(test_));
     metrics_.write(r, measured);
-    if (s_.json) return JsonLines().write(metrics_.epochs().back());
-    const std::string test =
-        measured.empty() ? "" : concat("  test ", fixed_text(100 * measured[0].second, 2), " % right");
-    write_out(concat("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed_text(r.loss, 4), test, "  ",
-                     format_count(r.samples_per_second), " samples/s\n"));
+    console_.report(metrics_.epochs().back(), [&] {
+      const std::string test =
+          measured.empty() ? "" : concat("  test ", fixed_text(100 * measured[0].second, 2), " % right");
+      return concat("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed_text(r.loss, 4), test, "  ",
+                    format_count(r.samples_per_second), " samples/s");
+    });
   }
 
-  void line(const std::string& text) const {
-    write_all(s_.json ? stderr : stdout, text + "\n", "the output");
-  }
+  void stopped(int64_t step) { console_.stopped(step); }
+
+  void end(const fs::path& folder) const { console_.line("the model is in ", printable(folder.string())); }
 
  private:
-  const TrainSettings& s_;
   const FineTuning& training_;
   data::TextPairs test_;
+  TrainingConsole console_;
   Metrics metrics_;
-  std::unique_ptr<Progress> progress_;
 };
 
 }  // namespace
@@ -163,11 +159,11 @@ void train(TrainSettings& s, OptionTable& table) {
                                         output.epoch(report);
                                       },
                                   .stop = stop_requested});
-  if (!ended) return output.line(concat("stopped at step ", trainer.state().step, "; go on with --resume"));
+  if (!ended) return output.stopped(trainer.state().step);
   const train::AveragedWeights averaged(trainer);
   training->save(s.out.string());
   copy_tokenizer_settings(s.model, s.out);
-  output.line(concat("the model is in ", printable(s.out.string())));
+  output.end(s.out);
 }
 
 }  // namespace heed::apps

@@ -10,13 +10,12 @@
 #include <heed/train/language_model.h>
 
 #include "apps/common/best_epoch.h"
-#include "apps/common/progress.h"
 #include "apps/common/report/run_metrics.h"
+#include "apps/common/training_console.h"
 #include "apps/lm/documents.h"
 
 namespace heed::apps {
 
-/// Speaks to people on standard output, or with --json to programs there and to people on standard error.
 /// Measures how well the validation text is predicted and has the best weights saved.
 class TrainOutput {
  public:
@@ -38,13 +37,11 @@ class TrainOutput {
   bool measure(const train::EpochReport& report);
   /// Whether that is so before a step: of a resumed run that had ended.
   bool exhausted() const { return best_.exhausted(); }
-  void stopped(int64_t step);
+  void stopped(int64_t step) { console_.stopped(step); }
   /// After the run, whose last steps `report` is of.
   void end(const train::EpochReport& report);
 
  private:
-  template <class... Parts>
-  void line(const Parts&... parts) const;
   double selected(const Json& measurement) const;
   Metrics::Scalars predict() const;
   void show_sample(int64_t step) const;
@@ -53,10 +50,9 @@ class TrainOutput {
   Work work_;
   const TrainSettings& settings_;
   int64_t steps_done_, last_step_;
-  JsonLines out_;
+  TrainingConsole console_;
   Metrics metrics_;
   BestEpoch best_;  // by the number of the measurement
-  std::unique_ptr<Progress> progress_;
 };
 
 }  // namespace heed::apps

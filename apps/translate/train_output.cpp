@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
-#include <heed/core/base/threads/parallel_for.h>
 #include <heed/nn/summary.h>
-#include <heed/version.h>
 
 #include "apps/common/program.h"
 #include "apps/common/seq2seq.h"
@@ -62,38 +59,30 @@ TrainOutput::TrainOutput(const Settings& settings, const Corpus& corpus, const n
       train_(train),
       valid_(valid),
       judged_(group_by_source(corpus.splits.valid)),
+      console_(settings.json),
       metrics_(settings.out, done),
       best_(settings.patience) {
   if (std::ssize(judged_) > settings.valid_texts) judged_.resize(static_cast<size_t>(settings.valid_texts));
   for (const Json& epoch : metrics_.epochs()) best_.update(epoch.at("epoch").get<int64_t>(), selected(epoch));
 }
 
-template <class... Parts>
-void TrainOutput::line(const Parts&... parts) const {
-  std::FILE* const file = settings_.json ? stderr : stdout;
-  std::fprintf(file, "%s\n", concat(parts...).c_str());
-  std::fflush(file);
-}
-
 void TrainOutput::begin(Device device) const {
-  line("heed ", HEED_VERSION, ": ", device, ", ", thread_count(),
-       thread_count() == 1 ? " thread" : " threads", ", seed ", settings_.seed);
-  line(describe(corpus_));
+  console_.begin(device, settings_.seed);
+  console_.line(describe(corpus_));
   if (train_.too_long > 0)
-    line(grouped(train_.too_long), " pairs of more than ", settings_.max_tokens, " tokens are left out");
-  line("vocabulary: ", model_.source().vocab(), " ", data::name(model_.source().options().kind), ", ",
-       model_.target().vocab(), " ", data::name(model_.target().options().kind));
+    console_.line(grouped(train_.too_long), " pairs of more than ", settings_.max_tokens,
+                  " tokens are left out");
+  console_.line("vocabulary: ", model_.source().vocab(), " ", data::name(model_.source().options().kind),
+                ", ", model_.target().vocab(), " ", data::name(model_.target().options().kind));
   for (size_t i = 0; i < corpus_.first.sources.size(); ++i)
-    line("  ", shorten(corpus_.first.sources[i], 50), "  ->  ", shorten(corpus_.first.targets[i], 50));
-  line(nn::component_table(model_.model()));
+    console_.line("  ", shorten(corpus_.first.sources[i], 50), "  ->  ",
+                  shorten(corpus_.first.targets[i], 50));
+  console_.line(nn::component_table(model_.model()));
 }
 
 void TrainOutput::step(const train::StepReport& r) {
   metrics_.step(r);
-  if (!progress_)
-    progress_ = std::make_unique<Progress>(concat("epoch ", r.epoch), train_.pairs->size(), "pairs");
-  progress_->note(concat("loss ", fixed_text(r.loss, 4)));
-  progress_->advance(r.samples);
+  console_.step(r, train_.pairs->size(), "pairs");
 }
 
 Metrics::Scalars TrainOutput::measure() const {
@@ -122,15 +111,13 @@ double TrainOutput::selected(const Json& epoch) const {
 }
 
 bool TrainOutput::epoch(const train::EpochReport& r) {
-  progress_.reset();
+  console_.end_progress();
   const Metrics::Scalars measured = measure();
   metrics_.write(r, measured);
   const Json& numbers = metrics_.epochs().back();
   const bool best = best_.update(r.epoch, selected(numbers));
   if (best) model_.save(settings_.out.string());
-  if (settings_.json) {
-    out_.write(numbers);
-  } else {
+  console_.report(numbers, [&] {
     std::string text;
     for (const auto& [name, value] : measured) {
       if (name == "valid/loss") text += concat("  valid loss ", fixed_text(value, 4));
@@ -139,15 +126,11 @@ bool TrainOutput::epoch(const train::EpochReport& r) {
       if (name == "valid/bleu" && settings_.format == PairFormat::tsv)
         text += concat("  BLEU ", fixed_text(value, 2));
     }
-    line("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed_text(r.loss, 4), "  lr ", fixed_text(r.lr, 6),
-         text, "  ", format_count(r.samples_per_second), " pairs/s", best ? "  best" : "");
-  }
+    return concat("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed_text(r.loss, 4), "  lr ",
+                  fixed_text(r.lr, 6), text, "  ", format_count(r.samples_per_second), " pairs/s",
+                  best ? "  best" : "");
+  });
   return !best_.exhausted();
-}
-
-void TrainOutput::stopped(int64_t step) {
-  progress_.reset();
-  line("stopped at step ", step, "; go on with --resume");
 }
 
 // The two losses are not of the same quantity: what training adds has to be said.
@@ -161,14 +144,15 @@ std::string TrainOutput::training_loss_name() const {
 void TrainOutput::save_losses() const {
   if (metrics_.steps().empty()) return;
   const Figure figure = save_loss_figure(metrics_, settings_.out, training_loss_name());
-  if (!figure.drawn) line(figure.message);
+  if (!figure.drawn) console_.line(figure.message);
 }
 
 void TrainOutput::end(int64_t step) {
   if (best_.epoch() == 0) model_.save(settings_.out.string());  // nothing was trained or measured
-  if (best_.exhausted()) line("no better epoch in ", settings_.patience, ": the best was ", best_.epoch());
+  if (best_.exhausted())
+    console_.line("no better epoch in ", settings_.patience, ": the best was ", best_.epoch());
   const std::vector<Example> examples = group_by_source(corpus_.splits.test);
-  if (examples.empty()) return line("there are no test texts");
+  if (examples.empty()) return console_.line("there are no test texts");
   const nn::TextModel best =
       nn::load_text_model(settings_.out.string(), model_.model().parameters().device());
   const TextEvaluation result = evaluate_with_progress(
@@ -183,13 +167,13 @@ void TrainOutput::end(int64_t step) {
                       {"test/bleu", result.scores.bleu},
                       {"test/chrf", result.scores.chrf}},
                      last);
-  if (settings_.json)
-    out_.write(last);
-  else
-    line("test, epoch ", best_.epoch(), ", beam ", settings_.beam, ": ", describe(result, settings_.format));
+  console_.report(last, [&] {
+    return concat("test, epoch ", best_.epoch(), ", beam ", settings_.beam, ": ",
+                  describe(result, settings_.format));
+  });
   for (const Judged& f : result.failures)
-    line("  ", shorten(f.example.source, 40), "  ->  ", shorten(f.output, 60), "   should be  ",
-         shorten(f.example.references.front(), 60));
+    console_.line("  ", shorten(f.example.source, 40), "  ->  ", shorten(f.output, 60), "   should be  ",
+                  shorten(f.example.references.front(), 60));
 }
 
 }  // namespace heed::apps

@@ -9,14 +9,13 @@
 #include <heed/nn/text/text_model.h>
 
 #include "apps/common/best_epoch.h"
-#include "apps/common/progress.h"
 #include "apps/common/report/run_metrics.h"
+#include "apps/common/training_console.h"
 #include "apps/translate/corpus.h"
 #include "apps/translate/scores.h"
 
 namespace heed::apps {
 
-/// Speaks to people on standard output, or with --json to programs there and to people on standard error.
 /// Judges each epoch on the validation texts and keeps the best one's weights in the folder.
 class TrainOutput {
  public:
@@ -30,13 +29,11 @@ class TrainOutput {
   bool epoch(const train::EpochReport& report);
   /// Whether that is so before an epoch: of a resumed run that had ended.
   bool exhausted() const { return best_.exhausted(); }
-  void stopped(int64_t step);
+  void stopped(int64_t step) { console_.stopped(step); }
   /// Tests the best epoch.
   void end(int64_t step);
 
  private:
-  template <class... Parts>
-  void line(const Parts&... parts) const;
   Metrics::Scalars measure() const;
   double selected(const Json& epoch) const;
   std::string training_loss_name() const;
@@ -48,10 +45,9 @@ class TrainOutput {
   const TrainingPairs& train_;
   const data::TextDataset& valid_;
   std::vector<Example> judged_;  // of validation
-  JsonLines out_;
+  TrainingConsole console_;
   Metrics metrics_;
   BestEpoch best_;
-  std::unique_ptr<Progress> progress_;
 };
 
 /// {edit_rate, text_error, bleu, chrf, texts}; of an evaluation also the ends of their intervals.

@@ -1,20 +1,15 @@
-#include <cstdio>
-
-#include <heed/core/base/threads/parallel_for.h>
 #include <heed/core/io/atomic_file.h>
 #include <heed/core/ops.h>
 #include <heed/data/loader.h>
 #include <heed/nn/inspection.h>
 #include <heed/nn/summary.h>
 #include <heed/nn/weights.h>
-#include <heed/version.h>
 
-#include "apps/common/console.h"
 #include "apps/common/figures/plot.h"
 #include "apps/common/program.h"
-#include "apps/common/progress.h"
 #include "apps/common/report/run_metrics.h"
 #include "apps/common/text.h"
+#include "apps/common/training_console.h"
 #include "apps/vit/commands.h"
 
 namespace heed::apps {
@@ -42,36 +37,30 @@ train::LossFunction make_loss(const Settings& s, const Classifier& classifier) {
 class Output {
  public:
   Output(const Settings& s, int64_t pictures, const train::TrainingState& done)
-      : s_(s), pictures_(pictures), metrics_(s.out, done) {}
+      : s_(s), pictures_(pictures), console_(s.json), metrics_(s.out, done) {}
 
-  template <class... Parts>
-  void line(const Parts&... parts) const {
-    std::FILE* const file = s_.json ? stderr : stdout;
-    std::fprintf(file, "%s\n", concat(parts...).c_str());
-    std::fflush(file);
+  void begin(Device device, data::ImageSize size, int64_t tests, nn::Module& model) const {
+    console_.begin(device, s_.seed,
+                   concat(", ", pictures_, " pictures of ", size.height, " x ", size.width, ", ", tests,
+                          " for testing, ", *s_.classes, " classes"));
+    console_.line(model.describe(), "\n", nn::component_table(model));
   }
 
   void step(const train::StepReport& r) {
     metrics_.step(r);
-    if (!progress_) progress_ = std::make_unique<Progress>(concat("epoch ", r.epoch), pictures_, "pictures");
-    progress_->note(concat("loss ", fixed_text(r.loss, 4)));
-    progress_->advance(r.samples);
+    console_.step(r, pictures_, "pictures");
   }
 
   void epoch(const train::EpochReport& r) {
-    progress_.reset();
+    console_.end_progress();
     metrics_.write(r);
-    if (s_.json)
-      out_.write(metrics_.epochs().back());
-    else
-      line("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed_text(r.loss, 4), "  lr ",
-           fixed_text(r.lr, 6), "  ", format_count(r.samples_per_second), " pictures/s");
+    console_.report(metrics_.epochs().back(), [&] {
+      return concat("epoch ", r.epoch, "  step ", r.step, "  loss ", fixed_text(r.loss, 4), "  lr ",
+                    fixed_text(r.lr, 6), "  ", format_count(r.samples_per_second), " pictures/s");
+    });
   }
 
-  void stopped(int64_t step) {
-    progress_.reset();
-    line("stopped at step ", step, "; go on with --resume");
-  }
+  void stopped(int64_t step) { console_.stopped(step); }
 
   void end(int64_t step, const Judgement& test) {
     const auto count = std::ssize(test.pictures);
@@ -81,26 +70,24 @@ class Output {
                     {"right", test.right()},
                     {"pictures", count}};
     metrics_.write_end(step, {{"test/loss", test.loss}, {"test/accuracy", test.accuracy()}}, last);
-    if (s_.json)
-      out_.write(last);
-    else
-      line("test loss ", fixed_text(test.loss, 4), "  right ", fixed_text(100 * test.accuracy(), 2),
-           " %: ", test.right(), " of ", count);
+    console_.report(last, [&] {
+      return concat("test loss ", fixed_text(test.loss, 4), "  right ", fixed_text(100 * test.accuracy(), 2),
+                    " %: ", test.right(), " of ", count);
+    });
     if (!s_.no_figures && !metrics_.steps().empty()) draw();
   }
 
  private:
   void draw() const {
     const Figure figure = save_loss_figure(metrics_, s_.out);
-    if (!figure.drawn) line(figure.message);
-    for (const auto& file : figure.files) line("  ", printable(file.string()));
+    if (!figure.drawn) console_.line(figure.message);
+    for (const auto& file : figure.files) console_.line("  ", printable(file.string()));
   }
 
   const Settings& s_;
   int64_t pictures_;
-  JsonLines out_;
+  TrainingConsole console_;
   Metrics metrics_;
-  std::unique_ptr<Progress> progress_;
 };
 
 }  // namespace
@@ -129,11 +116,7 @@ void train(Settings& s, OptionTable& table) {
   if (s.resume) trainer.resume();
 
   Output output(s, training->size(), trainer.state());
-  output.line("heed ", HEED_VERSION, ": ", device, ", ", thread_count(),
-              thread_count() == 1 ? " thread" : " threads", ", seed ", s.seed, ", ", training->size(),
-              " pictures of ", images->image_size().height, " x ", images->image_size().width, ", ",
-              test.size(), " for testing, ", *s.classes, " classes");
-  output.line(module.describe(), "\n", nn::component_table(module));
+  output.begin(device, images->image_size(), test.size(), module);
   const bool ended = trainer.run({.step = [&](const train::StepReport& report) { output.step(report); },
                                   .epoch = [&](const train::EpochReport& report) { output.epoch(report); },
                                   .stop = stop_requested});
