@@ -35,6 +35,10 @@ struct DecodeSettings : ModelSettings {
   std::vector<std::string> sources;
 };
 
+struct BeamSettings : DecodeSettings {
+  BeamSettings() { beam = 3; }
+};
+
 struct LogitsSettings : ModelSettings {
   std::filesystem::path out = "logits.safetensors";
 };
@@ -78,6 +82,8 @@ void evaluate_model(const EvalSettings& settings);
 /// Trained models at each of several lengths.
 void compare_lengths(const LengthsSettings& settings);
 void decode(const DecodeSettings& settings);
+/// The search for one source's output, drawn as a tree.
+void beam(const BeamSettings& settings);
 void logits(const LogitsSettings& settings);
 void attention(const AttentionSettings& settings);
 /// What each head looks at, and what the model loses without it.

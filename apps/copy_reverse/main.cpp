@@ -25,6 +25,14 @@ void declare_pairs(OptionTable& table, PairsSettings& s) {
   table.integer("pairs", s.pairs, "Pairs", {1, 1 << 20});
 }
 
+void declare_search(OptionTable& table, DecodeSettings& s) {
+  table.group("Search");
+  table.integer("beam", s.beam, "Hypotheses followed", {1, 1 << 16});
+  table.number("length-penalty", s.length_penalty, "Exponent of the length penalty", {0, 100, false, false});
+  table.integer("max-decode-length", s.max_decode_length, "Longest output; 0: from the source's length",
+                {0, 1 << 24});
+}
+
 void declare_sweep(OptionTable& table, SweepOfTrainings& s) {
   s.out = "runs/sweep";
   declare_sweep(table, static_cast<SweepSettings&>(s));
@@ -69,13 +77,15 @@ void run(const std::vector<std::string>& arguments) {
   DecodeSettings decoding;
   OptionTable& decode_table = line.command("decode", "Outputs for given sources", [&] { decode(decoding); });
   declare_model(decode_table, decoding, true);
-  decode_table.group("Search");
-  decode_table.integer("beam", decoding.beam, "Hypotheses followed", {1, 1 << 16});
-  decode_table.number("length-penalty", decoding.length_penalty, "Exponent of the length penalty",
-                      {0, 100, false, false});
-  decode_table.integer("max-decode-length", decoding.max_decode_length,
-                       "Longest output; 0: from the source's length", {0, 1 << 24});
+  declare_search(decode_table, decoding);
   decode_table.positionals("SOURCE", decoding.sources, "Sources, each as one argument: \"3 4 5\"");
+
+  BeamSettings searching;
+  OptionTable& beam_table =
+      line.command("beam", "The search for a source's output, drawn as a tree", [&] { beam(searching); });
+  declare_model(beam_table, searching, false);
+  declare_search(beam_table, searching);
+  beam_table.positionals("SOURCE", searching.sources, "The source, as one argument: \"3 4 5\"");
 
   LogitsSettings outputs;
   OptionTable& logits_table =

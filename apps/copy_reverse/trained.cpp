@@ -22,6 +22,18 @@ void use_pairs(Settings& settings, const PairsSettings& s) {
   settings.valid_pairs = s.pairs.value_or(std::max<int64_t>(settings.valid_pairs, 1));
 }
 
+data::Pair pair_of(data::TokenIds source, const Settings& settings) {
+  settings.check_lengths(std::ssize(source), 0);
+  data::TokenIds target;
+  if (settings.no_end_mark)
+    target = settings.task_rule().solve(source, settings.vocab, settings.last_digit_first);
+  return {std::move(source), std::move(target)};
+}
+
+int64_t longest_output(int64_t max_decode_length, int64_t longest_source, const nn::Seq2SeqModel& model) {
+  return std::min(max_decode_length > 0 ? max_decode_length : 2 * longest_source + 10, model.max_target());
+}
+
 std::shared_ptr<const data::PairDataset> pairs_of(const ModelSettings& s, const Trained& trained) {
   std::shared_ptr<const data::PairDataset> pairs;
   if (s.data.empty())

@@ -21,15 +21,6 @@
 namespace heed::apps {
 namespace {
 
-// A source as a pair; a model without end marks needs the target to know where an output ends.
-data::Pair pair_of(data::TokenIds source, const Settings& settings) {
-  settings.check_lengths(std::ssize(source), 0);
-  data::TokenIds target;
-  if (settings.no_end_mark)
-    target = settings.task_rule().solve(source, settings.vocab, settings.last_digit_first);
-  return {std::move(source), std::move(target)};
-}
-
 void print(const Json& object, bool json, const std::string& text) {
   if (json)
     JsonLines().write(object);
@@ -76,11 +67,11 @@ void decode(const DecodeSettings& s) {
         pairs.begin() + static_cast<int64_t>(std::min(first + kBatch, pairs.size())));
     int64_t longest = 0;
     for (const data::Pair& pair : part) longest = std::max(longest, static_cast<int64_t>(pair.source.size()));
-    const int64_t most = s.max_decode_length > 0 ? s.max_decode_length : 2 * longest + 10;
-    const nn::DecodeOptions options{.max_length = std::min(most, trained.model->max_target()),
-                                    .beam = s.beam,
-                                    .length_penalty = s.length_penalty,
-                                    .on_step = throw_if_stopped};
+    const nn::DecodeOptions options{
+        .max_length = longest_output(s.max_decode_length, longest, *trained.model),
+        .beam = s.beam,
+        .length_penalty = s.length_penalty,
+        .on_step = throw_if_stopped};
     const std::vector<int64_t> numbers(part.size());
     const train::Seq2SeqBatch batch =
         train::to_tensors(data::pack(part, numbers, trained.marks()), trained.device);
@@ -128,9 +119,8 @@ void attention(const AttentionSettings& s) {
   const data::TokenIds source = task.symbols(s.input, vocab);
   data::TokenIds target;
   if (s.target.empty()) {
-    const nn::DecodeOptions decode{
-        .max_length = std::min<int64_t>(2 * std::ssize(source) + 10, trained.model->max_target()),
-        .on_step = throw_if_stopped};
+    const nn::DecodeOptions decode{.max_length = longest_output(0, std::ssize(source), *trained.model),
+                                   .on_step = throw_if_stopped};
     const nn::Hypothesis output =
         predict(*trained.model, {pair_of(source, trained.settings)}, trained.marks(), decode).front().output;
     target.assign(output.tokens.begin(), output.tokens.end());

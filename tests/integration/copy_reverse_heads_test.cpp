@@ -1,7 +1,8 @@
-// What copy_reverse says of a model's heads and failures.
+// What copy_reverse says of a model's heads, failures and searches.
 #include <numeric>
 
 #include "copy_reverse_run.h"
+#include "search_tree.h"
 
 namespace heed {
 namespace {
@@ -104,6 +105,47 @@ TEST_F(CopyReverseHeads, FailuresAddUp) {
   for (const char* name : {"failures-places", "failures-lengths", "failures-confusions", "failures-worst"})
     EXPECT_TRUE(drawn(name)) << name;
   EXPECT_NE(read_file(dir_ / "m" / "failures.csv").find("length,5,"), std::string::npos);
+}
+
+// What a search found stands in its tree, with the score that decode gives it.
+TEST_F(CopyReverseHeads, ASearchIsATree) {
+  train({"--steps", "60", "--lr", "3e-3"});
+  const Json json = use({"beam", "--beam", "4", "3 4 5"});
+  EXPECT_EQ(json["source"], "3 4 5");
+  std::map<std::string, double> found;
+  collect_outputs(json["tree"], "end", found);
+  EXPECT_EQ(json["tree"]["token"], "start");
+  EXPECT_EQ(json["tree"]["next"].size(), 8u) << "four that were kept, and the next four";
+  ASSERT_EQ(json["outputs"].size(), 4u);
+  ASSERT_FALSE(found.empty());
+  size_t finished = 0;
+  for (const Json& output : json["outputs"]) {
+    const auto at = found.find(output["text"]);
+    if (at == found.end()) continue;
+    ++finished;
+    EXPECT_NEAR(at->second, output["score"].get<double>(), 1e-9);
+  }
+  EXPECT_EQ(finished, found.size());
+  const Json decoded = use({"decode", "--beam", "4", "3 4 5"});
+  EXPECT_EQ(decoded["score"], json["outputs"][0]["score"]);
+  std::string text;
+  for (const Json& symbol : decoded["output"]) text += (text.empty() ? "" : " ") + symbol.dump();
+  EXPECT_EQ(json["outputs"][0]["text"], text);
+
+  const Result drawn = run({"beam", "--model", model_, "--beam", "2", "3 4 5"});
+  ASSERT_EQ(drawn.code, 0) << drawn.err;
+  EXPECT_TRUE(drawn.out.starts_with("3 4 5\n├ ")) << drawn.out;
+  for (const char* part : {"  output 1\n", " was the least kept\n", "output 2  "})
+    EXPECT_NE(drawn.out.find(part), std::string::npos) << part << "\n" << drawn.out;
+  EXPECT_EQ(run({"beam", "--model", model_, "3", "4"}).code, 2);
+  EXPECT_EQ(run({"beam", "--model", model_}).code, 2);
+
+  // Without an end mark an output is as long as its target.
+  train({"--steps", "2", "--no-end-mark", "--force"});
+  for (const Json& output : use({"beam", "--beam", "2", "3 4 5"})["outputs"]) {
+    const std::string words = output["text"];
+    EXPECT_EQ(std::count(words.begin(), words.end(), ' '), 2) << words;
+  }
 }
 
 // Recurrent models have failures, but no heads; pairs of a file have their own lengths.

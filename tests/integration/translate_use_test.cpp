@@ -1,13 +1,12 @@
 // The commands of translate that use a trained model, on one with random weights: run's options, attention,
 // export, and po.
-#include <map>
-
 #include <heed/data/text/gettext.h>
 #include <heed/nn/text/text_alignment.h>
 
 #include "../docs/markdown.h"
 #include "program_run.h"
 #include "random_text_model.h"
+#include "search_tree.h"
 
 namespace heed {
 namespace {
@@ -191,28 +190,18 @@ TEST_F(TranslateUse, CataloguesAreFilledIn) {
   refuse("po", {folder_.put("bad.po", "msgid \"a\n"), "--in-place"}, 3, "bad.po:1");
 }
 
-/// The outputs on the ways through a tree that were kept, "A B <end>", with their scores.
-void collect(const Json& node, const std::string& before, std::map<std::string, double>& outputs) {
-  for (const Json& next : node["next"]) {
-    EXPECT_LE(next["probability"], 1);
-    const std::string text = before + next["token"].get<std::string>();
-    if (next["kept"] && next["token"] == "<end>") outputs[text] = next["score"];
-    collect(next, text + " ", outputs);
-  }
-}
-
 TEST_F(TranslateUse, ABeamIsATree) {
   const auto outputs = model_.run(Texts{"abc"}, {.beam = 3, .best = 3}).front();
   const Json json = use("beam", {"--json", "abc"}).last();
   std::map<std::string, double> found;
-  collect(json["tree"], "", found);
+  collect_outputs(json["tree"], "<end>", found);
   ASSERT_EQ(json["outputs"].size(), 3u);
   int finished = 0;
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(json["outputs"][i]["text"], outputs[i].text);
     if (!outputs[i].finished) continue;
     ++finished;
-    EXPECT_NEAR(found.at(outputs[i].text + " <end>"), outputs[i].score, 1e-9);
+    EXPECT_NEAR(found.at(outputs[i].text), outputs[i].score, 1e-9);
   }
   EXPECT_EQ(found.size(), static_cast<size_t>(finished));
   const std::string text = use("beam", {"abc"}).out;
