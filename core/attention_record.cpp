@@ -133,7 +133,8 @@ void add_to_relative(const WeightsSaved& saved, const Tensor& gscores, const Ten
 // Inputs: q, k, bias, relative.
 void weights_backward(const WeightsSaved& saved, const GradIn& gy, GradOut& gx) {
   const AttentionContext& call = saved.recorded.call;
-  const Tensor weights = *saved.weights, g = gy[0];
+  const Tensor weights = *saved.weights;
+  const Tensor& g = gy[0];
   const Tensor gscores = weights * (g - sum(g * weights, {.axes = {-1}, .keep = true}));
   const Tensor gq = gx.wants(0) ? zeroed_slot(gx, 0) : Tensor(),
                gk = gx.wants(1) ? zeroed_slot(gx, 1) : Tensor(), q = *saved.recorded.q, k = *saved.recorded.k;

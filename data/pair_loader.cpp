@@ -18,8 +18,8 @@ Collate<Pair, PairBatch> packing(const PairDataset* dataset, Marks marks) {
 
 }  // namespace
 
-PairLoader::PairLoader(std::shared_ptr<const PairDataset> dataset, const LoaderOptions& options, Marks marks,
-                       LoaderState start)
+PairLoader::PairLoader(const std::shared_ptr<const PairDataset>& dataset, const LoaderOptions& options,
+                       Marks marks, LoaderState start)
     : Loader(dataset, packing(dataset.get(), marks), options, start) {}
 
 }  // namespace heed::data

@@ -14,8 +14,8 @@ namespace heed::data {
 class PairLoader : public Loader<Pair, PairBatch> {
  public:
   /// `marks` are added to each pair. Errors as Loader's.
-  PairLoader(std::shared_ptr<const PairDataset> dataset, const LoaderOptions& options, Marks marks = {},
-             LoaderState start = {});
+  PairLoader(const std::shared_ptr<const PairDataset>& dataset, const LoaderOptions& options,
+             Marks marks = {}, LoaderState start = {});
 };
 
 }  // namespace heed::data

@@ -26,10 +26,11 @@ TokenIds sorted(TokenIds symbols, int64_t) {
 }
 
 TokenIds unique(TokenIds symbols, int64_t) {
-  TokenIds result;
+  auto end = symbols.begin();
   for (const int64_t symbol : symbols)
-    if (std::find(result.begin(), result.end(), symbol) == result.end()) result.push_back(symbol);
-  return result;
+    if (std::find(symbols.begin(), end, symbol) == end) *end++ = symbol;
+  symbols.erase(end, symbols.end());
+  return symbols;
 }
 
 TokenIds shifted(TokenIds symbols, int64_t vocab) {

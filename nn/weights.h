@@ -10,7 +10,7 @@
 namespace heed::nn {
 
 struct SaveWeightsOptions {
-  std::string prefix = "";  // what names in the file begin with: "net." makes net.0.weight of 0.weight
+  std::string prefix = {};  // what names in the file begin with: "net." makes net.0.weight of 0.weight
   std::map<std::string, std::string> metadata = {{"format", "pt"}};
   DType dtype = DType::f32;  // of the file's tensors but integers
 };
@@ -21,7 +21,7 @@ void save_weights(Module& module, const std::string& path, const SaveWeightsOpti
 
 struct LoadOptions {
   bool strict = true;  // the file must have every parameter and buffer, and nothing else that has the prefix
-  std::string prefix = "";  // what names in the file begin with; tensors without it are passed over
+  std::string prefix = {};  // what names in the file begin with; tensors without it are passed over
 };
 
 struct LoadReport {

@@ -273,7 +273,7 @@ void check_outputs(const char* operation, TensorList outputs) {
 
 }  // namespace
 
-void attach(RefPtr<Node> node, TensorList inputs, TensorList outputs) {
+void attach(const RefPtr<Node>& node, TensorList inputs, TensorList outputs) {
   check_outputs(node->name(), outputs);
   node->edges().reserve(inputs.size());
   for (const Tensor& input : inputs) node->edges().push_back(edge_of(input));

@@ -312,7 +312,7 @@ class ClosureNode final : public Node {
 };
 
 uint64_t next_sequence();
-void attach(RefPtr<Node> node, TensorList inputs, TensorList outputs);
+void attach(const RefPtr<Node>& node, TensorList inputs, TensorList outputs);
 
 }  // namespace detail
 

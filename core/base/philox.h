@@ -2,6 +2,7 @@
 // device, in any order. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include <heed/core/base/host_device.h>
@@ -50,7 +51,7 @@ struct Dropout {
 
 /// The dropout of rate p in [0, 1). The rate is rounded to a multiple of 1/65536.
 inline Dropout make_dropout(double p, PhiloxState rng) {
-  uint32_t threshold = static_cast<uint32_t>(p * 65536.0 + 0.5);
+  auto threshold = static_cast<uint32_t>(std::lround(p * 65536.0));
   if (threshold > 65535u) threshold = 65535u;
   return {threshold, static_cast<float>(1.0 / (1.0 - threshold / 65536.0)), rng};
 }

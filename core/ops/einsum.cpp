@@ -173,7 +173,7 @@ std::vector<Named> named_operands(const std::string& text, const Equation& parts
         x.tensor = x.tensor.squeeze(axis);
         continue;
       }
-      int64_t& size = sizes[static_cast<size_t>(letter)];
+      int64_t& size = sizes[static_cast<unsigned char>(letter)];
       HEED_CHECK(size == -1 || size == found, ShapeError, "einsum: axis ",
                  is_letter(letter) ? std::string(1, letter) : concat(letter - kFirstAxis, " of ..."),
                  " of \"", text, "\" has ", size, " and ", found, " elements");

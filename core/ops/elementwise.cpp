@@ -103,7 +103,8 @@ Tensor divide(const Tensor& a, const Tensor& b) {
 Tensor power(const Tensor& a, const Tensor& b) {
   const Tensor y = binary(BinaryOp::power, "power", a, b);
   return record("power", {a, b}, y, [a = save(a), b = save(b), y = save(y)](const GradIn& gy, GradOut& gx) {
-    const Tensor base = *a, exponent = *b, g = gy[0];
+    const Tensor base = *a, exponent = *b;
+    const Tensor& g = gy[0];
     // x^0 and 0^b are constant: no 0 * inf there.
     if (gx.wants(0)) {
       const Tensor slope = g * (exponent * power(base, exponent - 1.0));
@@ -122,7 +123,7 @@ namespace {
 // The gradient of an extremum: none to the loser, half to each where they are equal, all to both for NaN.
 void extremum_backward(const GradIn& gy, GradOut& gx, const Tensor& a, const Tensor& b,
                        Tensor (*loses)(const Tensor&, const Tensor&)) {
-  const Tensor g = gy[0];
+  const Tensor& g = gy[0];
   const Tensor share = where(equal(a, b), g * 0.5, g);
   if (gx.wants(0)) add_summed(gx, 0, where(loses(a, b), 0, share), a.shape());
   if (gx.wants(1)) add_summed(gx, 1, where(loses(b, a), 0, share), b.shape());

@@ -102,13 +102,12 @@ void dispatch(Device device, const char* kernel, OnCpu on_cpu, OnCuda on_cuda, c
       const NoSubnormals mode(!kReadsSubnormals<Args>);
       on_cpu(args);
     }
-  } else if constexpr (!kCudaBuilt) {
-    fail_without_cuda(kernel);
-  } else if constexpr (!kHasKernel<DeviceType::cuda, Args>) {
-    fail_without_kernel(kernel, device, kIsF64<Args>);
-  } else {
+  } else if constexpr (kCudaBuilt && kHasKernel<DeviceType::cuda, Args>) {
     cuda::set_device(device.index);
     on_cuda(args);
+  } else {
+    if (!kCudaBuilt) fail_without_cuda(kernel);
+    fail_without_kernel(kernel, device, kIsF64<Args>);
   }
 }
 

@@ -71,7 +71,7 @@ WeightFiles open_shards(const std::string& index) {
   return files;
 }
 
-WeightFiles open_gguf(std::shared_ptr<const GgufReader> reader) {
+WeightFiles open_gguf(const std::shared_ptr<const GgufReader>& reader) {
   WeightFiles files{reader->path(), {}};
   for (const GgufTensor& tensor : reader->tensors())
     files.tensors.emplace(tensor.name, StoredTensor{.shape = tensor.shape,

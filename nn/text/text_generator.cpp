@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include <heed/core/base/text.h>
 #include <heed/core/ops.h>
@@ -154,7 +155,7 @@ Chat::Chat(const TextGenerator& generator, std::optional<std::string> system)
   if (generator.start() >= 0 &&
       !generator.chat()->before.starts_with(generator.tokenizer().piece(generator.start())))
     history_.push_back(generator.start());
-  const std::string first = system.value_or(generator.chat()->system);
+  const std::string first = std::move(system).value_or(generator.chat()->system);
   if (!first.empty()) add_turn("system", first);
 }
 

@@ -20,8 +20,6 @@
 
 #include "apps/common/text.h"
 
-extern char** environ;
-
 namespace heed::apps {
 
 namespace {
@@ -55,7 +53,7 @@ std::string find_program(const std::string& name) {
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path ? path : "/usr/local/bin:/usr/bin:/bin");
   for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string file = folder + "/" + name;
+    std::string file = concat(folder, "/", name);
     if (folder.starts_with('/') && ::access(file.c_str(), X_OK) == 0) return file;
   }
   return "";
@@ -91,6 +89,7 @@ Ran run(std::vector<std::string> words) {
   ::posix_spawnattr_init(&attributes);
   use_usual_signals(attributes);
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   pid_t process = -1;

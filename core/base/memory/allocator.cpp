@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -49,9 +50,9 @@ void* acquire_from_heap(size_t bytes) {
 
 void discard_pages(void* pointer, size_t bytes) {
   static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = round_up(reinterpret_cast<uintptr_t>(pointer), page),
-             end = (reinterpret_cast<uintptr_t>(pointer) + bytes) / page * page;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  const auto address = reinterpret_cast<uintptr_t>(pointer), begin = round_up(address, page),
+             end = (address + bytes) / page * page;
+  if (begin < end) madvise(static_cast<std::byte*>(pointer) + (begin - address), end - begin, MADV_DONTNEED);
 }
 
 // A segment takes memory where it is used: in one large segment fewer gaps are left than in many.

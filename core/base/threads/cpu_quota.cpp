@@ -102,7 +102,7 @@ double cpus_of_version(const std::string& root, bool version2) {
   if (group.find("/..") != std::string::npos) group.clear();
   double least = kNoQuota;
   for (;; group.resize(group.rfind('/'))) {
-    least = std::min(least, cpus_of_group(root + mount.folder + group, version2));
+    least = std::min(least, cpus_of_group(concat(root, mount.folder, group), version2));
     if (group.rfind('/') == std::string::npos) return least;
   }
 }

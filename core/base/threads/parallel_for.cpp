@@ -44,7 +44,8 @@ void wait_while(const std::atomic<uint32_t>& word, uint32_t old) {
   };
   if (spin()) return;  // without a look at the clock
   const auto start = std::chrono::steady_clock::now();
-  for (auto waited = start - start; waited < kStay; waited = std::chrono::steady_clock::now() - start) {
+  for (std::chrono::steady_clock::duration waited{}; waited < kStay;
+       waited = std::chrono::steady_clock::now() - start) {
     if (waited >= kSpin) std::this_thread::yield();
     if (spin()) return;
   }

@@ -98,7 +98,8 @@ struct Closure {
 
 // With e = tanh(q + k), s = score · e and w = softmax(s).
 void Closure::operator()(const GradIn& gy, GradOut& gx) const {
-  const Tensor q = *this->q, k = *this->k, score = *this->score, values = *this->values, g = gy[0];
+  const Tensor q = *this->q, k = *this->k, score = *this->score, values = *this->values;
+  const Tensor& g = gy[0];
   std::vector<Tensor> gq, gk, gvalues;
   Tensor gscore = zeros(score.shape(), score.options());
   for_each_part(*layouts, [&](const Part& part) {

@@ -126,7 +126,7 @@ void copy(const kernels::Copy<To, From>& args) {
         reverse_row(run.n, y, x - (run.n - 1));
       else if constexpr (std::is_same_v<To, From>)
         std::reverse_copy(x - (run.n - 1), x + 1, y);
-    } else if constexpr (kConvertsRows<To, From>) {
+    } else if constexpr (kConvertsRows<To, From>) {  // NOLINT(bugprone-branch-clone): both may be discarded
       map_run(run.n, y, run.step[0], x, run.step[1],
               [](const UnaryRow<From, To>& row) { convert_row(row.n, row.y, row.x); });
     } else if constexpr (std::is_same_v<To, int64_t> && kHasRows<From>) {

@@ -66,14 +66,14 @@ WeightFiles open_shards(const std::string& index);
 /// The files that the text of such an index lists, each with the names of its tensors. Names are those of
 /// files in its own folder.
 std::map<std::string, std::set<std::string>> parse_index(std::string_view text, const std::string& path);
-WeightFiles open_gguf(std::shared_ptr<const GgufReader> reader);
+WeightFiles open_gguf(const std::shared_ptr<const GgufReader>& reader);
 
 /// What a module has in a file: `part` stands before its own names to make those of the whole model.
 struct NameQuery {
   const NameTable& table;
   HeadLayout layout;  // with no number 0
-  std::string part = "";
-  std::string prefix = "";
+  std::string part = {};
+  std::string prefix = {};
   bool strict = true;
 };
 
