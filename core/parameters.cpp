@@ -92,12 +92,12 @@ std::vector<Parameter> join_tied(std::vector<Parameter> parameters) {
                "Parameters: the name '", parameter.name, "' is used twice");
   }
   std::vector<Parameter> joined;
-  for (const Parameter& parameter : parameters) {
+  for (Parameter& parameter : parameters) {
     const auto [found, is_new] = seen.emplace(&parameter.tensor.impl(), joined.size());
     if (is_new)
-      joined.push_back(parameter);
+      joined.push_back(std::move(parameter));
     else
-      joined[found->second].aliases.push_back(parameter.name);
+      joined[found->second].aliases.push_back(std::move(parameter.name));
   }
   return joined;
 }

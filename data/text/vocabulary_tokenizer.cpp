@@ -147,6 +147,7 @@ std::vector<std::string> frequent_pieces(const TokenizerOptions& options, const 
   const int64_t room = options.max_vocab - first_piece(options.kind);
   if (std::ssize(sorted) > room) sorted.resize(static_cast<size_t>(room));
   std::vector<std::string> pieces;
+  pieces.reserve(sorted.size());
   for (auto& entry : sorted) pieces.push_back(std::move(entry.second));
   return pieces;
 }

@@ -21,7 +21,7 @@ struct PretrainedOptions {
   /// The file must have every parameter, and no tensor that the family does not know.
   bool strict = true;
   /// What names in the file begin with before those of the family; tensors without it are passed over.
-  std::string prefix = "";
+  std::string prefix = {};
   /// Of the parameters.
   DType dtype = DType::f32;
   /// Keeps the embedding and the matrices of a LanguageModel's layers as 8-bit integers, for inference on the
@@ -46,9 +46,9 @@ std::unique_ptr<Transformer> load_pretrained(const std::string& path, const Pret
 
 struct PretrainedPartOptions {
   /// Where the module stands in the model that load_pretrained makes: "layers.2.", or "" for the whole.
-  std::string part = "";
+  std::string part = {};
   bool strict = true;
-  std::string prefix = "";
+  std::string prefix = {};
 };
 
 /// Gives a module of one's own the weights of such files, converted into its dtype: of the whole model or of
