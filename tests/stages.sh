@@ -14,6 +14,14 @@ check_format() { (cd "$root" && sources | xargs clang-format-14 --dry-run -Werro
 # Doxygen's warnings about the public headers are errors.
 check_reference() { (cd "$root" && mkdir -p "$build" && logged "$build/log/doxygen.log" doxygen docs/Doxyfile); }
 
+# clang-tidy by .clang-tidy: all sources of the libraries and programs but those of CUDA kernels and the emulator, in about
+# 6 minutes of one core (tests/lint/clang_tidy.py says how).
+check_tidy() {
+  local folder=$build/tidy
+  configure clang -B "$folder" -DHEED_TESTS=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON "$@"
+  python3 "$root/tests/lint/clang_tidy.py" "$folder"
+}
+
 # build_preset PRESET [-D…]
 build_preset() {
   local preset=$1
@@ -241,6 +249,7 @@ command_test() {
   esac
   stage "format" check_format
   stage "API reference" check_reference
+  stage "clang-tidy" check_tidy "${cuda[@]}"
   stage "build with g++, warnings as errors" build_preset emulated -DHEED_CHECKED_KERNELS=ON -DHEED_BENCH=ON \
     -DHEED_PART_OF_ALL=ON -DHEED_TENSORBOARD_PYTHON="$(tensorboard_python)" "${cuda[@]}" "${strict[@]}"
   stage "build with clang, its sanitizers and warnings as errors" build_preset asan "${cuda[@]}"
