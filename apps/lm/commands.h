@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <heed/nn/text/text_generator.h>
+#include <heed/train/language_model.h>
 
 #include "apps/common/options/common_settings.h"
 #include "apps/lm/train_settings.h"
@@ -39,10 +40,14 @@ struct ChatSettings : SamplingSettings {
   std::vector<std::string> messages;
 };
 
-struct EvalSettings : ModelSettings {
+/// A text that a model is measured on.
+struct MeasuredText {
   std::filesystem::path data;
+  DocumentUnit unit = DocumentUnit::file;
   int64_t window = 1024;
 };
+
+struct EvalSettings : ModelSettings, MeasuredText {};
 
 struct AttentionSettings : ModelSettings {
   int64_t layer = 0;
@@ -51,10 +56,10 @@ struct AttentionSettings : ModelSettings {
   std::vector<std::string> texts;
 };
 
-struct HeadsSettings : ModelSettings {
-  std::filesystem::path data, out;
-  int64_t window = 128;
-  int64_t period = 50, sequences = 16;  // of random tokens that come twice
+struct HeadsSettings : ModelSettings, MeasuredText {
+  HeadsSettings() { window = 128; }
+  std::filesystem::path out;
+  int64_t period = 50, sequences = 16;  // of random tokens that come again
 };
 
 struct MergeSettings : CommonSettings {
@@ -71,6 +76,12 @@ void train(TrainSettings& settings, OptionTable& table);
 void merge(const MergeSettings& settings);
 
 nn::TextGenerator open_generator(const ModelSettings& settings);
+/// Positions that a model knows: of learned ones a number, of others more than any text has.
+int64_t count_positions(const nn::LanguageModel& model);
+/// How well documents are predicted, each behind the token that begins texts. `window` tokens are looked back
+/// at, at most, and no more than the model has positions.
+train::Prediction predict(const nn::TextGenerator& generator, const std::vector<std::string>& documents,
+                          int64_t window);
 /// A model with the adapters of a folder as part of its weights; it is that of `base`, or, where that is
 /// empty, the one that the folder names.
 nn::TextGenerator load_merged(const std::filesystem::path& adapters, const std::filesystem::path& base);

@@ -133,6 +133,18 @@ Documents split_documents(std::vector<std::string> documents, double valid_share
   return result;
 }
 
+std::vector<std::string> read_documents(const fs::path& path, DocumentUnit unit) {
+  int64_t passed_over = 0;
+  return read_all(path, unit, passed_over);
+}
+
+int64_t count_characters(const std::vector<std::string>& documents) {
+  int64_t count = 0;
+  for (const std::string& document : documents)
+    for_each_character(document, [&](std::string_view) { ++count; });
+  return count;
+}
+
 Documents read_documents(const DocumentSettings& s) {
   int64_t passed_over = 0;
   std::vector<std::string> all = read_all(s.data, s.unit, passed_over);

@@ -22,6 +22,12 @@ std::vector<std::string> divide(std::string_view text, DocumentUnit unit);
 /// bytes, where one is cut at the end of a line, if it has any. DataError where a side is empty.
 Documents split_documents(std::vector<std::string> documents, double valid_share, Split split);
 
+/// The documents of a file, or of all texts of a folder in the order of their paths. IoError, DataError.
+std::vector<std::string> read_documents(const std::filesystem::path& path, DocumentUnit unit);
+
+/// Of all.
+int64_t count_characters(const std::vector<std::string>& documents);
+
 /// --data and --valid: files, or all texts of folders in the order of their paths. IoError, DataError.
 Documents read_documents(const DocumentSettings& settings);
 

@@ -33,6 +33,14 @@ void declare_sampling(OptionTable& table, SamplingSettings& s) {
   table.list("stop", s.stop, "Texts that end a text");
 }
 
+void declare_text(OptionTable& table, MeasuredText& s) {
+  table.path("data", s.data, "A UTF-8 text, or a folder of them").not_saved();
+  table.choice(
+      "documents", s.unit, "What a document is, across whose ends no token is looked back at",
+      {{"file", DocumentUnit::file}, {"paragraph", DocumentUnit::paragraph}, {"line", DocumentUnit::line}});
+  table.integer("window", s.window, "Tokens that are looked back at, at most", {2, 1 << 20});
+}
+
 void run(const std::vector<std::string>& arguments) {
   CommandLine line("lm", "Language models that write and answer: published ones, and your own.");
 
@@ -70,8 +78,7 @@ void run(const std::vector<std::string>& arguments) {
   OptionTable& eval_table =
       line.command("eval", "How well a text is predicted", [&] { evaluate(evaluating); });
   declare_model(eval_table, evaluating);
-  eval_table.path("data", evaluating.data, "File of the text").not_saved();
-  eval_table.integer("window", evaluating.window, "Tokens that are looked back at, at most", {2, 1 << 20});
+  declare_text(eval_table, evaluating);
 
   AttentionSettings looking;
   OptionTable& attention_table =
@@ -86,10 +93,8 @@ void run(const std::vector<std::string>& arguments) {
   OptionTable& heads_table = line.command(
       "heads", "What each head looks at, and what the model loses without it", [&] { heads(roles); });
   declare_model(heads_table, roles);
-  heads_table.path("data", roles.data, "File of a text").not_saved();
-  heads_table.integer("window", roles.window, "Tokens of the text that are looked back at, at most",
-                      {2, 1 << 20});
-  heads_table.integer("period", roles.period, "Random tokens that come twice", {2, 1 << 16});
+  declare_text(heads_table, roles);
+  heads_table.integer("period", roles.period, "Random tokens that come again, at most", {2, 1 << 16});
   heads_table.integer("sequences", roles.sequences, "Sequences of such tokens", {1, 1 << 16});
   heads_table.path("out", roles.out, "Folder of the figures; by default the model's").not_saved();
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 
-#include <heed/core/io/file.h>
 #include <heed/nn/pretrained/lora_files.h>
 #include <heed/nn/summary.h>
 
@@ -13,11 +12,10 @@
 #include "apps/common/program.h"
 #include "apps/common/text.h"
 #include "apps/lm/commands.h"
+#include "apps/lm/documents.h"
 
 namespace heed::apps {
 namespace {
-
-constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
 
 // Control characters but the ends of lines and tabs could steer a terminal.
 std::string safe(std::string_view text) {
@@ -76,27 +74,39 @@ void generate(const GenerateSettings& s) {
   }
 }
 
+int64_t count_positions(const nn::LanguageModel& model) {
+  const nn::LanguageModelConfig& config = model.config();
+  return config.position == nn::PositionKind::learned ? config.max_length : int64_t{1} << 20;
+}
+
+train::Prediction predict(const nn::TextGenerator& generator, const std::vector<std::string>& documents,
+                          int64_t window) {
+  train::Prediction sum;
+  for (const std::string& document : documents) {
+    throw_if_stopped();
+    const auto [loss, tokens] =
+        generator.loss(document, std::min(window, count_positions(generator.model())));
+    sum.loss += loss * static_cast<double>(tokens);
+    sum.tokens += tokens;
+  }
+  return sum;
+}
+
 void evaluate(const EvalSettings& s) {
   HEED_CHECK(!s.data.empty(), ConfigError, "eval needs a text: give a file with --data");
-  const std::string text = read_whole_file(s.data.string(), kMaxTextBytes);
-  const std::optional<size_t> invalid = invalid_utf8(text);
-  HEED_CHECK(!invalid, DataError, s.data.string(), " is not UTF-8 (byte ", *invalid + 1, ")");
+  const std::vector<std::string> documents = read_documents(s.data, s.unit);
   const nn::TextGenerator generator = open_generator(s);
-  const nn::LanguageModelConfig& config = generator.model().config();
-  const bool learned = config.position == nn::PositionKind::learned;
-  const auto [loss, tokens] =
-      generator.loss(text, learned ? std::min(s.window, config.max_length) : s.window);
-  int64_t characters = 0;
-  for_each_character(text, [&](std::string_view) { ++characters; });
-  const double bits = loss * static_cast<double>(tokens) / std::log(2.0) / static_cast<double>(characters);
+  const train::Prediction p = predict(generator, documents, s.window);
+  const int64_t characters = count_characters(documents);
+  const double bits = p.bits_per_character(characters);
   if (s.json)
-    return JsonLines().write({{"loss", loss},
-                              {"perplexity", std::exp(loss)},
+    return JsonLines().write({{"loss", p.mean()},
+                              {"perplexity", p.perplexity()},
                               {"bits_per_character", bits},
-                              {"tokens", tokens},
+                              {"tokens", p.tokens},
                               {"characters", characters}});
-  write_out(concat("loss ", fixed_text(loss, 4), "  perplexity ", fixed_text(std::exp(loss), 2),
-                   "  bits a character ", fixed_text(bits, 4), "  of ", tokens, " tokens, ", characters,
+  write_out(concat("loss ", fixed_text(p.mean(), 4), "  perplexity ", fixed_text(p.perplexity(), 2),
+                   "  bits a character ", fixed_text(bits, 4), "  of ", p.tokens, " tokens, ", characters,
                    " characters\n"));
 }
 

@@ -56,12 +56,14 @@ Tensor attention_distance(const Tensor& weights) {
 
 Tensor attention_share(const Tensor& weights, const Tensor& pattern) {
   check_map(weights, "attention_share");
-  HEED_CHECK(pattern.dtype() == DType::boolean && pattern.rank() == 2 &&
-                 pattern.size(0) == weights.size(-2) && pattern.size(1) == weights.size(-1),
+  const int64_t queries = weights.size(-2), keys = weights.size(-1);
+  const bool own = weights.rank() == 4 && pattern.shape() == (Shape{weights.size(0), queries, keys});
+  HEED_CHECK(pattern.dtype() == DType::boolean && (own || pattern.shape() == (Shape{queries, keys})),
              ShapeError, "attention_share: the pattern is ", pattern.shape(), " of ", pattern.dtype(),
              ", the weights ", weights.shape());
-  const Tensor cells = pattern.to(kCpu).to(DType::f64),
-               rows = sum(greater(sum(cells, {.axes = {1}}), 0).to(DType::f64));
+  Tensor cells = pattern.to(kCpu).to(DType::f64);
+  if (own) cells = cells.view({weights.size(0), 1, queries, keys});
+  const Tensor rows = sum(greater(sum(cells, {.axes = {-1}}), 0).to(DType::f64), {.axes = {-1}});
   return sum(in_f64(weights) * cells, {.axes = {-2, -1}}) / rows;
 }
 
@@ -75,6 +77,21 @@ Tensor mirror_pattern(int64_t queries, int64_t keys, int64_t place) {
 
 Tensor key_pattern(int64_t queries, int64_t keys, int64_t key) {
   return equal(arange(0, keys).expand({queries, keys}), static_cast<double>(key));
+}
+
+Tensor induction_pattern(const Tensor& ids) {
+  HEED_CHECK(ids.rank() == 2, ShapeError, "induction_pattern: ids are ", ids.shape(),
+             ", expected [sequences, tokens]");
+  const int64_t sequences = ids.size(0), tokens = ids.size(1);
+  const std::vector<int64_t> id = ids.to_vector<int64_t>();
+  std::vector<float> cells(static_cast<size_t>(sequences * tokens * tokens), 0.0f);
+  for (int64_t n = 0; n < sequences; ++n) {
+    const int64_t* const token = id.data() + n * tokens;
+    float* const map = cells.data() + n * tokens * tokens;
+    for (int64_t query = 1; query < tokens; ++query)
+      for (int64_t key = 1; key <= query; ++key) map[query * tokens + key] = token[key - 1] == token[query];
+  }
+  return greater(tensor(cells, {sequences, tokens, tokens}), 0);
 }
 
 Tensor head_similarity(const Tensor& weights) {

@@ -18,7 +18,8 @@ Tensor attention_entropy(const Tensor& weights);
 Tensor attention_distance(const Tensor& weights);
 
 /// The weight that each row has on the keys of a pattern, bool [queries, keys], averaged over the rows in
-/// which it has a key: [...]. NaN where it has none at all.
+/// which it has a key: [...]. NaN where it has none at all. Of weights [sequences, heads, queries, keys] each
+/// sequence may have a pattern of its own, [sequences, queries, keys].
 Tensor attention_share(const Tensor& weights, const Tensor& pattern);
 
 // Patterns, bool [queries, keys].
@@ -28,6 +29,10 @@ Tensor diagonal_pattern(int64_t queries, int64_t keys, int64_t offset);
 Tensor mirror_pattern(int64_t queries, int64_t keys, int64_t place);
 /// One key for all queries.
 Tensor key_pattern(int64_t queries, int64_t keys, int64_t key);
+/// The tokens that came after earlier occurrences of the query's own, bool [sequences, tokens, tokens] of ids
+/// [sequences, tokens]: what an induction head looks at (Olsson et al., arXiv 2209.11895: prefix matching).
+/// ShapeError.
+Tensor induction_pattern(const Tensor& ids);
 
 /// How alike the heads' weights are, [heads, heads], of weights [sequences, heads, queries, keys]: 1 minus
 /// the Jensen-Shannon divergence of two heads' rows in bits, averaged over all rows (arXiv 1906.04341 draws

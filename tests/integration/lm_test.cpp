@@ -132,12 +132,49 @@ TEST_F(Lm, HeadsAreWorthWhatIsLostWithoutThem) {
     }
     EXPECT_LE(heads[i]["Entropy"].get<double>(), std::log2(9));
   }
+  EXPECT_EQ(result["period"], 4);
+  for (const char* when : {"first", "again"}) {
+    EXPECT_GT(result[when]["loss"].get<double>(), 0);
+    EXPECT_GE(result[when]["right"].get<double>(), 0);
+    EXPECT_LE(result[when]["right"].get<double>(), 1);
+  }
+  // The head with the most induction, and what is left of it without one of the layer before.
+  const Json& induction = result["induction"];
+  const auto score = [](const Json& head) { return head["Induction"].get<double>(); };
+  double most = 0;
+  for (const Json& head : heads) most = std::max(most, score(head));
+  EXPECT_EQ(induction["score"], most);
+  EXPECT_EQ(score(heads[3 * induction["layer"].get<size_t>() + induction["head"].get<size_t>()]), most);
+  EXPECT_EQ(induction.contains("helper"), induction["layer"] == 1) << "no layer is before the first";
   EXPECT_TRUE(fs::exists(dir_ / "maps/heads.svg") || fs::exists(dir_ / "maps/heads.gp"));
   EXPECT_TRUE(fs::exists(dir_ / "maps/heads-induction.svg") || fs::exists(dir_ / "maps/heads-induction.gp"));
   EXPECT_EQ(run(command("heads", {"--data", text, "--period", "5"})).code, 2) << "11 positions";
   EXPECT_EQ(run(command("heads", {"--period", "4"})).code, 2) << "no text";
   std::ofstream(text) << "a b c";
   EXPECT_EQ(run(command("heads", {"--data", text, "--period", "4"})).code, 3);
+}
+
+// Lines as documents are measured each on its own.
+TEST_F(Lm, DocumentsKnowNothingOfEachOther) {
+  const std::string text = (dir_ / "text").string();
+  const auto eval = [&](const std::string& content, const char* documents) {
+    std::ofstream(text) << content;
+    const Result r = run(command("eval", {"--json", "--data", text, "--documents", documents}));
+    EXPECT_EQ(r.code, 0) << r.err;
+    return r.last();
+  };
+  const Json first = eval("a b c", "file"), second = eval("d e f g h", "file"),
+             lines = eval("a b c\nd e f g h\n", "line");
+  EXPECT_EQ(lines["tokens"], 2 + 4);
+  EXPECT_EQ(lines["characters"], 5 + 9);
+  EXPECT_NEAR(lines["loss"].get<double>() * 6,
+              first["loss"].get<double>() * 2 + second["loss"].get<double>() * 4, 1e-6);
+  EXPECT_EQ(eval("a b c\nd e f g h\n", "file")["tokens"], 7);
+  std::ofstream(text) << "a b c d e\nf g h i j k\nl m n o\n";
+  const Result r = run(command("heads", {"--json", "--data", text, "--documents", "line", "--period", "4"}));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.last()["bits_per_character"],
+            eval("a b c d e\nf g h i j k\nl m n o\n", "line")["bits_per_character"]);
 }
 
 TEST_F(Lm, RefusesWithTheRightCode) {

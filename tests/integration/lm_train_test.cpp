@@ -2,10 +2,12 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <random>
 #include <thread>
 
 #include <heed/nn/text/text_generator.h>
 
+#include "../support/address_sanitizer.h"
 #include "program_run.h"
 
 namespace heed {
@@ -202,6 +204,54 @@ TEST_F(LmTrain, ShowsWhatTokensLookBackAt) {
   EXPECT_EQ(run(with({"--layer", "2", "And"})).code, 2);
   EXPECT_EQ(run(with({})).code, 2);
   EXPECT_EQ(run(with({std::string(200, 'a')})).code, 3);
+}
+
+// Lines of four pairs of letters in any order: after the first letter of a pair comes what came after it
+// before. Two layers learn to look there, by a head that tells each letter its predecessor; one layer does
+// not.
+TEST_F(LmTrain, TwoLayersLearnInductionAndOneDoesNot) {
+#ifdef HEED_ADDRESS_SANITIZER
+  GTEST_SKIP() << "it trains for a minute there, by what others run too";
+#endif
+  std::mt19937 random(1);
+  const auto write = [&](const char* name, int lines) {
+    std::ofstream out(dir_ / name);
+    for (int i = 0; i < lines; ++i) {
+      std::string letters = "abcdefghijklmnopqrstuvwxyz";
+      for (size_t at = 0; at < 8; ++at)
+        std::swap(letters[at], letters[at + random() % (letters.size() - at)]);
+      for (int pair = 0; pair < 24; ++pair) out << letters.substr(2 * (random() % 4), 2);
+      out << "\n";
+    }
+    return (dir_ / name).string();
+  };
+  const std::string pairs = write("pairs", 10'000), unseen = write("unseen", 20);
+  const auto heads = [&](const char* layers) {
+    const std::string out = (dir_ / layers).string();
+    const Result trained =
+        run({"train",     "--data",  pairs,          "--documents", "line",    "--tokenizer", "char",
+             "--layers",  layers,    "--d-model",    "64",          "--heads", "1",           "--untied",
+             "--context", "64",      "--batch-size", "32",          "--lr",    "1e-3",        "--schedule",
+             "constant",  "--steps", "1000",         "--threads",   "2",       "--json",      "--out",
+             out});
+    EXPECT_EQ(trained.code, 0) << trained.err;
+    const Result r =
+        run({"heads", "--model", out, "--data", unseen, "--documents", "line", "--period", "12", "--json"});
+    EXPECT_EQ(r.code, 0) << r.err;
+    return r.last();
+  };
+  const Json two = heads("2"), one = heads("1");
+  EXPECT_LT(two["first"]["right"], 0.15) << "nobody can know";
+  EXPECT_GT(two["again"]["right"], 0.5);
+  EXPECT_LT(one["again"]["right"], 0.2);
+  EXPECT_GT(two["again"]["right"].get<double>(), 3 * one["again"]["right"].get<double>());
+  const Json& induction = two["induction"];
+  EXPECT_EQ(induction["layer"], 1);
+  EXPECT_GT(induction["score"], 0.3);
+  EXPECT_LT(induction["helper"]["left"].get<double>(), induction["score"].get<double>() / 2);
+  EXPECT_GT(two["heads"][0]["Previous"], 0.3);
+  for (const Json& head : two["heads"]) EXPECT_LT(head["Right without, %"], 20);
+  EXPECT_LT(one["induction"]["score"], 0.2);
 }
 
 TEST_F(LmTrain, AdaptersAreTrainedSavedAndMerged) {

@@ -61,6 +61,36 @@ TEST(AttentionStatistics, ShareIsOfTheRowsWithAKey) {
                                  {"[3, 4]", "[2, 3, 3]"});
 }
 
+// a b a b a: the second a looks at the b after the first; the last a at both.
+TEST(AttentionStatistics, InductionIsTheTokenAfterAnEarlierOne) {
+  const Tensor ids = tensor(std::vector<int64_t>{7, 8, 7, 8, 7,  //
+                                                 7, 7, 9, 8, 6},
+                            {2, 5});
+  EXPECT_EQ(induction_pattern(ids).to(DType::i64).to_vector<int64_t>(),
+            (std::vector<int64_t>{0, 0, 0, 0, 0,  //
+                                  0, 0, 0, 0, 0,  //
+                                  0, 1, 0, 0, 0,  //
+                                  0, 0, 1, 0, 0,  //
+                                  0, 1, 0, 1, 0,  //
+                                  0, 0, 0, 0, 0,  //
+                                  0, 1, 0, 0, 0,  // the second of two alike came after the first
+                                  0, 0, 0, 0, 0,  //
+                                  0, 0, 0, 0, 0,  //
+                                  0, 0, 0, 0, 0}));
+  test::expect_error<ShapeError>([&] { (void)induction_pattern(ids.select(0, 0)); }, {"[5]"});
+}
+
+// Two sequences of two heads: in the first one row has a key, in the second both.
+TEST(AttentionStatistics, ShareOfEachSequencesOwnPattern) {
+  const Tensor weights = map_of({1, 0, 0.25, 0.75, 1, 0, 0, 1,  //
+                                 1, 0, 0.5, 0.5, 0, 1, 1, 0},
+                                {2, 2, 2, 2});
+  const Tensor pattern = greater(map_of({0, 0, 0, 1, 1, 0, 1, 0}, {2, 2, 2}), 0);
+  expect_near(attention_share(weights, pattern), {2, 2}, {0.75, 1, 0.75, 0.5});
+  test::expect_error<ShapeError>([&] { (void)attention_share(weights.select(0, 0), pattern.slice(0, 0, 1)); },
+                                 {"[1, 2, 2]", "[2, 2, 2]"});
+}
+
 // Two rows: one in which all heads agree, one in which the second looks elsewhere and the third at both.
 TEST(AttentionStatistics, SimilarityIsOneMinusTheJensenShannonDivergence) {
   const Tensor weights = map_of({1, 0, 1, 0,  //
