@@ -2,8 +2,8 @@
 #include <atomic>
 
 #include <heed/core/autograd/autograd.h>
-#include <heed/core/autograd/leaf_node.h>
 #include <heed/core/autograd/backward_run.h>
+#include <heed/core/autograd/leaf_node.h>
 #include <heed/core/creation.h>
 #include <heed/core/ops.h>
 #include <heed/core/tensor_impl.h>

@@ -1,7 +1,7 @@
 #include <atomic>
 
-#include <heed/core/autograd/leaf_node.h>
 #include <heed/core/autograd/backward_run.h>
+#include <heed/core/autograd/leaf_node.h>
 #include <heed/core/base/warning.h>
 #include <heed/core/creation.h>
 #include <heed/core/tensor_impl.h>

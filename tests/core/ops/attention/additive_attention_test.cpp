@@ -4,8 +4,8 @@
 #include <heed/core/attention.h>
 #include <heed/core/ops.h>
 
-#include "expect_error.h"
 #include "../fused_check.h"
+#include "expect_error.h"
 
 namespace heed::test {
 namespace {
