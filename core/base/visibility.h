@@ -57,10 +57,10 @@ struct Visibility {
 
   HEED_HOST_DEVICE bool visible(int64_t q, int64_t k, int64_t queries, int64_t keys) const {
     // Lengths are 32-bit, and so are the registers of a GPU.
-    const auto place = static_cast<int32_t>(diagonal(q, queries, keys)), key = static_cast<int32_t>(k);
-    const int32_t distance = key - place;
+    const auto place = static_cast<int32_t>(diagonal(q, queries, keys)),
+               distance = static_cast<int32_t>(k) - place;
     if (hides_later(causal) && distance > 0) return false;
-    if (!has_window() || key < global_tokens || is_global(place)) return true;
+    if (!has_window() || k < global_tokens || is_global(place)) return true;
     if (window_left >= 0 && distance < -window_left) return false;
     if (window_right >= 0 && distance > window_right) return false;
     return dilation <= 1 || distance % dilation == 0;

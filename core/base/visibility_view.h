@@ -139,7 +139,7 @@ struct VisibilityView : Visibility {
     int32_t place = query + shift;
     const int32_t from = place;
     if (hides_later(causal) && k0 > place) place = k0;
-    if (windowed && window_right >= 0 && k0 - place > window_right && !has_global(place, k0 - window_right))
+    if (windowed && window_right >= 0 && k0 - place > window_right && place >= global_tokens)
       place = k0 - window_right;
     if (blocks.given()) place = blocks.next_position(k0, k1, place);
     query += (place - from) / step * step;

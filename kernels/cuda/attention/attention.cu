@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
 
 // Budget: 32 registers, 0 bytes shared.
 template <class T, bool kCapped>
-__global__ void __launch_bounds__(kAttentionThreads) weights_kernel(AttentionWeights<T> args) {
+__global__ void __launch_bounds__(kAttentionThreads, 16) weights_kernel(AttentionWeights<T> args) {
   const BatchHead p(args, args.sequence, args.head);
   const int64_t i = int64_t{blockIdx.x} * kAttentionThreads + threadIdx.x;
   if (i >= args.queries * p.keys) return;
