@@ -162,6 +162,7 @@ void explain_heads(const HeadsSettings& settings) {
 
   Vocabulary vocabulary(words);
   std::vector<int64_t> ids;
+  ids.reserve(words.size());
   for (const std::string& word : words) ids.push_back(vocabulary.id(word));
   const Tensor sentence = Repetition(tensor(ids, {1, length})).ids;
   std::vector<std::string> tokens = words;

@@ -13,6 +13,7 @@ constexpr int64_t kMaxTokens = 192;  // what a figure has room for
 
 std::vector<std::string> pieces_of(const data::Tokenizer& tokenizer, const std::vector<int64_t>& ids) {
   std::vector<std::string> pieces;
+  pieces.reserve(ids.size());
   for (const int64_t id : ids) pieces.push_back(printable(tokenizer.piece(id)));
   return pieces;
 }
