@@ -14,8 +14,8 @@ check_format() { (cd "$root" && sources | xargs clang-format-14 --dry-run -Werro
 # Doxygen's warnings about the public headers are errors.
 check_reference() { (cd "$root" && mkdir -p "$build" && logged "$build/log/doxygen.log" doxygen docs/Doxyfile); }
 
-# clang-tidy by .clang-tidy: all sources of the libraries and programs but those of CUDA kernels and the emulator, in about
-# 6 minutes of one core (tests/lint/clang_tidy.py says how).
+# clang-tidy by .clang-tidy: all sources of the libraries and programs, but not those of CUDA kernels, the emulator and
+# tests, in about 10 minutes of processor time (tests/lint/clang_tidy.py says how).
 check_tidy() {
   local folder=$build/tidy
   configure clang -B "$folder" -DHEED_TESTS=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON "$@"
