@@ -71,7 +71,7 @@ void BackwardRun::before_adding_to(const Tensor& gradient) {
   if (any(current_->products_) || any(current_->begun_)) current_->compute(), current_->wait();
 }
 
-void BackwardRun::settle() {
+void BackwardRun::do_all() {
   compute();
   wait();
   for (const RefPtr<Node>& leaf : std::exchange(parts_, {})) static_cast<LeafNode&>(*leaf).complete_parts();

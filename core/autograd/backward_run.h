@@ -35,10 +35,13 @@ class BackwardRun {
   /// To be called before something is added to memory that may be a part of a gradient.
   static void before_adding_to(const Tensor& gradient);
 
-  /// Does all that was put off.
-  void settle();
+  /// Does all that was put off: mostly nothing.
+  void settle() {
+    if (!products_.empty() || !begun_.empty() || !parts_.empty()) do_all();
+  }
 
  private:
+  void do_all();
   void compute();  // begins with all products
   template <class T>
   void compute_products() const;

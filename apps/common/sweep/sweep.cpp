@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <thread>
+#include <unistd.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,8 +20,6 @@
 #include "apps/common/progress.h"
 #include "apps/common/sweep/child_process.h"
 #include "apps/common/text.h"
-
-extern char** environ;
 
 namespace heed::apps {
 namespace {

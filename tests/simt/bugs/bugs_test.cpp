@@ -47,7 +47,7 @@ std::string noticed(const Bug& bug) {
 }
 
 std::string line_of(const std::string& file, int number) {
-  std::ifstream source(std::string(HEED_SOURCE_FOLDER) + "/tests/simt/" + file);
+  std::ifstream source(std::string(HEED_SOURCE_FOLDER) + "/tests/simt/bugs/" + file);
   std::string line;
   for (int i = 0; i < number; ++i) std::getline(source, line);
   return line;
