@@ -39,7 +39,7 @@ double scale_of(MuonScale scale, const Shape& shape) {
 
 }  // namespace
 
-Muon::Muon(Parameters list, const MuonOptions& options)
+Muon::Muon(const Parameters& list, const MuonOptions& options)
     : Optimizer(list, checked(options, list).lr, options.weight_decay, options.groups,
                 [patterns = options.adam](const Parameter& parameter) {
                   return is_for_adam(parameter, patterns) ? std::vector<std::string>{"m", "v"}

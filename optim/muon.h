@@ -39,7 +39,7 @@ struct MuonOptions {
 class Muon : public Optimizer {
  public:
   /// ConfigError for a value out of range or a pattern that fits no parameter.
-  explicit Muon(Parameters parameters, const MuonOptions& options = {});
+  explicit Muon(const Parameters& parameters, const MuonOptions& options = {});
 
  private:
   void step_slice(const Slice& slice) override;
