@@ -142,7 +142,8 @@ TEST_F(CopyReverseHeads, ASearchIsATree) {
 
   // Without an end mark an output is as long as its target.
   train({"--steps", "2", "--no-end-mark", "--force"});
-  for (const Json& output : use({"beam", "--beam", "2", "3 4 5"})["outputs"]) {
+  const Json searched = use({"beam", "--beam", "2", "3 4 5"});
+  for (const Json& output : searched["outputs"]) {
     const std::string words = output["text"];
     EXPECT_EQ(std::count(words.begin(), words.end(), ' '), 2) << words;
   }
