@@ -17,6 +17,7 @@ void beam(const BeamSettings& s) {
   const auto length = std::ssize(pair.front().source);
   BeamTree tree(data::kStart);
   const nn::DecodeOptions options{
+      .end = marks.end ? data::kEnd : -1,  // -1: nothing ends an output but its length
       .max_length = marks.end ? longest_output(s.max_decode_length, length, *trained.model)
                               : std::ssize(pair.front().target),
       .beam = s.beam,

@@ -133,7 +133,7 @@ class Search {
   // A token for each hypothesis.
   void draw(const Tensor& logits, int64_t step) {
     Tensor allowed = logits;
-    if (step < options_.min_length) {
+    if (step < options_.min_length && options_.end >= 0) {
       std::vector<float> bias(static_cast<size_t>(logits.size(1)), 0.0f);
       bias[static_cast<size_t>(options_.end)] = -std::numeric_limits<float>::infinity();
       allowed = logits + tensor(bias, {logits.size(1)}, device_);
@@ -229,9 +229,10 @@ void DecodeOptions::check(int64_t vocabulary, int64_t sources) const {
              " is wider than the vocabulary of ", vocabulary);
   HEED_CHECK(std::isfinite(length_penalty) && length_penalty >= 0, ConfigError,
              "decode: length_penalty must be finite and not negative, got ", length_penalty);
-  for (const int64_t mark : {start, end})
-    HEED_CHECK(mark >= 0 && mark < vocabulary, ConfigError, "decode: the mark ", mark,
-               " is not in the vocabulary of ", vocabulary);
+  HEED_CHECK(start >= 0 && start < vocabulary, ConfigError, "decode: the mark ", start,
+             " is not in the vocabulary of ", vocabulary);
+  HEED_CHECK(end >= -1 && end < vocabulary, ConfigError, "decode: the mark ", end,
+             " is not in the vocabulary of ", vocabulary);
   HEED_CHECK(prefixes.empty() || std::ssize(prefixes) == sources, ConfigError, "decode: ", prefixes.size(),
              " prefixes for ", sources, " sources");
   for (const std::vector<int64_t>& prefix : prefixes) {

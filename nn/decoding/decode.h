@@ -22,7 +22,7 @@ struct Continuation {
 
 struct DecodeOptions {
   int64_t start = 1;                   // the first decoder input
-  int64_t end = 2;                     // ends an output
+  int64_t end = 2;                     // ends an output; -1: only max_length does
   int64_t max_length = 64;             // tokens of an output, the end mark included
   int64_t min_length = 0;              // tokens before the end mark may come
   int64_t beam = 1;                    // hypotheses followed for each source

@@ -46,7 +46,7 @@ void check_gradients(const std::string& name, const Tensors& leaves, const std::
                      int64_t most_elements = 8);
 
 /// For modules: what `results` gives in f32 on each device is as near to what it gives in f64 as f32 on the
-/// CPU is, within three times that error and two ulps. It is called for f64 first, so that it may convert a
+/// CPU is, within four times that error and two ulps. It is called for f64 first, so that it may convert a
 /// module.
 void check_f32(const std::function<Tensors(DType, Device)>& results);
 
