@@ -32,29 +32,26 @@ void backward(LinearCall& call, const GradIn& gy, GradOut& gx) {
   using A = accumulator_t<T>;
   Tensor g = gy[0].to(dtype_of<T>()).contiguous();
   const bool for_many = is_for_many(call, gx, g.device(), g.dtype());
-  GradSlot to_bias = for_many ? GradSlot() : accumulator_if_wanted(gx, 2);
+  const GradSlot to_bias = accumulator_if_wanted(gx, 2);
   A* gbias = data_or_null<A>(to_bias.tensor);
   if (call.activation != Activation::none || call.dropout.active()) {
     const Tensor gpre = gy.owned(0) ? g : empty_like(g);
     const Tensor saved = *call.saved;
-    HEED_DISPATCH(g.device(), linear_activation_backward,
-                  kernels::LinearActivationBackward<T>{.gy = g.data<T>(),
-                                                       .saved = data_or_null<T>(saved),
-                                                       .activation = call.activation,
-                                                       .dropout = call.dropout,
-                                                       .gpre = gpre.data<T>(),
-                                                       .gbias = std::exchange(gbias, nullptr),
-                                                       .accumulate_bias = to_bias.accumulate,
-                                                       .rows = call.rows,
-                                                       .out = call.out});
+    HEED_DISPATCH(
+        g.device(), linear_activation_backward,
+        kernels::LinearActivationBackward<T>{.gy = g.data<T>(),
+                                             .saved = data_or_null<T>(saved),
+                                             .activation = call.activation,
+                                             .dropout = call.dropout,
+                                             .gpre = gpre.data<T>(),
+                                             .gbias = for_many ? nullptr : std::exchange(gbias, nullptr),
+                                             .accumulate_bias = to_bias.accumulate,
+                                             .rows = call.rows,
+                                             .out = call.out});
     if (gy.last()) call.saved = {};  // before the products ask for memory
     g = gpre;
   }
   const Tensor x = *call.x, weight = *call.weight;
-  if (for_many) {
-    to_bias = accumulator_if_wanted(gx, 2);
-    gbias = data_or_null<A>(to_bias.tensor);
-  }
   const GradSlot to_weight = accumulator_if_wanted(gx, 1), to_x = slot_if_wanted(gx, 0);
   A* gweight = data_or_null<A>(to_weight.tensor);
   if (for_many && gx.may_wait(1) && (gbias == nullptr || gx.may_wait(2))) {
