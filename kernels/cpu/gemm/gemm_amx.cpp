@@ -116,7 +116,7 @@ void multiply(const AmxTask<T>& task) {
 }  // namespace
 
 AmxBlocking::AmxBlocking(int64_t m, int64_t n, bool splits_k)
-    : rows_(m, kAmxBlockLines, kMaxTaskRows), cols_(n, kAmxBlockLines, kMaxTaskCols) {
+    : BlockGrid({m, kAmxBlockLines, kMaxTaskRows}, {n, kAmxBlockLines, kMaxTaskCols}) {
   if (splits_k) return;
   constexpr int64_t kMinLines = 64;  // of a task, in each direction
   // More than four would have two threads pack for too long; of nine and more none has to be shared evenly.
@@ -151,7 +151,7 @@ AmxProduct<T>::AmxProduct(const BlockedGemm<T>& args)
 template <class T>
 void AmxProduct<T>::run(int64_t task) const {
   const bool second = task >= parts_.count();  // part of K
-  const AmxBlocking::Part at = parts_[task % parts_.count()];
+  const AmxBlocking::Block at = parts_[task % parts_.count()];
   const int64_t half = splits_k_ ? round_up(args_.k, kSplitK * kAmxDepth) / kSplitK : args_.k;
   const int64_t first = second ? half : 0;
   const GemmOutput<T>& output = args_.output;

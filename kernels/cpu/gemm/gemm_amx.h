@@ -19,22 +19,9 @@ constexpr int64_t kMaxTaskRows = 384, kMaxTaskCols = 512;
 /// an even number unless there are many, where m and n allow it. A task packs its own lines of A and B, and
 /// so of all such cuts this is one that packs the fewest lines; of split products the smallest. Into how many
 /// parts C is cut changes no bits.
-class AmxBlocking {
+class AmxBlocking : public BlockGrid {
  public:
   AmxBlocking(int64_t m, int64_t n, bool splits_k);
-
-  int64_t count() const { return rows_.parts * cols_.parts; }
-
-  struct Part {
-    int64_t row, rows, col, cols;  // the first of each, how many
-  };
-  Part operator[](int64_t i) const {  // by rows
-    const int64_t row = i / cols_.parts, col = i % cols_.parts;
-    return {rows_.begin(row), rows_.size(row), cols_.begin(col), cols_.size(col)};
-  }
-
- private:
-  EvenSplit rows_, cols_;
 };
 
 template <class T>

@@ -92,16 +92,35 @@ void add_partial(const A* partial, int64_t rows, int64_t cols, A* c, int64_t ldc
   });
 }
 
+/// C cut into rows and columns of blocks, which are numbered by rows.
+class BlockGrid {
+ public:
+  int64_t count() const { return rows_.parts * cols_.parts; }
+
+  struct Block {
+    int64_t row, rows, col, cols;  // the first of each, how many
+  };
+  Block operator[](int64_t i) const {
+    const int64_t row = i / cols_.parts, col = i % cols_.parts;
+    return {rows_.begin(row), rows_.size(row), cols_.begin(col), cols_.size(col)};
+  }
+
+ protected:
+  BlockGrid(const EvenSplit& rows, const EvenSplit& cols) : rows_(rows), cols_(cols) {}
+
+  EvenSplit rows_, cols_;
+};
+
 /// The blocks of C. Large ones use the caches best; smaller ones keep more cores busy, and there are at least
 /// `min` where m and n allow it. An even number of rows of blocks, or else of blocks, lets two threads share
 /// them evenly, and C's rows as they do in other operations. oneDNN packs B for each block, so its blocks are
 /// larger.
-class Blocking {
+class Blocking : public BlockGrid {
  public:
   static constexpr int64_t kMinBlocks = 12;
 
   Blocking(int64_t m, int64_t n, const GemmGeometry& geometry, bool onednn, int64_t min = kMinBlocks)
-      : rows_(m, onednn ? kOnednnRows : geometry.mr, kMC << onednn), cols_(n, geometry.nr, kNC) {
+      : BlockGrid({m, onednn ? kOnednnRows : geometry.mr, kMC << onednn}, {n, geometry.nr, kNC}) {
     if (count() < min) cols_ = EvenSplit(n, geometry.nr, kNC / 2);
     for (int64_t max = kMC / 2; m > kMinRows && count() < min && max >= kMinRows; max /= 2)
       rows_ = EvenSplit(m, rows_.unit, max << onednn);
@@ -109,19 +128,8 @@ class Blocking {
     if (odd && count() > 1 && rows_.parts < rows_.units) ++rows_.parts;
   }
 
-  int64_t count() const { return rows_.parts * cols_.parts; }
-
-  struct Block {
-    int64_t row, rows, col, cols;  // the first of each, how many
-  };
-  Block operator[](int64_t i) const {  // by rows
-    const int64_t row = i / cols_.parts, col = i % cols_.parts;
-    return {rows_.begin(row), rows_.size(row), cols_.begin(col), cols_.size(col)};
-  }
-
  private:
   static constexpr int64_t kMinRows = 24, kOnednnRows = 16;
-  EvenSplit rows_, cols_;
 };
 
 }  // namespace heed::cpu
