@@ -282,6 +282,15 @@ TEST(BeamSearch, LengthsAreKept) {
   for (const Hypothesis& h : none) EXPECT_TRUE(h.tokens.empty() && h.finished);
   const auto some = greedy_search(*model, Tokens::packed(kSources), {.max_length = 6, .min_length = 4});
   for (const Hypothesis& h : some) EXPECT_TRUE(h.tokens.size() == 4 && h.finished);
+  // Without an end mark its id is one as all others, and the length alone ends an output.
+  for (const int64_t min_length : {0, 4})
+    for (const int64_t beam : {1, 3})
+      for (const auto& found :
+           beam_search(*model, Tokens::packed(kSources),
+                       {.end = -1, .max_length = 6, .min_length = min_length, .beam = beam})) {
+        EXPECT_EQ(found.front().tokens, std::vector<int64_t>(6, 2));
+        EXPECT_FALSE(found.front().finished);
+      }
 }
 
 TEST(BeamSearch, NaNIsAnError) {
@@ -356,6 +365,7 @@ TEST(BeamSearch, ImpossibleOptions) {
   EXPECT_THROW(beam_search(*model, source, {.beam = 8}), ConfigError);
   EXPECT_THROW(beam_search(*model, source, {.beam = 2, .best = 3}), ConfigError);
   EXPECT_THROW(beam_search(*model, source, {.end = 7}), ConfigError);
+  EXPECT_THROW(beam_search(*model, source, {.end = -2}), ConfigError);
   EXPECT_THROW(beam_search(*model, source, {.prefixes = {{3}}}), ConfigError);
   EXPECT_THROW(beam_search(*model, source, {.max_length = 2, .prefixes = {{3, 3}, {}, {}}}), ConfigError);
   EXPECT_THROW(beam_search(*model, source, {.prefixes = {{2}, {}, {}}}), ConfigError);
