@@ -6,13 +6,13 @@ usage: compare.py PROGRAM [--peers NAME,…] [--llm-c FOLDER] [--starts N] [--ro
 
 PROGRAM is bench/step (a training step of a sequence-to-sequence Transformer, beside PyTorch eager and compiled and JAX),
 bench/gpt (one of GPT-2, beside PyTorch and, where --llm-c names a checkout of it, llm.c), bench/epoch (an epoch of pairs of
-mixed lengths, beside PyTorch), bench/decode (greedy decoding of 1,000 sources, beside CTranslate2), bench/kernels (single
-operations and their gradients, beside PyTorch and beside a copy or a product in the same round) or bench/learn (a whole
-training, from the start of the process until 99 % of the tokens of held-out pairs are right, beside PyTorch). All begin from
-the same weights or inputs, and must agree: on the loss without dropout, on the tokens, or on what a kernel results in. Prints
-the median and spread of each and the ratio of every round; refuses on a busy machine. Where a program's memory happens to lie
-is worth a few percent: with --starts all begin anew so often, each time for as many rounds. A peer that is not installed is
-left out.
+mixed lengths, beside PyTorch), bench/decode (greedy decoding of 1,000 sources, beside CTranslate2), bench/encode (vectors of
+texts, --model FOLDER --texts FILE, beside PyTorch), bench/kernels (single operations and their gradients, beside PyTorch and
+beside a copy or a product in the same round) or bench/learn (a whole training, from the start of the process until 99 % of
+the tokens of held-out pairs are right, beside PyTorch). All begin from the same weights or inputs, and must agree: on the
+loss without dropout, on tokens or vectors, or on what a kernel results in. Prints the median and spread of each and the ratio
+of every round; refuses on a busy machine. Where a program's memory happens to lie is worth a few percent: with --starts all
+begin anew so often, each time for as many rounds. A peer that is not installed is left out.
 """
 import argparse
 import datetime
@@ -39,7 +39,8 @@ PEERS = {"step": {"eager": ("torch", "torch_step.py", []), "compiled": ("torch",
          "epoch": {"eager": ("torch", "torch_epoch.py", [])},
          "learn": {"eager": ("torch", "torch_learn.py", [])},
          "kernels": {"eager": ("torch", "torch_kernels.py", [])},
-         "decode": {"ctranslate2": ("ctranslate2", "ctranslate2_decode.py", [])}}
+         "decode": {"ctranslate2": ("ctranslate2", "ctranslate2_decode.py", [])},
+         "encode": {"eager": ("transformers", "torch_encode.py", [])}}
 
 
 class Peer:
@@ -106,11 +107,16 @@ def check_same_work(peers, tolerance):
             same = sum(a == b for a, b in zip(ours["tokens"], theirs["tokens"]))
             if len(ours["tokens"]) != len(theirs["tokens"]) or same < 0.98 * len(ours["tokens"]):
                 sys.exit(f"compare: not the same outputs: {same} of {len(ours['tokens'])} tokens agree")
+        elif "vectors" in ours:
+            if len(ours["vectors"]) != len(theirs["vectors"]) or any(
+                    abs(a - b) > tolerance for a, b in zip(ours["vectors"], theirs["vectors"])):
+                sys.exit("compare: not the same vectors")
         elif theirs["parameters"] != ours["parameters"] or abs(theirs["loss"] - ours["loss"]) > tolerance:
             sys.exit(f"compare: not the same work: {ours} and {theirs}")
     for peer in peers:
         if "tokens" in peer.about:
             peer.about["tokens"] = len(peer.about["tokens"])
+        peer.about.pop("vectors", None)
 
 
 def why_missing(name, module, arguments, options):
@@ -142,7 +148,7 @@ def peer_commands(known, arguments, options):
 def start(work, arguments, options):
     """Our program and its peers, which wait for their turns."""
     with tempfile.TemporaryDirectory() as folder:
-        first = [] if work == "kernels" else ["--weights", f"{folder}/first.safetensors"]
+        first = [] if work in ("kernels", "encode") else ["--weights", f"{folder}/first.safetensors"]
         commands = [[arguments.program, *options, *first],
                     *peer_commands(PEERS[work], arguments, [*options, *first])]
         return [Peer(command) for command in commands]
