@@ -97,7 +97,9 @@ Tensor arange(int64_t begin, int64_t end, int64_t step, TensorOptions options) {
     HEED_CHECK(count == 0 || options.dtype != DType::i32 || edge == static_cast<int32_t>(edge), ConfigError,
                "arange: ", edge, " does not fit i32; ask for {.dtype = DType::i64}");
   return filled_by_tasks(count, options, [&]<class T>(T* values, int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) values[i] = static_cast<T>(element(begin, i, step));
+    auto number = static_cast<uint64_t>(element(begin, first, step));
+    for (int64_t i = first; i < last; ++i, number += static_cast<uint64_t>(step))
+      values[i] = static_cast<T>(number);
   });
 }
 
