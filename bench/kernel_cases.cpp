@@ -23,12 +23,12 @@ namespace {
 using Values = std::vector<std::vector<double>>;
 
 std::vector<double> sampled(const Tensor& x) {
-  constexpr int64_t kMost = 64;
+  constexpr int64_t kMax = 64;
   const Tensor flat = x.detach().to(DType::f32).contiguous();
-  const int64_t n = flat.numel(), count = std::min(n, kMost);
+  const int64_t n = flat.numel(), count = std::min(n, kMax);
   std::vector<double> values;
   for (int64_t j = 0; j < count; ++j)
-    values.push_back(flat.data<float>()[count == n ? j : j * (n - 1) / (kMost - 1)]);
+    values.push_back(flat.data<float>()[count == n ? j : j * (n - 1) / (kMax - 1)]);
   return values;
 }
 

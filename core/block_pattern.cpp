@@ -59,10 +59,10 @@ struct BlockPattern::State {
 BlockPattern::BlockPattern(const Tensor& seen) {
   HEED_CHECK(seen.dtype() == DType::boolean, DTypeError, "BlockPattern: the blocks are ", seen.dtype(),
              "; they must be bool");
-  constexpr int64_t kMost = int64_t{1} << 24;  // 2^30 positions
-  HEED_CHECK(seen.rank() == 2 && seen.size(0) <= kMost && seen.size(1) <= kMost, ShapeError,
+  constexpr int64_t kMax = int64_t{1} << 24;  // 2^30 positions
+  HEED_CHECK(seen.rank() == 2 && seen.size(0) <= kMax && seen.size(1) <= kMax, ShapeError,
              "BlockPattern: the blocks are ", seen.shape(), ", expected [query blocks, key blocks], at most ",
-             kMost, " each");
+             kMax, " each");
   const Tensor host = seen.detach().to(kCpu).contiguous();
   const int64_t queries = host.size(0), keys = host.size(1);
   const bool* block = host.data<bool>();

@@ -103,9 +103,9 @@ class Tensor {
   T item() const {
     static_assert(std::is_arithmetic_v<T>);
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-      constexpr T kLeast = std::numeric_limits<T>::min(), kMost = std::numeric_limits<T>::max();
+      constexpr T kMin = std::numeric_limits<T>::min(), kMax = std::numeric_limits<T>::max();
       constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();  // no element exceeds that of an i64
-      return static_cast<T>(item_as_integer(kLeast, sizeof(T) < 8 ? static_cast<int64_t>(kMost) : kEnd));
+      return static_cast<T>(item_as_integer(kMin, sizeof(T) < 8 ? static_cast<int64_t>(kMax) : kEnd));
     } else {
       return static_cast<T>(item_as_double());
     }

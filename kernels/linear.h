@@ -138,8 +138,8 @@ struct WeightProducts {
 
 /// Whether a product has so few results that, alone, it would leave most of a GPU idle.
 constexpr bool is_small_weight(int64_t rows, int64_t in, int64_t out) {
-  constexpr int64_t kMostRows = 4096, kMostElements = int64_t{1} << 19;
-  return rows <= kMostRows && in > 0 && out <= kMostElements / in;
+  constexpr int64_t kMaxRows = 4096, kMaxElements = int64_t{1} << 19;
+  return rows <= kMaxRows && in > 0 && out <= kMaxElements / in;
 }
 
 }  // namespace heed::kernels

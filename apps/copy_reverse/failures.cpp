@@ -127,8 +127,8 @@ void show_confusions(Presentation& show, const Failures& failures, const data::T
     if (entry.first.first != entry.first.second) wrong.push_back(entry);
   std::stable_sort(wrong.begin(), wrong.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
-  constexpr size_t kMost = 10;
-  if (wrong.size() > kMost) wrong.resize(kMost);
+  constexpr size_t kMax = 10;
+  if (wrong.size() > kMax) wrong.resize(kMax);
   Table table{{{"Symbol"}, {"Taken for"}, {"Times"}}, {}};
   for (const auto& [pair, times] : wrong)
     table.rows.push_back({token_name(task, pair.first), token_name(task, pair.second), times});

@@ -62,7 +62,7 @@ Heatmap attention_heatmap(const AttentionMaps& maps, const AttentionMaps::Map& m
 /// head), attention-heads and attention-cross-heads (all heads of one layer's encoder self-attention and of
 /// its cross-attention), attention-encoder-layers and attention-layers (each layer's encoder self-attention
 /// and cross-attention, heads averaged), as far as the model has them. Without a layer the last of each
-/// stack, without a head the sharpest of each kind.
+/// stack, without a head that of the lowest entropy, of each kind.
 std::vector<Figure> save_attention_figures(const AttentionMaps& maps, const std::filesystem::path& directory,
                                            std::optional<int64_t> layer = {},
                                            std::optional<int64_t> head = {});

@@ -101,7 +101,7 @@ void run(const std::vector<std::string>& arguments) {
   attention_table.text("input", maps.input, "Source: \"3 4 5\"");
   attention_table.text("target", maps.target, "Target; by default the model's own output");
   attention_table.integer("layer", maps.layer, "Layer of the single maps; by default the last", {0, 1024});
-  attention_table.integer("head", maps.head, "Head of the single maps; by default the sharpest",
+  attention_table.integer("head", maps.head, "Head of the single maps; by default that of the lowest entropy",
                           {0, 1 << 16});
   attention_table.path("out", maps.out, "Folder for figures and maps; by default the model's").not_saved();
 

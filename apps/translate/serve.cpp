@@ -57,9 +57,9 @@ TextQuestion TextService::parse_question(const Json& request) const {
   take_integer(request, "beam", q.best, limits_.max_beam, q.beam);
   take_integer(request, "max_length", 1, model_.max_output(), q.max_length);
   if (const auto found = request.find("length_penalty"); found != request.end()) {
-    constexpr double kMost = 100;
-    if (!found->is_number() || *found < 0 || *found > kMost)
-      throw HttpError(kBad, concat("\"length_penalty\" must be a number from 0 to ", kMost));
+    constexpr double kMax = 100;
+    if (!found->is_number() || *found < 0 || *found > kMax)
+      throw HttpError(kBad, concat("\"length_penalty\" must be a number from 0 to ", kMax));
     q.length_penalty = found->get<double>();
   }
   if (const auto found = request.find("alignment"); found != request.end()) {

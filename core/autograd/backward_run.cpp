@@ -10,7 +10,7 @@
 namespace heed {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{64} << 20;  // of what is kept for products that wait
+constexpr int64_t kMaxBytes = int64_t{64} << 20;  // of what is kept for products that wait
 
 const std::byte* begin_of(const Tensor& x) { return static_cast<const std::byte*>(x.raw_data()); }
 const std::byte* end_of(const Tensor& x) { return begin_of(x) + x.numel() * size_of(x.dtype()); }
@@ -47,7 +47,7 @@ void BackwardRun::put_off(Product product) {
     return others.empty() ||
            (others[0].g.device() == product.g.device() && others[0].g.dtype() == product.g.dtype());
   };
-  if (!fits(products_) || !fits(begun_) || bytes_ >= kMostBytes) compute(), wait();
+  if (!fits(products_) || !fits(begun_) || bytes_ >= kMaxBytes) compute(), wait();
   constexpr int64_t kTile = kernels::kWeightTile;
   tiles_ += ceil_divide(product.in, kTile) * ceil_divide(product.out, kTile);
   bytes_ += product.rows * (product.in + product.out) * size_of(product.g.dtype());

@@ -81,10 +81,10 @@ void AtomicFile::write(const void* data, size_t bytes) {
 
 void AtomicFile::write_at(uint64_t offset, const void* data, size_t bytes) {
   HEED_CHECK(file_.valid(), StateError, "cannot write '", path_, "': the file was already synced");
-  constexpr size_t kMost = size_t{1} << 30;  // below what one call may transfer
+  constexpr size_t kMax = size_t{1} << 30;  // below what one call may transfer
   const char* p = static_cast<const char*>(data);
   while (bytes > 0) {
-    const ssize_t put = ::pwrite(file_.get(), p, std::min(bytes, kMost), static_cast<off_t>(offset));
+    const ssize_t put = ::pwrite(file_.get(), p, std::min(bytes, kMax), static_cast<off_t>(offset));
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0) fail(concat("write ", bytes, " bytes at byte ", offset).c_str(), put < 0 ? errno : ENOSPC);
     p += put;

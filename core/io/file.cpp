@@ -33,10 +33,10 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
 }
 
 void InputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
-  constexpr size_t kMost = size_t{1} << 30;  // below what one call may transfer
+  constexpr size_t kMax = size_t{1} << 30;  // below what one call may transfer
   while (!out.empty()) {
     const ssize_t got =
-        ::pread(file_.get(), out.data(), std::min(out.size(), kMost), static_cast<off_t>(offset));
+        ::pread(file_.get(), out.data(), std::min(out.size(), kMax), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     HEED_CHECK(got >= 0, IoError, "cannot read '", path_, "' at byte ", offset, ": ",
                detail::error_text(errno));

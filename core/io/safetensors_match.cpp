@@ -7,11 +7,11 @@
 namespace heed {
 
 std::string detail::listed(const char* what, const std::vector<std::string>& items) {
-  constexpr size_t kMost = 20;
+  constexpr size_t kMax = 20;
   if (items.empty()) return "";
   std::string text = concat("\n  ", what, " (", items.size(), "): ");
-  for (size_t i = 0; i < std::min(items.size(), kMost); ++i) text += (i ? ", " : "") + items[i];
-  if (items.size() > kMost) text += concat(" and ", items.size() - kMost, " more");
+  for (size_t i = 0; i < std::min(items.size(), kMax); ++i) text += (i ? ", " : "") + items[i];
+  if (items.size() > kMax) text += concat(" and ", items.size() - kMax, " more");
   return text;
 }
 

@@ -10,8 +10,8 @@
 namespace heed {
 namespace {
 
-constexpr size_t kWaiting = 1 << 20;       // bytes that are handed over together
-constexpr size_t kMost = size_t{1} << 30;  // below what one call may transfer
+constexpr size_t kWaiting = 1 << 20;      // bytes that are handed over together
+constexpr size_t kMax = size_t{1} << 30;  // below what one call may transfer
 
 /// As one of AtomicFile's: should the process be killed before it is unlinked, it is an orphan.
 std::string temporary_name(const std::string& folder) {
@@ -46,7 +46,7 @@ void UnnamedFile::append(std::span<const std::byte> bytes) {
 void UnnamedFile::flush() {
   std::span<const std::byte> rest = waiting_;
   while (!rest.empty()) {
-    const ssize_t put = ::pwrite(file_.get(), rest.data(), std::min(rest.size(), kMost),
+    const ssize_t put = ::pwrite(file_.get(), rest.data(), std::min(rest.size(), kMax),
                                  static_cast<off_t>(size_ - rest.size()));
     if (put < 0 && errno == EINTR) continue;
     if (put <= 0) fail(concat("write ", rest.size(), " bytes").c_str(), put < 0 ? errno : ENOSPC);
@@ -58,7 +58,7 @@ void UnnamedFile::flush() {
 void UnnamedFile::read_at(uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
     const ssize_t got =
-        ::pread(file_.get(), out.data(), std::min(out.size(), kMost), static_cast<off_t>(offset));
+        ::pread(file_.get(), out.data(), std::min(out.size(), kMax), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail("read it", errno);
     HEED_ASSERT(got > 0, "a file that no one else has became shorter");

@@ -11,9 +11,9 @@ template <class T>
 inline constexpr bool kIsFloating = std::is_floating_point_v<T> || std::is_same_v<T, bfloat16>;
 
 template <class T>
-inline constexpr T kLeast = std::numeric_limits<T>::min();
+inline constexpr T kMin = std::numeric_limits<T>::min();
 template <class T>
-inline constexpr T kMost = std::numeric_limits<T>::max();
+inline constexpr T kMax = std::numeric_limits<T>::max();
 
 /// From a type of computation to any element's: floating to integer truncates, clamps, and makes 0 of NaN.
 template <class To, class From>
@@ -23,9 +23,9 @@ __device__ __forceinline__ To convert(From x) {
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
   } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
-    constexpr From kEnd = -static_cast<From>(kLeast<To>);  // 2^31 or 2^63: exact
-    if (!(x > -kEnd)) return x == x ? kLeast<To> : To(0);
-    return x < kEnd ? static_cast<To>(x) : kMost<To>;
+    constexpr From kEnd = -static_cast<From>(kMin<To>);  // 2^31 or 2^63: exact
+    if (!(x > -kEnd)) return x == x ? kMin<To> : To(0);
+    return x < kEnd ? static_cast<To>(x) : kMax<To>;
   } else if constexpr (std::is_same_v<To, bfloat16>) {
     return bfloat16(static_cast<float>(x));
   } else {

@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
                             [&] { return row_weight<float>(args, *args.counted); });
 }
 
-constexpr int64_t kMostCounted = 2048;  // targets that each block counts in less time than a launch takes
+constexpr int64_t kMaxCounted = 2048;  // targets that each block counts in less time than a launch takes
 
 // Of few short rows: each block counts all targets, and the last one adds up the losses.
 // Budget: 88 registers, 1096 bytes shared.
@@ -256,7 +256,7 @@ void cross_entropy_forward(const CrossEntropyForward<T>& args) {
     const dim3 grid = blocks_of_rows<Group>(args.rows), block(Group::kBlock);
     const IndexGuard targets(kernels::IndexUse::cross_entropy_target, args.classes);
     if constexpr (Layout::kThreads == 32)
-      if (!apart && args.rows <= kMostCounted)
+      if (!apart && args.rows <= kMaxCounted)
         return launch(kWhat, all_rows_kernel<T, Layout, kPadded>, grid, block, 0, args, targets,
                       losses.as<float>(), launch_counter());
     count();

@@ -199,7 +199,7 @@ struct PredicateOf {
     bool out[kWidth];
     read(v, x + at[1], repeated & 2);
     for (int j = 0; j < kWidth; ++j)
-      out[j] = op == kernels::PredicateOp::is_nan ? v[j] != v[j] : fabsf(v[j]) <= kMost<float>;
+      out[j] = op == kernels::PredicateOp::is_nan ? v[j] != v[j] : fabsf(v[j]) <= kMax<float>;
     store_raw(y + at[0], out);
   }
 };

@@ -180,12 +180,12 @@ dim3 blocks_of_rows(int64_t rows) {
   return dim3(static_cast<unsigned>(simt::ceil_div<int64_t>(rows, Group::kGroups)));
 }
 
-/// Calls run with the first of kThreads, kThreads * kStep, … that can keep `cols` of at most kMost elements.
-template <int kThreads, int kStep, int kWidth, int kPerThread, int64_t kMost, class F>
+/// Calls run with the first of kThreads, kThreads * kStep, … that can keep `cols` of at most kMax elements.
+template <int kThreads, int kStep, int kWidth, int kPerThread, int64_t kMax, class F>
 void with_threads_for(int64_t cols, F run) {
-  if constexpr (kThreads * kPerThread < kMost)
+  if constexpr (kThreads * kPerThread < kMax)
     if (cols > kThreads * kPerThread)
-      return with_threads_for<kThreads * kStep, kStep, kWidth, kPerThread, kMost>(cols, run);
+      return with_threads_for<kThreads * kStep, kStep, kWidth, kPerThread, kMax>(cols, run);
   if constexpr (kWidth > 1)
     if (cols == kThreads * kPerThread)
       return run.template operator()<RowLayout<kThreads, kWidth, kPerThread / kWidth, true>>();

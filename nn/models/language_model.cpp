@@ -65,9 +65,9 @@ void LanguageModelConfig::check() const {
   positive(d_ff, "d_ff");
   HEED_CHECK(layers >= 0, ConfigError, "LanguageModel: ", layers, " layers");
   layout();
-  constexpr int64_t kMost = int64_t{1} << 30;
-  HEED_CHECK(window >= 0 && window <= kMost, ConfigError, "LanguageModel: window is ", window);
-  HEED_CHECK(global_tokens >= 0 && global_tokens <= kMost, ConfigError, "LanguageModel: global_tokens is ",
+  constexpr int64_t kMax = int64_t{1} << 30;
+  HEED_CHECK(window >= 0 && window <= kMax, ConfigError, "LanguageModel: window is ", window);
+  HEED_CHECK(global_tokens >= 0 && global_tokens <= kMax, ConfigError, "LanguageModel: global_tokens is ",
              global_tokens);
   HEED_CHECK(window > 0 || global_tokens == 0, ConfigError, "LanguageModel: ", global_tokens,
              " global_tokens without a window; all tokens are seen by all after them then");

@@ -20,7 +20,7 @@ using Metadata = std::map<std::string, std::string>;
 
 constexpr const char* kFormatKey = "heed.text_model";
 constexpr int64_t kFormatVersion = 1;
-constexpr int64_t kMost = int64_t{1} << 24;
+constexpr int64_t kMax = int64_t{1} << 24;
 
 /// Calls field(name, member) for all that a trained model depends on: not for dropout.
 template <class Field>
@@ -84,11 +84,11 @@ std::string to_text(RotaryScalingKind value) { return word_of(kScalings, value);
 /// False where the text is no value of that type.
 bool from_text(const std::string& text, int64_t& value) {
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && value >= 0 && value <= kMost;
+  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && value >= 0 && value <= kMax;
 }
 bool from_text(const std::string& text, double& value) {
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && value > 0 && value <= kMost;
+  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() && value > 0 && value <= kMax;
 }
 bool from_text(const std::string& text, bool& value) {
   value = text == "true";

@@ -9,7 +9,7 @@
 namespace heed::test {
 namespace {
 
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max(), kLeast = std::numeric_limits<int64_t>::min();
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max(), kMin = std::numeric_limits<int64_t>::min();
 
 template <class T>
 void expect_range(const Tensor& x, const std::vector<T>& values) {
@@ -35,16 +35,16 @@ TEST(Arange, IntegersMakeIntegers) {
   expect_range<int32_t>(arange(0, 3, 1, {.dtype = DType::i32}), {0, 1, 2});
   expect_range<int64_t>(arange(0.0, 2.5, 1.0, {.dtype = DType::i64}), {0, 1, 2});
   // What a double cannot hold.
-  expect_range<int64_t>(arange(kMost - 2, kMost), {kMost - 2, kMost - 1});
-  expect_range<int64_t>(arange(kLeast, kMost, int64_t{1} << 62), {kLeast, kLeast / 2, 0, int64_t{1} << 62});
-  expect_range<int64_t>(arange(kMost, kLeast, kLeast), {kMost, -1});
+  expect_range<int64_t>(arange(kMax - 2, kMax), {kMax - 2, kMax - 1});
+  expect_range<int64_t>(arange(kMin, kMax, int64_t{1} << 62), {kMin, kMin / 2, 0, int64_t{1} << 62});
+  expect_range<int64_t>(arange(kMax, kMin, kMin), {kMax, -1});
   const Tensor many = arange(7, 7 + 3 * 40000, 3);  // in several tasks
   for (const int64_t i : {0, 16383, 16384, 39999}) EXPECT_EQ(many[i].item<int64_t>(), 7 + 3 * i);
 }
 
 TEST(Arange, WhatCannotBeIsAnError) {
   expect_error<ShapeError>([] { arange(0, 1e19); }, {"arange: from 0 to 1e+19 by 1", "2^63 - 1"});
-  expect_error<ShapeError>([] { arange(kLeast, kMost); }, {"arange", "2^63 - 1"});
+  expect_error<ShapeError>([] { arange(kMin, kMax); }, {"arange", "2^63 - 1"});
   expect_error<ShapeError>([] { arange(-1e308, 1e308, 1e-3); }, {"arange", "inf elements"});
   expect_error<ConfigError>([] { arange(0, INFINITY); }, {"arange", "to inf", "finite"});
   expect_error<ConfigError>([] { arange(0, NAN); }, {"arange", "nan"});
@@ -75,9 +75,9 @@ TEST(Item, GivesWhatTheTypeHoldsOrAnError) {
   const auto of = [](double value, DType dtype) { return full({1}, value, {.dtype = dtype}); };
   EXPECT_EQ(of(2.75, DType::f32).item<int>(), 2);
   EXPECT_EQ(of(-2.75, DType::f64).item<int64_t>(), -2);
-  EXPECT_EQ(of(-0x1p63, DType::f64).item<int64_t>(), kLeast);
-  EXPECT_EQ(tensor<int64_t>({kMost}).item<int64_t>(), kMost);
-  EXPECT_EQ(tensor<int64_t>({kMost}).item<uint64_t>(), static_cast<uint64_t>(kMost));
+  EXPECT_EQ(of(-0x1p63, DType::f64).item<int64_t>(), kMin);
+  EXPECT_EQ(tensor<int64_t>({kMax}).item<int64_t>(), kMax);
+  EXPECT_EQ(tensor<int64_t>({kMax}).item<uint64_t>(), static_cast<uint64_t>(kMax));
   EXPECT_EQ(of(255, DType::i32).item<uint8_t>(), 255);
   EXPECT_EQ(of(1, DType::boolean).item<int>(), 1);
   for (const double value : {1e30, -1e30, 0x1p63, double(NAN), double(INFINITY)})

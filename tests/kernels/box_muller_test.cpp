@@ -62,16 +62,16 @@ std::vector<uint32_t> words() {
 }
 
 TEST(BoxMuller, VectorsHaveTheBitsOfTheDefinition) {
-  constexpr int64_t kMost = 64;
+  constexpr int64_t kMax = 64;
   const std::vector<uint32_t> all = words();
   const size_t n = all.size();
   // What stands in the upper half of a lane does not count.
   constexpr uint64_t kNoise[] = {0, 0xffffffff00000000u, 0x8123456700000000u};
   for (size_t shift = 0; shift < n; shift += 7) {
     for (size_t begin = 0; begin < n;) {
-      uint64_t radius[kMost], angle[kMost];
-      double cosine[kMost], sine[kMost];
-      for (size_t i = 0; i < kMost; ++i) {
+      uint64_t radius[kMax], angle[kMax];
+      double cosine[kMax], sine[kMax];
+      for (size_t i = 0; i < kMax; ++i) {
         radius[i] = all[(begin + i) % n] | kNoise[i % 3];
         angle[i] = all[(begin + i + shift) % n] | kNoise[(i + 1) % 3];
       }

@@ -188,7 +188,7 @@ TEST(Gemm, WorksWhenStaticObjectsAreDestroyed) {
 }
 
 TEST_F(AmxGemm, NumbersWithoutPartsReachWhatTheyBelongTo) {
-  constexpr float kMost = std::numeric_limits<float>::max(),
+  constexpr float kMax = std::numeric_limits<float>::max(),
                   kInfinity = std::numeric_limits<float>::infinity();
   for (bool ta : {false, true}) {
     for (bool tb : {false, true}) {
@@ -216,9 +216,9 @@ TEST_F(AmxGemm, NumbersWithoutPartsReachWhatTheyBelongTo) {
       Product most{64, 64, 40, ta, tb};
       most.fill(-3, 0);
       for (int64_t q = 0; q < 40; ++q) most.at_b(q, 9) = std::ldexp(most.at_b(q, 9), -126);
-      for (int64_t q = 0; q < 40; ++q) most.at_a(5, q) = q == 7 ? kMost : 0.0f;
+      for (int64_t q = 0; q < 40; ++q) most.at_a(5, q) = q == 7 ? kMax : 0.0f;
       most.run();
-      EXPECT_NEAR(most.c[5 * 64 + 9], kMost * most.at_b(7, 9), 1e-6);
+      EXPECT_NEAR(most.c[5 * 64 + 9], kMax * most.at_b(7, 9), 1e-6);
       EXPECT_TRUE(std::isfinite(most.c[6 * 64 + 9]));
     }
   }

@@ -30,14 +30,14 @@ TEST(DeviceMath, ShiftsWrapAndZerosHaveNoBits) {
 }
 
 TEST(DeviceMath, ConversionsToIntegersSaturate) {
-  constexpr int kLeast = std::numeric_limits<int>::min(), kMost = std::numeric_limits<int>::max();
+  constexpr int kMin = std::numeric_limits<int>::min(), kMax = std::numeric_limits<int>::max();
   for (int (*const convert)(float) : {__float2int_rn, __float2int_rd, __float2int_rz}) {
     EXPECT_EQ(convert(kNan), 0);
-    EXPECT_EQ(convert(kInf), kMost);
-    EXPECT_EQ(convert(-kInf), kLeast);
-    EXPECT_EQ(convert(0x1p31f), kMost);
-    EXPECT_EQ(convert(-0x1p31f), kLeast);
-    EXPECT_EQ(convert(-3e9f), kLeast);
+    EXPECT_EQ(convert(kInf), kMax);
+    EXPECT_EQ(convert(-kInf), kMin);
+    EXPECT_EQ(convert(0x1p31f), kMax);
+    EXPECT_EQ(convert(-0x1p31f), kMin);
+    EXPECT_EQ(convert(-3e9f), kMin);
     EXPECT_EQ(convert(0x1.fffffep30f), 2147483520);
   }
   EXPECT_EQ(__float2int_rn(2.5f), 2);

@@ -62,9 +62,9 @@ bool is_shown(const LinePlot& plot, double x, double y) {
 
 // Of so many points that a pixel has several, the lowest and the highest of each pixel, in their order.
 Line thinned(const Line& line) {
-  constexpr size_t kPixels = 2048, kMost = 4 * kPixels;
+  constexpr size_t kPixels = 2048, kMax = 4 * kPixels;
   const size_t count = line.x.size();
-  if (count <= kMost) return line;
+  if (count <= kMax) return line;
   Line result{line.name, {}, {}, {}};
   for (size_t pixel = 0; pixel < kPixels; ++pixel) {
     const auto first = line.y.begin() + static_cast<std::ptrdiff_t>(pixel * count / kPixels);

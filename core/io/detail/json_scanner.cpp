@@ -140,11 +140,11 @@ uint64_t JsonScanner::whole_number(const Place& what) {
   if (at_end() || !is_digit(text_[at_])) fail("expected a whole number as ", what, ", found ", next_text());
   if (text_[at_] == '0' && at_ + 1 < text_.size() && is_digit(text_[at_ + 1]))
     fail("a leading zero in ", what);
-  constexpr uint64_t kMost = INT64_MAX;
+  constexpr uint64_t kMax = INT64_MAX;
   uint64_t value = 0;
   while (!at_end() && is_digit(text_[at_])) {
     const auto digit = static_cast<uint64_t>(text_[at_] - '0');
-    if (value > (kMost - digit) / 10) fail(what, " is larger than 2^63 - 1");
+    if (value > (kMax - digit) / 10) fail(what, " is larger than 2^63 - 1");
     value = value * 10 + digit;
     ++at_;
   }

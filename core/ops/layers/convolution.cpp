@@ -8,10 +8,10 @@ namespace heed {
 
 kernels::Window make_window(const char* operation, const Tensor& x, Size2d kernel, Size2d stride,
                             Size2d padding, Size2d dilation) {
-  constexpr int64_t kMost = 1 << 24;  // places in an image and its padding are 32-bit numbers
+  constexpr int64_t kMax = 1 << 24;  // places in an image and its padding are 32-bit numbers
   const auto check_size = [&](const char* what, Size2d size, int64_t least) {
     for (int64_t each : {size.height, size.width})
-      HEED_CHECK(each >= least && each < kMost, ConfigError, operation, ": ", what, " is ", each,
+      HEED_CHECK(each >= least && each < kMax, ConfigError, operation, ": ", what, " is ", each,
                  "; it must be at least ", least);
   };
   check_size("the kernel's size", kernel, 1);

@@ -16,7 +16,7 @@ class WordCache {
  public:
   static constexpr size_t kLongestWord = 48;
 
-  WordCache() : slots_(kFewest) {}
+  WordCache() : slots_(kMin) {}
 
   std::optional<std::span<const int32_t>> find(std::string_view word) const {
     const Slot& slot = slots_[place(word, hash(word))];
@@ -38,7 +38,7 @@ class WordCache {
   }
 
  private:
-  static constexpr size_t kFewest = size_t{1} << 8, kMost = size_t{1} << 15;  // slots
+  static constexpr size_t kMin = size_t{1} << 8, kMax = size_t{1} << 15;  // slots
   struct Slot {
     uint64_t hash = 0;
     uint32_t text = 0, ids = 0;      // where they begin
@@ -66,7 +66,7 @@ class WordCache {
   }
 
   void make_room() {
-    std::vector<Slot> old(slots_.size() < kMost ? slots_.size() * 2 : kMost);
+    std::vector<Slot> old(slots_.size() < kMax ? slots_.size() * 2 : kMax);
     old.swap(slots_);
     if (old.size() < slots_.size()) {
       for (const Slot& slot : old)

@@ -10,7 +10,7 @@
 #include <heed/kernels/cpu/attention/attention_bias-inl.h>
 #include <heed/kernels/cpu/attention/attention_block-inl.h>
 #include <heed/kernels/cpu/attention/attention_dropout-inl.h>
-#include <heed/kernels/cpu/simd/lane_sums-inl.h>
+#include <heed/kernels/cpu/simd/horizontal_sums-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -120,7 +120,7 @@ inline bool has_all_keys(const BatchHead& p) { return p.keys <= kKeyBlock; }
 template <class D, class T>
 HWY_INLINE void find_deltas(D d, const T* out, int64_t row_stride, Rows<Lane<D>> gout, int64_t queries,
                             int64_t width, const AttentionScratch<Lane<D>>& w) {
-  constexpr int64_t kLanes = kLaneSums<D>;
+  constexpr int64_t kLanes = kHorizontalSums<D>;
   for (int64_t first = 0; first < queries; first += kLanes) {
     Vec<D> sum[kLanes];
     for (int64_t i = 0; i < kLanes; ++i) {
@@ -133,7 +133,7 @@ HWY_INLINE void find_deltas(D d, const T* out, int64_t row_stride, Rows<Lane<D>>
     }
     const auto none =
         hn::Eq(hn::LoadU(d, w.row[0] + first), hn::Set(d, std::numeric_limits<Lane<D>>::infinity()));
-    hn::StoreU(hn::IfThenZeroElse(none, lane_sums(d, sum)), d, w.row[1] + first);
+    hn::StoreU(hn::IfThenZeroElse(none, horizontal_sums(d, sum)), d, w.row[1] + first);
   }
 }
 

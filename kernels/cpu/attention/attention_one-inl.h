@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <heed/kernels/cpu/attention/attention_forward-inl.h>
-#include <heed/kernels/cpu/simd/lane_sums-inl.h>
+#include <heed/kernels/cpu/simd/horizontal_sums-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -28,7 +28,8 @@ HWY_INLINE void score_vector(D d, const Lane<D>* q, Rows<Lane<D>> keys, int64_t 
     ((sum[I] = hn::MulAdd(x, hn::LoadU(d, row[I] + c), sum[I])), ...);
   }
   const auto lowest = hn::Set(d, -std::numeric_limits<Lane<D>>::infinity());
-  hn::StoreU(hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(count)), lane_sums(d, sum), lowest), d, scores);
+  hn::StoreU(hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(count)), horizontal_sums(d, sum), lowest), d,
+             scores);
 }
 
 /// Scores of the keys that the query does not see become -inf.
@@ -97,7 +98,7 @@ HWY_INLINE void attend_one(const kernels::AttentionForward<T>& args, const Batch
   using A = accumulator_t<T>;
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const std::make_index_sequence<static_cast<size_t>(kLaneSums<Tag<T>>)> all;
+  const std::make_index_sequence<static_cast<size_t>(kHorizontalSums<Tag<T>>)> all;
   pack_row(d, args.q.data + p.query_first * args.q.row_stride + p.head * args.q.head_stride, w.queries,
            args.width, w.padded, static_cast<A>(args.scale));
   find_visible_keys(args.visibility, p, 0, 1, visible);

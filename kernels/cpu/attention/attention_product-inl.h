@@ -94,14 +94,14 @@ HWY_INLINE void product_tile(D d, const A* HWY_RESTRICT a, int64_t lda, const A*
 template <int kVectors, Operands kOperands, class D, class A, class C, class S>
 HWY_NOINLINE void product_panel(D d, const A* a, int64_t lda, const A* b, int64_t ldb, C* c, int64_t ldc,
                                 int64_t rows, int64_t depth, S scale, bool accumulate) {
-  constexpr int kMost = tile_rows(kVectors);
-  const int64_t tiles = ceil_divide(rows, kMost), height = rows / tiles, taller = rows % tiles;
+  constexpr int kMax = tile_rows(kVectors);
+  const int64_t tiles = ceil_divide(rows, kMax), height = rows / tiles, taller = rows % tiles;
   for (int64_t t = 0; t < tiles; ++t) {
     const int64_t h = height + (t < taller);
     switch (h) {
 #define HEED_TILE(n)                                                                             \
   case n:                                                                                        \
-    if constexpr (n <= kMost)                                                                    \
+    if constexpr (n <= kMax)                                                                     \
       product_tile<n, kVectors, kOperands>(d, a, lda, b, ldb, c, ldc, depth, scale, accumulate); \
     break;
       HEED_TILE(1)

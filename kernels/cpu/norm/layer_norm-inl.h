@@ -10,7 +10,7 @@
 #endif
 
 #include <heed/kernels/cpu/norm/residual-inl.h>
-#include <heed/kernels/cpu/simd/row_groups-inl.h>
+#include <heed/kernels/cpu/simd/row_blocks-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {

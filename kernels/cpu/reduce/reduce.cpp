@@ -71,9 +71,9 @@ template <class T, bool kLargest>
 struct ExtremumOp {
   using A = std::conditional_t<std::is_same_v<T, bool>, uint8_t, math_t<T>>;
   using Limits = std::numeric_limits<A>;
-  static constexpr A kLeast = Limits::has_infinity ? A(-Limits::infinity()) : Limits::lowest();
-  static constexpr A kGreatest = Limits::has_infinity ? Limits::infinity() : Limits::max();
-  static constexpr A kIdentity = kLargest ? kLeast : kGreatest;
+  static constexpr A kMin = Limits::has_infinity ? A(-Limits::infinity()) : Limits::lowest();
+  static constexpr A kMax = Limits::has_infinity ? Limits::infinity() : Limits::max();
+  static constexpr A kIdentity = kLargest ? kMin : kMax;
   static A lift(T x, reduced_t<T>) { return x; }
   static A join(A a, A b) { return (kLargest ? a > b : a < b) || a != a ? a : b; }
   static reduced_t<T> finish(A a, double) { return static_cast<reduced_t<T>>(a); }

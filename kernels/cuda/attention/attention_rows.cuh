@@ -58,8 +58,8 @@ class WarpRows {
 /// ShapeError if the two rows that a warp needs for a key's gradients do not fit where shared memory is
 /// least, 99 KiB a block. Checked by the forward too, for a model that trains.
 inline void check_generic_width(int64_t width) {
-  constexpr int64_t kMost = 99 * 1024 / (kAttentionWarps * 2 * int64_t{sizeof(float)}) - 32;
-  HEED_CHECK(width <= kMost, ShapeError, "attention: heads of width ", width, "; on CUDA at most ", kMost);
+  constexpr int64_t kMax = 99 * 1024 / (kAttentionWarps * 2 * int64_t{sizeof(float)}) - 32;
+  HEED_CHECK(width <= kMax, ShapeError, "attention: heads of width ", width, "; on CUDA at most ", kMax);
 }
 
 inline size_t warp_rows_bytes(int64_t width, int count) {

@@ -88,12 +88,12 @@ __global__ void __launch_bounds__(kSumThreads) join_kernel(RowSums<T> args, Sort
 
 constexpr int kSearchWarps = 8, kSearchThreads = 32 * kSearchWarps;
 constexpr int kAtOnce = 4;  // rows that a lane loads at once
-constexpr int64_t kFewTargets = 1024, kFewRows = 4096, kMostSearched = int64_t{1} << 20;
+constexpr int64_t kFewTargets = 1024, kFewRows = 4096, kMaxSearched = int64_t{1} << 20;
 
 /// Whether so few ids are read in all that a sort would take longer.
 bool are_searched(const RowTargets& rows) {
   return rows.rows > 0 && rows.rows <= kFewRows && rows.targets <= kFewTargets &&
-         rows.rows * rows.targets <= kMostSearched;
+         rows.rows * rows.targets <= kMaxSearched;
 }
 
 template <int kWidth>

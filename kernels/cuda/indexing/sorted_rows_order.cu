@@ -120,8 +120,8 @@ __global__ void __launch_bounds__(kThreads) move_kernel(Pass pass, const uint32_
 }  // namespace
 
 void sort_rows(const char* what, const RowTargets& args, int32_t* sorted, int32_t* order) {
-  constexpr int64_t kMost = (int64_t{1} << 31) - 1;
-  HEED_CHECK(args.rows <= kMost && args.targets < kMost, ShapeError, what, ": ", args.rows, " rows for ",
+  constexpr int64_t kMax = (int64_t{1} << 31) - 1;
+  HEED_CHECK(args.rows <= kMax && args.targets < kMax, ShapeError, what, ": ", args.rows, " rows for ",
              args.targets, " entries; on CUDA both must be less than 2^31");
   if (args.rows == 0) return;
   const auto blocks = [&](int64_t size) {

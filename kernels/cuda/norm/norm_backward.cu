@@ -176,7 +176,7 @@ __device__ __forceinline__ void write_partials(float* partials, int64_t stride, 
   }
 }
 
-constexpr int64_t kMostFinished = 16384;  // partial sums that one block adds up in less time than a launch
+constexpr int64_t kMaxFinished = 16384;  // partial sums that one block adds up in less time than a launch
 
 // The sums over the blocks' partials.
 template <NormKind kKind, class T>
@@ -296,7 +296,7 @@ void launch_backward(const NormBackward<T>& args) {
   const size_t cols = static_cast<size_t>(args.cols);
   const Scratch scratch(wants_sums ? kSums<kKind> * static_cast<size_t>(splits) * cols * sizeof(float) : 0);
   float* partials = wants_sums ? scratch.as<float>() : nullptr;
-  const bool finishes = Layout::kKeep && wants_sums && splits * args.cols <= kMostFinished;
+  const bool finishes = Layout::kKeep && wants_sums && splits * args.cols <= kMaxFinished;
   if (args.gx != nullptr || args.gresidual != nullptr || (Layout::kKeep && wants_sums))
     launch(what, backward_kernel<T, Layout, kKind>, grid, dim3(BackwardGroup<Layout>::kBlock),
            std::max(BackwardStream<T, Layout>::kBytes, column_sum_bytes<kKind, Layout>(args.cols)), args,

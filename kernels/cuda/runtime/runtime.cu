@@ -235,7 +235,7 @@ void copy_to_device(int index, void* device, const void* host, size_t bytes) {
   DeviceState& state = device_state(index);
   const cudaStream_t stream = state.stream_outside_capture(kWhat);
   if (bytes == 0) return;
-  if (bytes <= Staging::kMost)
+  if (bytes <= Staging::kMax)
     state.staging.upload(stream, device, host, bytes, kWhat);
   else
     check(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream), kWhat);
@@ -245,7 +245,7 @@ void copy_to_host(int index, void* host, const void* device, size_t bytes) {
   constexpr const char* kWhat = "copy_to_host";
   DeviceState& state = device_state(index);
   const cudaStream_t stream = state.stream_outside_capture(kWhat);
-  if (bytes == 0 || bytes > Staging::kMost - kReportHeader) {
+  if (bytes == 0 || bytes > Staging::kMax - kReportHeader) {
     if (bytes != 0) check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream), kWhat);
     return synchronize(index);
   }

@@ -11,11 +11,11 @@ namespace heed::cuda {
 /// Never destroyed.
 class Staging {
  public:
-  static constexpr size_t kMost = size_t{64} << 10;  // bytes of a copy
+  static constexpr size_t kMax = size_t{64} << 10;  // bytes of a copy
 
   Staging() {
     void* pointer = nullptr;
-    check(cudaHostAlloc(&pointer, (kSlots + 1) * kMost, cudaHostAllocPortable | cudaHostAllocMapped),
+    check(cudaHostAlloc(&pointer, (kSlots + 1) * kMax, cudaHostAllocPortable | cudaHostAllocMapped),
           "staging");
     memory_ = static_cast<std::byte*>(pointer);
     for (cudaEvent_t& event : free_)
@@ -26,15 +26,15 @@ class Staging {
   void upload(cudaStream_t stream, void* device, const void* host, size_t bytes, const char* what) {
     const std::lock_guard lock(upload_mutex_);
     const size_t slot = next_++ % kSlots;
-    std::byte* const pinned = memory_ + slot * kMost;
+    std::byte* const pinned = memory_ + slot * kMax;
     check(cudaEventSynchronize(free_[slot]), what);  // at once if it was never recorded
     std::memcpy(pinned, host, bytes);
     check(cudaMemcpyAsync(device, pinned, bytes, cudaMemcpyHostToDevice, stream), what);
     check(cudaEventRecord(free_[slot], stream), what);
   }
 
-  /// kMost bytes that the device writes and the host reads while it holds the mutex.
-  std::byte* answer() const { return memory_ + kSlots * kMost; }
+  /// kMax bytes that the device writes and the host reads while it holds the mutex.
+  std::byte* answer() const { return memory_ + kSlots * kMax; }
   std::mutex answer_mutex;
 
  private:

@@ -11,7 +11,7 @@ namespace heed::emulator {
 namespace {
 
 constexpr uint64_t kInitialised = 0x6d62617272696572;  // what a word holds; the state is kept here
-constexpr uint32_t kMost = (1u << 20) - 1;             // of arrivals, and of bytes
+constexpr uint32_t kMax = (1u << 20) - 1;              // of arrivals, and of bytes
 std::vector<std::unique_ptr<Mbarrier>> barriers;
 
 std::string place(const Mbarrier& barrier) {
@@ -90,8 +90,8 @@ void init_mbarrier(uint64_t& word, uint32_t arrivals, Location at) {
   if (!in_shared_memory(&word, sizeof word)) fail("mbarrier_init: the mbarrier is not in shared memory", at);
   if (reinterpret_cast<uintptr_t>(&word) % 8 != 0)
     fail("mbarrier_init: misaligned address, expected a multiple of 8", at);
-  if (arrivals == 0 || arrivals > kMost)
-    fail("mbarrier_init: " + std::to_string(arrivals) + " arrivals, expected 1 to " + std::to_string(kMost),
+  if (arrivals == 0 || arrivals > kMax)
+    fail("mbarrier_init: " + std::to_string(arrivals) + " arrivals, expected 1 to " + std::to_string(kMax),
          at);
   for (const auto& barrier : barriers)
     if (barrier->word == &word) fail("mbarrier_init: " + place(*barrier) + " is in use", at);
@@ -120,9 +120,9 @@ void arrive_mbarrier(uint64_t& word, uint32_t bytes, const char* what, Location 
              std::to_string(barrier.phase) + " of " + place(barrier),
          at);
   barrier.announced += bytes;
-  if (barrier.announced > kMost)
+  if (barrier.announced > kMax)
     fail(std::string(what) + ": " + std::to_string(barrier.announced) + " bytes in a phase, the most are " +
-             std::to_string(kMost),
+             std::to_string(kMax),
          at);
   --barrier.pending;
   if (monitor) monitor->arrive(&barrier, fiber->thread);

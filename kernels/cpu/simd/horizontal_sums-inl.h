@@ -2,11 +2,11 @@
 // as the products before it.
 #include <heed/kernels/cpu/simd/simd.h>
 
-#if defined(HEED_KERNELS_CPU_LANE_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef HEED_KERNELS_CPU_LANE_SUMS_INL_H_
-#undef HEED_KERNELS_CPU_LANE_SUMS_INL_H_
+#if defined(HEED_KERNELS_CPU_HORIZONTAL_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_KERNELS_CPU_HORIZONTAL_SUMS_INL_H_
+#undef HEED_KERNELS_CPU_HORIZONTAL_SUMS_INL_H_
 #else
-#define HEED_KERNELS_CPU_LANE_SUMS_INL_H_
+#define HEED_KERNELS_CPU_HORIZONTAL_SUMS_INL_H_
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -14,7 +14,7 @@ namespace heed::cpu::HWY_NAMESPACE {
 
 /// Vectors whose lanes are summed together: as many as a vector has lanes.
 template <class D>
-constexpr int64_t kLaneSums = hn::MaxLanes(D());
+constexpr int64_t kHorizontalSums = hn::MaxLanes(D());
 
 /// Lane i of each 16-byte block is the sum of v[i]'s lanes in that block, for a block of four floats.
 template <class D>
@@ -37,20 +37,20 @@ constexpr int64_t kBlockSums = 16 / sizeof(hn::TFromD<D>);
 
 /// Lane i is the sum of the lanes of v[i] for kBlockSums<D> vectors; the lanes behind repeat them.
 template <class D>
-HWY_INLINE Vec<D> few_lane_sums(D d, const Vec<D>* v) {
-  constexpr int64_t kBlocks = kLaneSums<D> / kBlockSums<D>;
+HWY_INLINE Vec<D> few_horizontal_sums(D d, const Vec<D>* v) {
+  constexpr int64_t kBlocks = kHorizontalSums<D> / kBlockSums<D>;
   auto sum = block_sums(d, v, hn::TFromD<D>());
   if constexpr (kBlocks == 4) sum = hn::Add(sum, hn::ConcatLowerUpper(d, sum, sum));
   if constexpr (kBlocks >= 2) sum = hn::Add(sum, hn::SwapAdjacentBlocks(sum));
   return sum;
 }
 
-/// Lane i is the sum of the lanes of v[i], for kLaneSums<D> vectors; the order is the same for each, and that
-/// of few_lane_sums.
+/// Lane i is the sum of the lanes of v[i], for kHorizontalSums<D> vectors; the order is the same for each,
+/// and that of few_horizontal_sums.
 template <class D>
-HWY_INLINE Vec<D> lane_sums(D d, const Vec<D>* v) {
+HWY_INLINE Vec<D> horizontal_sums(D d, const Vec<D>* v) {
   using A = hn::TFromD<D>;
-  constexpr int64_t kBlock = 16 / sizeof(A), kBlocks = kLaneSums<D> / kBlock;
+  constexpr int64_t kBlock = 16 / sizeof(A), kBlocks = kHorizontalSums<D> / kBlock;
   const auto a = block_sums(d, v, A());
   if constexpr (kBlocks == 1) {
     return a;

@@ -1,16 +1,16 @@
 // Processes several short rows together, so that horizontal sums, square roots and divisions are vectorised
 // across rows.
-#if defined(HEED_KERNELS_CPU_ROW_GROUPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef HEED_KERNELS_CPU_ROW_GROUPS_INL_H_
-#undef HEED_KERNELS_CPU_ROW_GROUPS_INL_H_
+#if defined(HEED_KERNELS_CPU_ROW_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_KERNELS_CPU_ROW_BLOCKS_INL_H_
+#undef HEED_KERNELS_CPU_ROW_BLOCKS_INL_H_
 #else
-#define HEED_KERNELS_CPU_ROW_GROUPS_INL_H_
+#define HEED_KERNELS_CPU_ROW_BLOCKS_INL_H_
 #endif
 
 #include <algorithm>
 
 #include <heed/kernels/cpu/simd/columns-inl.h>
-#include <heed/kernels/cpu/simd/lane_sums-inl.h>
+#include <heed/kernels/cpu/simd/horizontal_sums-inl.h>
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -39,7 +39,7 @@ constexpr int64_t kShort = 256;
 /// `middle` columns a few, which stay in the first-level cache.
 template <class T>
 HWY_INLINE int64_t rows_in_group(int64_t cols, int64_t middle = 0) {
-  return cols <= kShort ? kLaneSums<Tag<T>> : cols <= middle ? kBlockSums<Tag<T>> : 1;
+  return cols <= kShort ? kHorizontalSums<Tag<T>> : cols <= middle ? kBlockSums<Tag<T>> : 1;
 }
 
 /// Rows row … row + rows - 1. Their statistics are in slot 0 or 1, since two groups are under way.
@@ -84,7 +84,7 @@ HWY_INLINE void for_groups(int64_t begin, int64_t end, int64_t size, Steps& step
 
 /// Sums of the rows of a group, whose lanes are still to be added.
 template <class T>
-using GroupSums = Vec<Tag<T>>[kLaneSums<Tag<T>>];
+using GroupSums = Vec<Tag<T>>[kHorizontalSums<Tag<T>>];
 
 /// Lane i is the total of row i.
 template <class T>
@@ -95,16 +95,16 @@ HWY_INLINE Vec<Tag<T>> totals(GroupSums<T>& sums, int64_t rows, int64_t group) {
   if (rows <= kFew) {
     for (int64_t i = 1; i < kFew; ++i)
       if (i >= rows) sums[i] = hn::Zero(d);
-    return few_lane_sums(d, sums);
+    return few_horizontal_sums(d, sums);
   }
   for (int64_t i = rows; i < group; ++i) sums[i] = hn::Zero(d);
-  return lane_sums(d, sums);
+  return horizontal_sums(d, sums);
 }
 
 /// One number for each row of a group.
 template <class T>
 struct PerRow {
-  alignas(64) accumulator_t<T> value[kLaneSums<Tag<T>>];
+  alignas(64) accumulator_t<T> value[kHorizontalSums<Tag<T>>];
 
   HWY_INLINE void set(Vec<Tag<T>> v) { hn::StoreU(v, Tag<T>(), value); }
   HWY_INLINE Vec<Tag<T>> operator[](int64_t row) const { return hn::Set(Tag<T>(), value[row]); }
