@@ -9,6 +9,7 @@
 
 #include <heed/core/autograd/autograd.h>
 #include <heed/core/creation.h>
+#include <heed/core/index_put.h>
 #include <heed/core/ops.h>
 #include <heed/core/runtime/captured_step.h>
 
@@ -86,6 +87,12 @@ std::vector<Case> cases() {
       {"index_select: index 4 at element 1 of the index is not in [0, 3], nor -1 for a row of zeros",
        [=](Device at) {
          return index_select(table(at), ids({-1, 4}, at));
+       }},
+      {"index_put: index 4 at element 2 of the index is not in [0, 3]",
+       [=](Device at) {
+         const Tensor written = table(at);
+         index_put_(written, ids({0, -1, 4}, at), ones({3, 8}, {.device = at}));
+         return written;
        }},
       {"one_hot: index 3 at element 2 of the index is not in [0, 2]",
        [=](Device at) {

@@ -7,6 +7,7 @@
 #include <heed/kernels/dropout.h>
 #include <heed/kernels/elementwise.h>
 #include <heed/kernels/embedding.h>
+#include <heed/kernels/index_put.h>
 #include <heed/kernels/indexing.h>
 #include <heed/kernels/random.h>
 #include <heed/kernels/sampling.h>
@@ -258,6 +259,17 @@ TYPED_TEST(ElementSchedules, RowsByIndex) {
   std::vector<int64_t> spread = ids(count, rows, 2);
   std::copy(few.begin(), few.end(), spread.begin() + 50);
   const std::vector<int64_t> nowhere(static_cast<size_t>(count), kNoToken), alone{7};
+  std::vector<int64_t> turned(static_cast<size_t>(count), kNoToken);  // every second one, from the end on
+  for (int64_t i = 0; i < count; i += 2) turned[static_cast<size_t>(i)] = rows - 1 - i;
+  for (const std::vector<int64_t>& places : {turned, nowhere, alone})
+    for (const int64_t width : {1, 7, 8})
+      check_schedules("index_put", [&] {
+        const Buffer<T> x(numbers<T>(count * (width + 8), 1)), y(numbers<T>(rows * width, 2));
+        const Buffer<int64_t> index(places);
+        cuda::index_put(kernels::IndexPut<T>{y.data(), x.data(), index.data(), std::ssize(places), width,
+                                             rows, width + 8});
+        return bytes(y);
+      });
   for (const std::vector<int64_t>& places : {spread, nowhere, alone})
     for (const int64_t width : {1, 7, 8}) {
       const int64_t n = static_cast<int64_t>(places.size());
