@@ -12,9 +12,10 @@
 namespace heed::nn {
 
 /// The keys and values that each layer of a model made of several sequences, which grow at their ends. It
-/// knows nothing of the model but the number of its layers and the columns of their keys and values. Its
-/// memory doubles as they grow. Hold a NoGrad while using it. After an exception inside a forward its layers
-/// differ in length, and it is of no more use.
+/// knows nothing of the model but the number of its layers and the columns of their keys and values. Each
+/// sequence lies in a slot of its own, whose rows double when the longest one needs more; slots of sequences
+/// that have been dropped go to others, and from memory when it grows. Hold a NoGrad while using it. After an
+/// exception inside a forward its layers differ in length, and it is of no more use.
 class KeyValueCache {
  public:
   /// Of empty sequences. `columns` are those of keys and values side by side.
@@ -41,21 +42,24 @@ class KeyValueCache {
   /// The added rows as queries, all rows of the sequences as keys.
   const Segments& segments() const { return segments_; }
 
-  /// Sequence i becomes a copy of sequence parents[i]; fewer parents than sequences drop the others.
-  /// IndexError for a parent that is not there.
+  /// Sequence i becomes a copy of sequence parents[i]; fewer parents than sequences drop the others. The
+  /// first copy of a sequence is the sequence itself: only the rows of others are copied. IndexError for a
+  /// parent that is not there.
   void select(std::span<const int64_t> parents);
 
  private:
-  void grow(int64_t capacity);
-  Segments all_rows(const Segments& added, std::span<const int32_t> lengths) const;
+  void reallocate(std::span<const int64_t> parents, int64_t capacity);
+  void copy_sequences(std::span<const int64_t> from, std::span<const int64_t> to);
+  Tensor places(const Segments& added) const;
 
-  PooledVector<Tensor> layers_;  // [sequences * capacity, columns]
+  PooledVector<Tensor> layers_;  // [slots * capacity, columns]
   PooledVector<int64_t> lengths_;
+  PooledVector<int64_t> slots_;  // of each sequence: its rows begin at slot * capacity
+  int64_t slot_count_ = 0;
   int64_t columns_, capacity_ = 0, longest_ = 0;
   TensorOptions options_;
-  Segments added_, segments_;
-  PooledVector<int64_t> first_;  // of the added rows of each sequence
-  bool step_ = false;            // one row was added to each, all of equal length
+  Tensor places_;  // of the added rows, i64 [their end]; kNoToken for rows of none
+  Segments segments_;
 };
 
 }  // namespace heed::nn

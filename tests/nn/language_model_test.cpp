@@ -394,38 +394,5 @@ TEST(LanguageModel, Errors) {
   expect_error<NumericError>([&] { generate(*model, {{1}}); }, {"generate: the logits are NaN"});
 }
 
-TEST(KeyValueCache, Errors) {
-  KeyValueCache cache(1, 2, 4, {});
-  expect_error<StateError>([&] { cache.extend(Segments::dense(2, 1)); }, {"hold a NoGrad"});
-  const NoGrad no_grad;
-  expect_error<ShapeError>([&] { cache.extend(Segments::dense(3, 1)); }, {"rows of 3 sequences"});
-  cache.extend(Segments::dense(2, 1));
-  expect_error<IndexError>([&] { cache.append(1, zeros({2, 4})); }, {"there is no layer 1 of 1"});
-  expect_error<ShapeError>([&] { cache.append(0, zeros({2, 3})); }, {"expected [2, 4]"});
-  EXPECT_THROW(cache.select(std::vector<int64_t>{0, 2}), IndexError);
-  EXPECT_THROW(KeyValueCache(1, 2, 0, {}), ConfigError);
-}
-
-// Sequences may be copied, dropped and put in another order.
-TEST(KeyValueCache, Select) {
-  const NoGrad no_grad;
-  KeyValueCache cache(1, 2, 1, {});
-  cache.extend(Segments::packed(std::vector<int32_t>{1, 2}));
-  cache.append(0, tensor<float>({1, 2, 3}).unsqueeze(1));
-  cache.select(std::vector<int64_t>{1, 1, 0});
-  EXPECT_EQ(cache.sequences(), 3);
-  EXPECT_EQ(cache.length(0), 2);
-  EXPECT_EQ(cache.length(2), 1);
-  cache.extend(Segments::dense(3, 1));
-  const Tensor all = cache.append(0, tensor<float>({7, 8, 9}).unsqueeze(1));
-  const auto held = [&](int64_t i) {
-    const int64_t first = cache.segments().key_first(i);
-    return all.slice(0, first, first + cache.length(i)).to_vector<float>();
-  };
-  EXPECT_EQ(held(0), (std::vector<float>{2, 3, 7}));
-  EXPECT_EQ(held(1), (std::vector<float>{2, 3, 8}));
-  EXPECT_EQ(held(2), (std::vector<float>{1, 9}));
-}
-
 }  // namespace
 }  // namespace heed::nn
