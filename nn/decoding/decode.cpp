@@ -35,19 +35,36 @@ std::span<const Continuation> possible(std::span<const Continuation> sorted) {
 // Length as the penalty counts it: the end mark is a token too.
 size_t counted_length(const Hypothesis& h) { return h.tokens.size() + (h.finished ? 1 : 0); }
 
-// The tokens with the `count` highest scores of a row, best first, of equals the smaller ones; but for one.
-void highest(const float* row, int64_t vocabulary, size_t count, int64_t excluded,
-             std::vector<std::pair<float, int64_t>>& found) {
-  found.clear();
-  for (int64_t token = 0; token < vocabulary; ++token) {
-    const bool full = found.size() == count;
-    if ((full && !(row[token] > found.back().first)) || token == excluded) continue;
-    if (full) found.pop_back();
-    const auto place = std::upper_bound(found.begin(), found.end(), row[token],
-                                        [](float score, const auto& other) { return score > other.first; });
-    found.emplace(place, row[token], token);
+// What a step says of the tokens that may follow each row.
+class NextTokens {
+ public:
+  /// Of log probabilities f32 [rows, vocabulary] the `count` highest of each row, of equals those of smaller
+  /// tokens, and all of them where `any` token may be asked for.
+  NextTokens(const Tensor& log_probability, int64_t count, bool any)
+      : count_(static_cast<size_t>(std::min(count, log_probability.size(1)))) {
+    if (count_ > 0) {
+      const auto [scores, tokens] = topk(log_probability, static_cast<int64_t>(count_));
+      scores_ = scores.to_vector<float>();
+      tokens_ = tokens.to_vector<int64_t>();
+    }
+    if (any) all_ = log_probability.to(kCpu);
   }
-}
+
+  float score(size_t row, int64_t token) const {
+    return all_.data<float>()[static_cast<int64_t>(row) * all_.size(1) + token];
+  }
+  /// Best first; of a row with NaN the first is NaN.
+  std::span<const float> scores(size_t row) const { return std::span(scores_).subspan(row * count_, count_); }
+  std::span<const int64_t> tokens(size_t row) const {
+    return std::span(tokens_).subspan(row * count_, count_);
+  }
+
+ private:
+  size_t count_;
+  std::vector<float> scores_;
+  std::vector<int64_t> tokens_;
+  Tensor all_;
+};
 
 class Search {
  public:
@@ -72,11 +89,11 @@ class Search {
       if (options_.on_step) options_.on_step();
       const Tensor logits =
           decoder_->step(tensor(last_, {static_cast<int64_t>(last_.size())}, device_)).to(DType::f32);
-      const Tensor scores = log_softmax(logits);
       if (options_.sample) draw(logits, step);
-      advance(scores.to_vector<float>(), scores.size(1), step);
+      // One more than are looked at, for the end mark may have to be passed over.
+      const int64_t highest = options_.sample ? 0 : static_cast<int64_t>(looked_at()) + 1;
+      advance(NextTokens(log_softmax(logits), highest, options_.sample || !options_.prefixes.empty()), step);
     }
-    for (Beam& beam : beams_) finish(beam);
     return std::move(results_);
   }
 
@@ -84,7 +101,13 @@ class Search {
   // What has finished needs no row any more; but a draw's numbers follow from its row.
   bool has_row(const Hypothesis& h) const { return options_.sample || !h.finished; }
 
-  void advance(const std::vector<float>& log_probability, int64_t vocabulary, int64_t step) {
+  // Continuations of each source that are told of, kept or not.
+  size_t looked_at() const {
+    const auto width = static_cast<size_t>(options_.beam);
+    return options_.on_choice ? 2 * width : width;
+  }
+
+  void advance(const NextTokens& next_tokens, int64_t step) {
     parents_.clear();
     last_.clear();
     size_t going_on = 0, row = 0;  // beams, at the front; rows of those before
@@ -93,7 +116,7 @@ class Search {
       for (const Hypothesis& h : beam.hypotheses) rows_.push_back(has_row(h) ? row++ : 0);
       Beam next{beam.source, {}};
       const size_t rows_before = last_.size();
-      for (const Continuation& c : best(beam, log_probability.data(), vocabulary, step)) {
+      for (const Continuation& c : best(beam, next_tokens, step)) {
         Hypothesis& h = next.hypotheses.emplace_back(beam.hypotheses[c.parent]);
         h.score = c.score;
         if (c.token == options_.end)
@@ -104,7 +127,7 @@ class Search {
         parents_.push_back(static_cast<int64_t>(rows_[c.parent]));
         last_.push_back(std::max<int64_t>(c.token, 0));
       }
-      if (settled(next)) {
+      if (step + 1 == max_length(next.source) || settled(next)) {
         finish(next);
         parents_.resize(rows_before);
         last_.resize(rows_before);
@@ -116,6 +139,11 @@ class Search {
     if (!beams_.empty()) decoder_->select(parents_);
   }
 
+  int64_t max_length(int64_t source) const {
+    if (options_.max_lengths.empty()) return options_.max_length;
+    return std::min(options_.max_length, options_.max_lengths[static_cast<size_t>(source)]);
+  }
+
   // Whether the hypotheses that are wanted are known: they have finished, and what goes on, which only loses
   // probability, stays behind them at any length.
   bool settled(const Beam& beam) const {
@@ -125,8 +153,8 @@ class Search {
     const Hypothesis& last = wanted.back();
     const double least = penalised(last.score, counted_length(last), options_.length_penalty);
     return std::all_of(all.begin(), all.end(), [&](const Hypothesis& h) {
-      return h.finished ||
-             penalised(h.score, static_cast<size_t>(options_.max_length), options_.length_penalty) <= least;
+      return h.finished || penalised(h.score, static_cast<size_t>(max_length(beam.source)),
+                                     options_.length_penalty) <= least;
     });
   }
 
@@ -152,36 +180,41 @@ class Search {
   }
 
   // The options_.beam best continuations, best first; of equals the earlier hypothesis and the smaller token.
-  std::span<const Continuation> best(const Beam& beam, const float* log_probability, int64_t vocabulary,
-                                     int64_t step) {
-    const auto width = static_cast<size_t>(options_.beam), looked_at = options_.on_choice ? 2 * width : width;
-    const int64_t excluded = step < options_.min_length ? options_.end : -1;
+  std::span<const Continuation> best(const Beam& beam, const NextTokens& next_tokens, int64_t step) {
+    const auto width = static_cast<size_t>(options_.beam);
+    const double alpha = options_.length_penalty;
     candidates_.clear();
     for (size_t h = 0; h < beam.hypotheses.size(); ++h) {
       const Hypothesis& hypothesis = beam.hypotheses[h];
-      const double alpha = options_.length_penalty;
       if (hypothesis.finished) {
         candidates_.push_back(
             {penalised(hypothesis.score, counted_length(hypothesis), alpha), hypothesis.score, h, -1});
         continue;
       }
-      const float* const row = log_probability + rows_[h] * static_cast<size_t>(vocabulary);
-      // Each log probability holds the sum over its row: of a row with NaN all are NaN.
-      HEED_CHECK(!std::isnan(row[0]), NumericError, "decode: the logits of source ", beam.source, " at step ",
-                 step, " are NaN or infinite; is a weight of the model?");
-      const auto propose = [&](int64_t token) {
-        const double score = hypothesis.score + row[token];
+      const auto propose = [&](int64_t token, float log_probability) {
+        // Each log probability holds the sum over its row: of a row with NaN all are NaN.
+        HEED_CHECK(!std::isnan(log_probability), NumericError, "decode: the logits of source ", beam.source,
+                   " at step ", step, " are NaN or infinite; is a weight of the model?");
+        const double score = hypothesis.score + log_probability;
         candidates_.push_back({penalised(score, hypothesis.tokens.size() + 1, alpha), score, h, token});
       };
-      if (const std::optional<int64_t> only = chosen(beam.source, rows_[h], step)) {
-        propose(*only);
+      const size_t row = rows_[h];
+      if (const std::optional<int64_t> only = chosen(beam.source, row, step)) {
+        propose(*only, next_tokens.score(row, *only));
         continue;
       }
-      highest(row, vocabulary, looked_at, excluded, highest_);
-      for (const auto& entry : highest_) propose(entry.second);
+      const int64_t excluded = step < options_.min_length ? options_.end : -1;
+      const std::span<const int64_t> tokens = next_tokens.tokens(row);
+      size_t left = looked_at();
+      for (size_t i = 0; i < tokens.size() && left > 0; ++i) {
+        if (tokens[i] == excluded) continue;
+        propose(tokens[i], next_tokens.scores(row)[i]);
+        --left;
+      }
     }
     if (options_.sample) return candidates_;  // one of each hypothesis
-    const size_t kept = std::min(candidates_.size(), width), sorted = std::min(candidates_.size(), looked_at);
+    const size_t kept = std::min(candidates_.size(), width),
+                 sorted = std::min(candidates_.size(), looked_at());
     std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<int64_t>(sorted),
                       candidates_.end(), [](const Continuation& a, const Continuation& b) {
                         if (a.rank != b.rank) return a.rank > b.rank;
@@ -211,7 +244,6 @@ class Search {
   std::vector<int64_t> parents_;  // and which of the step before it continues
   std::vector<size_t> rows_;      // of each hypothesis of a beam that has one
   std::vector<int64_t> drawn_;    // of each row, with `sample`
-  std::vector<std::pair<float, int64_t>> highest_;
   std::vector<Continuation> candidates_;
   std::vector<std::vector<Hypothesis>> results_;
 };
@@ -235,6 +267,10 @@ void DecodeOptions::check(int64_t vocabulary, int64_t sources) const {
              " is not in the vocabulary of ", vocabulary);
   HEED_CHECK(prefixes.empty() || std::ssize(prefixes) == sources, ConfigError, "decode: ", prefixes.size(),
              " prefixes for ", sources, " sources");
+  HEED_CHECK(max_lengths.empty() || std::ssize(max_lengths) == sources, ConfigError,
+             "decode: ", max_lengths.size(), " max_lengths for ", sources, " sources");
+  for (const int64_t length : max_lengths)
+    HEED_CHECK(length > 0, ConfigError, "decode: max_lengths must be positive, got ", length);
   for (const std::vector<int64_t>& prefix : prefixes) {
     HEED_CHECK(std::ssize(prefix) < max_length, ConfigError, "decode: a prefix of ", prefix.size(),
                " tokens leaves nothing of max_length ", max_length);

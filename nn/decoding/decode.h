@@ -31,6 +31,8 @@ struct DecodeOptions {
   std::function<void()> on_step = {};  // called before each token; what it throws ends the search
   /// What the outputs of each source begin with, without marks; empty: nothing is forced.
   std::vector<std::vector<int64_t>> prefixes = {};
+  /// Tokens of each source's outputs, at most, where that is fewer than max_length; empty: the same for all.
+  std::vector<int64_t> max_lengths = {};
   /// Called after each token for each source, with the continuations that are kept, best first, and the next
   /// best, as many at most, that are not.
   std::function<void(int64_t source, std::span<const Continuation> kept,
@@ -46,7 +48,7 @@ struct DecodeOptions {
 struct Hypothesis {
   std::vector<int64_t> tokens;  // without start and end marks
   double score = 0;             // log probability, divided by the length penalty
-  bool finished = false;        // ended by the end mark; else by max_length
+  bool finished = false;        // ended by the end mark; else by its length
 };
 
 /// The most likely token at each step, for all sources at once; one hypothesis each. Dropout is off and

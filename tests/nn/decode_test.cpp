@@ -293,6 +293,33 @@ TEST(BeamSearch, LengthsAreKept) {
       }
 }
 
+// What a source's outputs are, if they may have so many tokens, does not depend on those beside it.
+TEST(BeamSearch, EachSourceHasItsOwnLength) {
+  const auto model = small_model(NormPlacement::pre, PositionKind::sinusoidal, 7);
+  const std::vector<int64_t> lengths{4, 9, 1};
+  for (const int64_t end : {int64_t{-1}, int64_t{2}})
+    for (const int64_t beam : {1, 3})
+      for (const double alpha : {0.0, 1.0}) {
+        const DecodeOptions options{.end = end, .max_length = 6, .beam = beam, .length_penalty = alpha};
+        DecodeOptions together = options;
+        together.max_lengths = lengths;
+        const auto found = beam_search(*model, Tokens::packed(kSources), together);
+        for (size_t i = 0; i < kSources.size(); ++i) {
+          DecodeOptions alone = options;
+          alone.max_length = std::min<int64_t>(6, lengths[i]);
+          const auto want = beam_search(*model, Tokens::packed({kSources[i]}), alone).front();
+          for (size_t n = 0; n < want.size(); ++n) {
+            EXPECT_EQ(found[i][n].tokens, want[n].tokens);
+            EXPECT_EQ(found[i][n].finished, want[n].finished);
+            EXPECT_NEAR(found[i][n].score, want[n].score, 1e-6);
+          }
+          if (end < 0) {
+            EXPECT_EQ(std::ssize(found[i].front().tokens), alone.max_length);
+          }
+        }
+      }
+}
+
 TEST(BeamSearch, NaNIsAnError) {
   for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
     const auto model = small_model(NormPlacement::pre, PositionKind::sinusoidal, 7);
@@ -367,6 +394,8 @@ TEST(BeamSearch, ImpossibleOptions) {
   EXPECT_THROW(beam_search(*model, source, {.end = 7}), ConfigError);
   EXPECT_THROW(beam_search(*model, source, {.end = -2}), ConfigError);
   EXPECT_THROW(beam_search(*model, source, {.prefixes = {{3}}}), ConfigError);
+  EXPECT_THROW(beam_search(*model, source, {.max_lengths = {3}}), ConfigError);
+  EXPECT_THROW(beam_search(*model, source, {.max_lengths = {3, 3, 0}}), ConfigError);
   EXPECT_THROW(beam_search(*model, source, {.max_length = 2, .prefixes = {{3, 3}, {}, {}}}), ConfigError);
   EXPECT_THROW(beam_search(*model, source, {.prefixes = {{2}, {}, {}}}), ConfigError);
   EXPECT_THROW(beam_search(*model, source, {.prefixes = {{7}, {}, {}}}), ConfigError);
