@@ -67,7 +67,9 @@ Evaluation evaluate(nn::Seq2SeqModel& model, const data::PairDataset& dataset,
     tokens += packed.target_tokens();
     right_tokens += count_equal(argmax(logits, -1), batch.labels);
     if (options.decode)
-      for (Prediction& p : grade(nn::greedy_search(model, batch.source, decode), pairs, options.marks)) {
+      for (Prediction& p :
+           grade(nn::greedy_search(model, batch.source, search_for(pairs, options.marks, decode)), pairs,
+                 options.marks)) {
         right_sequences += p.right;
         if (!p.right && std::ssize(result.failures) < options.keep_failures)
           result.failures.push_back(std::move(p));
@@ -83,14 +85,21 @@ Evaluation evaluate(nn::Seq2SeqModel& model, const data::PairDataset& dataset,
   return result;
 }
 
+nn::DecodeOptions search_for(std::span<const data::Pair> pairs, data::Marks marks,
+                             nn::DecodeOptions options) {
+  if (marks.end) return options;
+  options.end = -1;
+  options.max_lengths.clear();
+  for (const data::Pair& pair : pairs) options.max_lengths.push_back(std::ssize(pair.target));
+  return options;
+}
+
 std::vector<Prediction> grade(const std::vector<nn::Hypothesis>& outputs, std::span<const data::Pair> pairs,
                               data::Marks marks) {
   std::vector<Prediction> result;
   for (size_t i = 0; i < outputs.size(); ++i) {
     Prediction p{pairs[i], outputs[i]};
-    std::vector<int64_t>& tokens = p.output.tokens;
-    if (!marks.end) tokens.resize(std::min(tokens.size(), p.pair.target.size()));
-    p.right = (p.output.finished || !marks.end) && std::ranges::equal(tokens, p.pair.target);
+    p.right = (p.output.finished || !marks.end) && std::ranges::equal(p.output.tokens, p.pair.target);
     result.push_back(std::move(p));
   }
   return result;
@@ -101,9 +110,8 @@ std::vector<Prediction> predict(nn::Seq2SeqModel& model, const std::vector<data:
   std::vector<int64_t> numbers(pairs.size());
   const data::PairBatch batch = data::pack(pairs, numbers, marks);
   const NoGrad no_grad;
-  return grade(
-      nn::greedy_search(model, train::to_tensors(batch, model.parameters().device()).source, options), pairs,
-      marks);
+  const nn::Tokens source = train::to_tensors(batch, model.parameters().device()).source;
+  return grade(nn::greedy_search(model, source, search_for(pairs, marks, options)), pairs, marks);
 }
 
 }  // namespace heed::apps

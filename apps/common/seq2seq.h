@@ -43,8 +43,11 @@ struct EvaluationOptions {
 Evaluation evaluate(nn::Seq2SeqModel& model, const data::PairDataset& dataset,
                     const EvaluationOptions& options = {});
 
-/// Outputs beside what they should be. Without end marks nothing in an output says where it ends, and each is
-/// cut to its target's length.
+/// The search for these pairs' outputs. Without end marks nothing in an output says where it ends: then its
+/// length does, that of the pair's target, and the end mark's id is a symbol as all others.
+nn::DecodeOptions search_for(std::span<const data::Pair> pairs, data::Marks marks, nn::DecodeOptions options);
+
+/// Outputs beside what they should be.
 std::vector<Prediction> grade(const std::vector<nn::Hypothesis>& outputs, std::span<const data::Pair> pairs,
                               data::Marks marks);
 

@@ -17,9 +17,7 @@ void beam(const BeamSettings& s) {
   const auto length = std::ssize(pair.front().source);
   BeamTree tree(data::kStart);
   const nn::DecodeOptions options{
-      .end = marks.end ? data::kEnd : -1,  // -1: nothing ends an output but its length
-      .max_length = marks.end ? longest_output(s.max_decode_length, length, *trained.model)
-                              : std::ssize(pair.front().target),
+      .max_length = longest_output(s.max_decode_length, length, *trained.model),
       .beam = s.beam,
       .length_penalty = s.length_penalty,
       .on_step = throw_if_stopped,
@@ -29,7 +27,7 @@ void beam(const BeamSettings& s) {
   const std::vector<int64_t> number{0};
   const train::Seq2SeqBatch batch = train::to_tensors(data::pack(pair, number, marks), trained.device);
   std::vector<BeamOutput> outputs;
-  const auto found = nn::beam_search(*trained.model, batch.source, options);
+  const auto found = nn::beam_search(*trained.model, batch.source, search_for(pair, marks, options));
   for (const nn::Hypothesis& h : found.front()) outputs.push_back({task.text(h.tokens), h.score});
   const auto name = [&](int64_t token) { return token_name(task, token); };
   show_search(task.text(pair.front().source), tree, name, outputs, s.json);

@@ -101,7 +101,8 @@ Failures find_failures(nn::Seq2SeqModel& model, const data::PairDataset& dataset
     const Tensor logits = model.forward(batch.source, batch.target);
     nn::check_finite(logits, "the logits");
     add_labels(failures, packed, logits);
-    add_outputs(failures, grade(nn::greedy_search(model, batch.source, decode), pairs, marks), packed,
+    const auto outputs = nn::greedy_search(model, batch.source, search_for(pairs, marks, decode));
+    add_outputs(failures, grade(outputs, pairs, marks), packed,
                 cross_entropy(logits, batch.labels, {.reduction = Reduction::none}), worst);
     progress.advance(std::ssize(pairs));
   }

@@ -76,7 +76,8 @@ void decode(const DecodeSettings& s) {
     const train::Seq2SeqBatch batch =
         train::to_tensors(data::pack(part, numbers, trained.marks()), trained.device);
     std::vector<nn::Hypothesis> outputs;
-    for (auto& hypotheses : nn::beam_search(*trained.model, batch.source, options))
+    for (auto& hypotheses :
+         nn::beam_search(*trained.model, batch.source, search_for(part, trained.marks(), options)))
       outputs.push_back(std::move(hypotheses.front()));
     for (const auto& [pair, best, right] : grade(outputs, part, trained.marks())) {
       print({{"source", pair.source},

@@ -100,6 +100,12 @@ TEST_F(CopyReverse, OutputsWithoutAnEndMarkAreAsLongAsTheirTargets) {
   const std::string model = (dir_ / "m").string();
   const Result decoded = run({"decode", "--model", model, "--json", "5 4 3"});
   EXPECT_EQ(decoded.last().at("output").get<std::vector<int>>(), (std::vector<int>{5, 4, 3}));
+  EXPECT_FALSE(decoded.last().at("finished").get<bool>());
+  // Whoever searches, and whatever stands beside a source, its output and score are those of so many symbols.
+  const Json tree = run({"beam", "--model", model, "--json", "--beam", "2", "5 4 3"}).last();
+  const Json beside = run({"decode", "--model", model, "--json", "--beam", "2", "3 4 5 6 7", "5 4 3"}).last();
+  EXPECT_EQ(beside.at("output"), decoded.last().at("output"));
+  EXPECT_NEAR(beside.at("score").get<double>(), tree.at("outputs").at(0).at("score").get<double>(), 1e-5);
   // Compared with outputs that are too short, the same model has learned only what is shorter still.
   const Result cut = run({"eval", "--model", model, "--json", "--max-decode-length", "1"});
   EXPECT_EQ(cut.last().at("sequence_accuracy").get<double>(), 0);
