@@ -24,7 +24,8 @@ void print(const std::string& text) {
 
 /// Texts that one model of an ensemble was trained on would flatter all.
 void check_same_split(const EvalSettings& s, const Settings& first) {
-  for (const std::string& folder : s.models) {
+  for (size_t i = 1; i < s.models.size(); ++i) {
+    const std::string& folder = s.models[i];
     const Settings other = load_settings(folder);
     HEED_CHECK(other.valid_share == first.valid_share && other.test_share == first.test_share, ConfigError,
                folder, " was trained with --valid-share ", other.valid_share, " and --test-share ",
@@ -34,8 +35,8 @@ void check_same_split(const EvalSettings& s, const Settings& first) {
   }
 }
 
-data::TextPairs pairs_of(const EvalSettings& s) {
-  Settings trained = load_settings(s.models.front());
+/// `trained`: the settings of the first model.
+data::TextPairs pairs_of(const EvalSettings& s, Settings trained) {
   if (s.part != Part::all) check_same_split(s, trained);
   trained.data = {s.data.string()};
   if (s.part == Part::all) trained.valid_share = trained.test_share = 0;
@@ -168,10 +169,11 @@ void evaluate_model(const EvalSettings& s) {
   HEED_CHECK(!s.data.empty(), ConfigError,
              "eval needs pairs: give the file of the training, or another, with --data");
   const nn::TextModel model = load_model(s);
-  const TextEvaluation result = evaluate_with_progress(model, group_by_source(pairs_of(s)), s.options(),
-                                                       static_cast<size_t>(s.failures));
+  const Settings trained = load_settings(s.models.front());
+  const TextEvaluation result = evaluate_with_progress(model, group_by_source(pairs_of(s, trained)),
+                                                       s.options(), static_cast<size_t>(s.failures));
   if (s.json) return JsonLines().write(to_json(result));
-  print(describe(result, load_settings(s.models.front()).format));
+  print(describe(result, trained.format));
   for (const Judged& f : result.failures)
     print(concat("  ", shorten(f.example.source, 40), "  ->  ", shorten(f.output, 60), "   should be  ",
                  shorten(f.example.references.front(), 60)));
