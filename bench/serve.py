@@ -8,10 +8,10 @@ TEXTS is a file with one text a line. Exits with 1 where an answer is wrong, mem
 first round, or many clients get less than --at-least times what one gets.
 """
 import argparse
-import http.client
 import itertools
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -26,21 +26,48 @@ def expected(options):
     return {line["source"]: line["outputs"][0]["text"] for line in map(json.loads, lines)}
 
 
+def request(text, beam):
+    body = json.dumps({"text": text, "beam": beam}).encode()
+    head = f"POST /api/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def more(connection):
+    data = connection.recv(65536)
+    if not data:
+        raise ConnectionError("the server has closed a connection")
+    return data
+
+
+def receive(connection):
+    """An answer's status and body. The clients share the processors with the server: http.client would take as much of
+    them as the answer itself."""
+    data = b""
+    while (end := data.find(b"\r\n\r\n")) < 0:
+        data += more(connection)
+    head = data[:end].lower()
+    length = int(head.split(b"content-length:", 1)[1].split(b"\r\n", 1)[0])
+    while len(data) < end + 4 + length:
+        data += more(connection)
+    return int(head.split(b" ", 2)[1]), data[end + 4:]
+
+
 def ask(port, answers, beam, first, until, result):
     """Asks for one text after another, and counts right and wrong answers and their seconds."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = socket.create_connection(("127.0.0.1", port), timeout=60)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     texts = list(answers)
-    for i in itertools.count(first):
-        begin = time.monotonic()
-        if begin >= until:
-            break
-        text = texts[i * 7919 % len(texts)]
-        connection.request("POST", "/api/run", json.dumps({"text": text, "beam": beam}))
-        answer = connection.getresponse()
-        body = json.loads(answer.read())
-        right = answer.status == 200 and body["results"][0]["outputs"][0]["text"] == answers[text]
-        result["right" if right else "wrong"] += 1
-        result["seconds"].append(time.monotonic() - begin)
+    with connection:
+        for i in itertools.count(first):
+            text = texts[i * 7919 % len(texts)]
+            begin = time.monotonic()
+            if begin >= until:
+                break
+            connection.sendall(request(text, beam))
+            status, body = receive(connection)
+            right = status == 200 and json.loads(body)["results"][0]["outputs"][0]["text"] == answers[text]
+            result["right" if right else "wrong"] += 1
+            result["seconds"].append(time.monotonic() - begin)
 
 
 def load(port, answers, beam, clients, seconds):
