@@ -237,14 +237,14 @@ void Parameters::to(DType dtype) const {
 }
 
 void Parameters::hold() const {
-  for (const Parameter& parameter : *this) leaf_node(parameter.tensor)->hold();
+  for (const Parameter& parameter : *this) leaf_node(parameter.tensor)->add_holder();
 }
 
 void Parameters::release() const {
   for (const Parameter& parameter : *this)
     HEED_CHECK(leaf_node(parameter.tensor)->held(), StateError, "Parameters: '", parameter.name,
                "' is released, but nothing holds it");
-  for (const Parameter& parameter : *this) leaf_node(parameter.tensor)->release();
+  for (const Parameter& parameter : *this) leaf_node(parameter.tensor)->remove_holder();
 }
 
 bool Parameters::is_held(int64_t i) const { return leaf_node((*this)[i].tensor)->held(); }

@@ -38,8 +38,8 @@ class LeafNode final : public Node {
   void bind(DType dtype, Device device, DType gradient_dtype);
   bool bound() const { return bound_; }
   /// One more optimizer steps it, or one less.
-  void hold() { ++holders_; }
-  void release() { --holders_; }
+  void add_holder() { ++holders_; }
+  void remove_holder() { --holders_; }
   bool held() const { return holders_ > 0; }
 
  private:
