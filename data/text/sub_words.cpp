@@ -4,6 +4,7 @@
 
 #include <heed/core/base/check.h>
 
+#include "detail/replace_all.h"
 #include "detail/vocabulary_tokenizer.h"
 
 #ifdef HEED_HAVE_SENTENCEPIECE
@@ -49,8 +50,7 @@ class SubWordTokenizer final : public Tokenizer {
       return std::string(1, static_cast<char>(byte));
     constexpr std::string_view kSpace = "\u2581";
     if (first && text.starts_with(kSpace)) text.erase(0, kSpace.size());
-    for (size_t at = 0; (at = text.find(kSpace, at)) != std::string::npos; ++at)
-      text.replace(at, kSpace.size(), " ");
+    replace_all(text, kSpace, " ");
     return text;
   }
 

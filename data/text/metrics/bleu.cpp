@@ -5,17 +5,14 @@
 #include <heed/data/text/metrics/bleu.h>
 #include <heed/data/text/metrics/detail/units.h>
 
+#include "../detail/replace_all.h"
+
 namespace heed::data {
 namespace {
 
 // Statistics: both lengths, then matches and n-grams by order.
 constexpr size_t kLength = 0, kReferenceLength = 1, kMatches = 2, kNgrams = kMatches + Bleu::kOrders,
                  kStatistics = kNgrams + Bleu::kOrders;
-
-void replace_all(std::string& text, std::string_view old, std::string_view fresh) {
-  for (size_t at = 0; (at = text.find(old, at)) != std::string::npos; at += fresh.size())
-    text.replace(at, old.size(), fresh);
-}
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_stop(char c) { return c == '.' || c == ','; }
@@ -56,6 +53,7 @@ int64_t closest_length(int64_t length, const std::vector<int64_t>& candidates) {
 // The rules are mteval's, in its order. Bytes do for characters, as no rule names one outside of ASCII.
 std::string tokenize_13a(std::string_view input) {
   std::string text(detail::without_trailing_space(input));
+  using detail::replace_all;
   replace_all(text, "<skipped>", "");
   replace_all(text, "-\n", "");
   replace_all(text, "\n", " ");

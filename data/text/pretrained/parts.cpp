@@ -2,17 +2,10 @@
 
 #include "../detail/code_points.h"
 #include "../detail/pretrained_parts.h"
+#include "../detail/replace_all.h"
 
 namespace heed::data {
 namespace detail {
-namespace {
-
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
-}
-
-}  // namespace
 
 std::string Normalizer::operator()(std::string_view text) const {
   switch (kind) {

@@ -59,6 +59,27 @@ TEST(Json, RefusesWhatIsNotStrict) {
   refuses("\"\n\"", {"control character"});
 }
 
+TEST(Json, StringsMixRunsCharactersAndEscapes) {
+  const std::string run(1000, 'a');
+  EXPECT_EQ(*parse("\"" + run + "\u00e9\\n" + run + "\\\"\x7f\"").as<std::string>(),
+            run + "\u00e9\n" + run + "\"\x7f");
+  refuses("\"" + run + "\xff\"", {"UTF-8", "byte 1001"});
+  refuses("\"" + run + "\x1f\"", {"control character", "byte 1001"});
+  refuses("\"" + run, {"ends within", "byte 1001"});
+}
+
+TEST(Json, StringsAreOnlySoLong) {
+  const auto read = [](const char* text, size_t most) {
+    return JsonScanner(text, "f", 0).string(most, {"a word"});
+  };
+  for (const char* text : {"\"abcd\"", "\"ab\u00e9\"", "\"abc\\n\"", "\"\U0001f600\""}) {
+    SCOPED_TRACE(text);
+    EXPECT_EQ(read(text, 4).size(), 4u);
+    expect_error<CheckpointError>([&] { read(text, 3); }, {"a word is longer than 3 bytes"});
+  }
+  expect_error<CheckpointError>([&] { read("\"abcdefgh\"", 3); }, {"longer than 3", "byte 5"});
+}
+
 TEST(Json, NestsOnlySoDeep) {
   const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
   EXPECT_NO_THROW(parse(nested(kDeepestJson + 1)));

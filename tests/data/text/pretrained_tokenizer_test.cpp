@@ -295,6 +295,14 @@ TEST(PretrainedTokenizer, LongWordsTakeTimeInProportion) {
   EXPECT_EQ(parse_tokenizer_json(strips, "f")->encode(spaces), TokenIds(spaces.size(), 600));
 }
 
+TEST(PretrainedTokenizer, LongPiecesTakeTimeInProportion) {
+  constexpr size_t kRepeats = 2'000'000;
+  std::string piece = "a", text = "a";
+  for (size_t i = 0; i < kRepeats; ++i) piece += " .", text += ".";
+  const auto t = parse_vocab_txt("[UNK]\n" + piece + "\n##" + piece + "\n", "vocab.txt");
+  EXPECT_EQ(t->decode(TokenIds{1, 2, 2}), text + text + text);
+}
+
 TEST(PretrainedTokenizer, SeveralThreadsMayEncode) {
   const auto t = parse_tokenizer_json(fixture("gpt2.json"), "f");
   const List texts = *document("texts.json").as<List>();
