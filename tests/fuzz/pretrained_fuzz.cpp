@@ -1,24 +1,60 @@
-// Any bytes as config.json of each family and as an index of files: a typed error, or settings that a model
-// can have, and names of files beside the index.
+// Any bytes as config.json of each family, as a GGUF file with a Llama's settings and as an index of files: a
+// typed error, or settings that a model can have, and names of files beside the index.
 #include <string>
 
 #include <heed/nn/pretrained/detail/families.h>
 
 #include "fuzz.h"
+#include "memory_file.h"
 
 using heed::fuzz::require;
 namespace detail = heed::nn::detail;
 
 namespace {
 
+/// Settings that were read are written, if the family has them all, and read again.
+template <class Config, class Read, class Write>
+void check(const Config& config, Read read, Write write) {
+  require(config.heads > 0 && config.d_model > 0);
+  const detail::Json json = write(config);
+  const detail::Settings again(detail::parse_json_object(json.dump(), "again"), "again");
+  require(write(read(again)) == json);
+}
+
 template <class Read, class Write>
-void settings(const heed::detail::Json& json, Read read, Write write) {
+void read_settings(const detail::Settings& settings, Read read, Write write) {
   try {
-    const auto config = read(detail::Settings(json, "input"));
-    require(config.heads > 0 && config.d_model > 0);
-    const detail::Json again = write(config);  // may have no setting for something
-    const heed::detail::Json parsed = detail::parse_json_object(again.dump(), "again");
-    require(write(read(detail::Settings(parsed, "again"))) == again);
+    check(read(settings), read, write);
+  } catch (const heed::ConfigError&) {
+  }
+}
+
+heed::nn::LanguageModelConfig read_llama(const detail::Settings& settings) {
+  return detail::read_llama(settings);
+}
+
+void read_json(std::string_view text) {
+  try {
+    const detail::Settings settings(detail::parse_json_object(text, "input"), "input");
+    read_settings(settings, detail::read_bert, detail::write_bert);
+    read_settings(settings, detail::read_roberta, detail::write_bert);
+    read_settings(settings, detail::read_gpt2, detail::write_gpt2);
+    read_settings(settings, read_llama, detail::write_llama);
+    read_settings(settings, detail::read_marian, detail::write_marian);
+  } catch (const heed::CheckpointError&) {
+    return;  // no index either
+  }
+  try {
+    for (const auto& file : detail::parse_index(text, "input"))
+      require(!file.second.empty() && file.first.find('/') == std::string::npos && file.first[0] != '.');
+  } catch (const heed::CheckpointError&) {
+  }
+}
+
+void read_gguf(const std::string& path) {
+  try {
+    check(detail::read_llama(heed::GgufReader(path)), read_llama, detail::write_llama);
+  } catch (const heed::CheckpointError&) {
   } catch (const heed::ConfigError&) {
   }
 }
@@ -26,21 +62,10 @@ void settings(const heed::detail::Json& json, Read read, Write write) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
-  try {
-    const heed::detail::Json json = detail::parse_json_object(text, "input");
-    settings(json, detail::read_bert, detail::write_bert);
-    settings(json, detail::read_roberta, detail::write_bert);
-    settings(json, detail::read_gpt2, detail::write_gpt2);
-    settings(
-        json, [](const detail::Settings& s) { return detail::read_llama(s); }, detail::write_llama);
-    settings(json, detail::read_marian, detail::write_marian);
-  } catch (const heed::CheckpointError&) {
-  }
-  try {
-    for (const auto& file : detail::parse_index(text, "input"))
-      require(!file.second.empty() && file.first.find('/') == std::string::npos && file.first[0] != '.');
-  } catch (const heed::CheckpointError&) {
-  }
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  if (bytes.starts_with("GGUF"))  // which begins no JSON
+    read_gguf(heed::fuzz::memory_file(data, size));
+  else
+    read_json(bytes);
   return 0;
 }

@@ -1,6 +1,8 @@
-// Any bytes as a safetensors file: a CheckpointError, or a header that keeps every promise.
+// Any bytes as a safetensors file: a CheckpointError, or a header that keeps every promise and tensors that
+// can be read.
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -8,6 +10,7 @@
 #include <heed/core/io/safetensors.h>
 
 #include "fuzz.h"
+#include "memory_file.h"
 
 using heed::fuzz::require;
 
@@ -32,6 +35,19 @@ void check(const heed::SafetensorsHeader& header, uint64_t file_size) {
   require(header.digests.empty() || header.digests.size() == header.tensors.size());
 }
 
+/// A file whose header is sound.
+void read_tensors(const std::string& path, heed::Checksums checksums) {
+  const heed::SafetensorsReader reader(path, checksums);
+  for (const heed::TensorEntry& tensor : reader.header().tensors) {
+    if (!tensor.readable()) continue;
+    const auto values = std::make_unique_for_overwrite<std::byte[]>(tensor.bytes());
+    try {
+      reader.read(tensor, values.get(), tensor.bytes());
+    } catch (const heed::CheckpointError&) {  // its checksum, or a value that its type has not
+    }
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -42,6 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           heed::safetensors_header_length(file.first(std::min<size_t>(size, 8)), size, "input");
       require(length <= size - 8);
       check(heed::parse_safetensors_header(file.subspan(8, length), size, "input", checksums), size);
+      read_tensors(heed::fuzz::memory_file(data, size), checksums);
     } catch (const heed::CheckpointError&) {
     }
   }
