@@ -64,4 +64,8 @@ if(HEED_SANITIZE)
   target_compile_options(heed_build_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${HEED_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer>)
   target_link_options(heed_build_flags INTERFACE -fsanitize=${HEED_SANITIZE})
+  if(HEED_FUZZ)
+    target_compile_options(heed_build_flags INTERFACE
+      $<$<COMPILE_LANGUAGE:CXX>:-fsanitize-coverage-allowlist=${PROJECT_SOURCE_DIR}/tests/fuzz/coverage.txt>)
+  endif()
 endif()
