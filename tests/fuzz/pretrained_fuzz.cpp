@@ -1,7 +1,9 @@
-// Any bytes as config.json of each family, as a GGUF file with a Llama's settings and as an index of files: a
-// typed error, or settings that a model can have, and names of files beside the index.
+// Any bytes as config.json of each family, as a GGUF file of a Llama and as an index of files: a typed error,
+// or settings that a model can have, the weights of one, and names of files beside the index.
+#include <memory>
 #include <string>
 
+#include <heed/nn/parameter.h>
 #include <heed/nn/pretrained/detail/families.h>
 
 #include "fuzz.h"
@@ -51,9 +53,25 @@ void read_json(std::string_view text) {
   }
 }
 
+/// As load_pretrained does: names and shapes are compared before the model has memory.
+void load(const heed::nn::LanguageModelConfig& config, const detail::WeightFiles& files) {
+  const detail::NameQuery query{.table = detail::kLlamaGgufNames, .layout = config.layout()};
+  {
+    const heed::nn::ShapesOnly shapes_only;
+    heed::nn::LanguageModel shapes(config);
+    detail::check_named(shapes, files, query);
+  }
+  heed::nn::LanguageModel model(config);
+  detail::load_named(model, files, query, false);
+}
+
 void read_gguf(const std::string& path) {
   try {
-    check(detail::read_llama(heed::GgufReader(path)), read_llama, detail::write_llama);
+    const auto file = std::make_shared<const heed::GgufReader>(path);
+    const heed::nn::LanguageModelConfig config = detail::read_llama(*file);
+    constexpr int64_t kMost = 4;
+    if (config.layers <= kMost) load(config, detail::open_gguf(file));  // others are as these
+    check(config, read_llama, detail::write_llama);
   } catch (const heed::CheckpointError&) {
   } catch (const heed::ConfigError&) {
   }
