@@ -1,10 +1,8 @@
 #include <algorithm>
-#include <optional>
 
 #include <heed/core/base/threads/parallel_for.h>
-#include <heed/kernels/cpu/gemm/gemm_blocked.h>
+#include <heed/kernels/cpu/recurrent_product.h>
 #include <heed/kernels/cpu/simd/typed_export.h>
-#include <heed/kernels/cpu/tasks/grain.h>
 #include <heed/kernels/cpu/tasks/workspace.h>
 #include <heed/kernels/recurrent.h>
 
@@ -19,20 +17,24 @@
 #define HEED_KERNELS_CPU_RECURRENT_ONCE_
 namespace heed::cpu {
 
-/// One time step, after its product.
+/// The cells of some units in one time step, after their product.
 template <class T>
 struct ForwardStep {
   const kernels::RecurrentForward<T>& args;
-  int64_t t;
-  const accumulator_t<T>* product;  // [active, G * width]: h W_hhᵀ
+  int64_t t, first_unit, units;
+  /// h W_hhᵀ: the gates of a rank, `gate_stride` apart, from product + (rank - first_rank) * rank_stride.
+  const accumulator_t<T>* product;
+  int64_t first_rank, rank_stride, gate_stride;
+  const T* before;  // [count, width]: h before the step
+  T* after;         // and after it
 };
 
-/// One time step, before its product.
+/// The cells of some units in one time step, before their product.
 template <class T>
 struct BackwardStep {
   const kernels::RecurrentBackward<T>& args;
-  int64_t t;
-  T* gproduct;  // [active, G * width]
+  int64_t t, first_unit, units;
+  T* gproduct;  // [count, G * width]
 };
 
 inline int64_t row_at(const kernels::RecurrentRows& rows, int64_t rank, int64_t t) {
@@ -60,12 +62,13 @@ template <class T>
 struct ForwardCell {
   const T *gates, *bias;
   const accumulator_t<T>* product;
+  const T* before;
   T *h, *c, *y, *cells, *kept;
-  int64_t width;
+  int64_t width, gate_stride;  // gate_stride: of the product
 
   template <class Io>
   HWY_INLINE auto hidden(int64_t gate, int64_t u, Io io) const {
-    const auto p = io.load(product + gate * width + u);
+    const auto p = io.load(product + gate * gate_stride + u);
     return bias == nullptr ? p : hn::Add(p, io.load(bias + gate * width + u));
   }
   template <class Io>
@@ -106,34 +109,43 @@ struct GruForwardCell : ForwardCell<T> {
     const auto r = sigmoid(d, this->sum(0, u, io)), z = sigmoid(d, this->sum(1, u, io));
     const auto p = this->hidden(2, u, io);
     const auto n = tanh(d, hn::MulAdd(r, p, io.load(this->gates + 2 * this->width + u)));
-    const auto h = hn::MulAdd(z, hn::Sub(io.load(this->h + u), n), n);
+    const auto h = hn::MulAdd(z, hn::Sub(io.load(this->before + u), n), n);
     io.store(h, this->h + u);
     io.store(h, this->y + u);
     this->keep(r, z, n, p, u, io);
   }
 };
 
+/// base + offset; null stays null.
+template <class T>
+HWY_INLINE T* offset(T* base, int64_t offset) {
+  return base == nullptr ? nullptr : base + offset;
+}
+
 template <class T>
 void forward_ranks(const ForwardStep<T>& step, int64_t begin, int64_t end) {
   const kernels::RecurrentForward<T>& args = step.args;
-  const int64_t width = args.width, all = gate_count(args.kind) * width;
+  const int64_t width = args.width, unit = step.first_unit;
   for (int64_t rank = begin; rank < end; ++rank) {
-    const int64_t row = row_at(args.rows, rank, step.t);
-    const ForwardCell<T> cell{args.gates + row * all,
-                              args.bias,
-                              step.product + rank * all,
-                              args.h + rank * width,
-                              args.c == nullptr ? nullptr : args.c + rank * width,
-                              args.y + row * width,
-                              args.cells == nullptr ? nullptr : args.cells + row * width,
-                              args.kept == nullptr ? nullptr : args.kept + row * kernels::kKeptGates * width,
-                              width};
+    const int64_t row = row_at(args.rows, rank, step.t), state = rank * width + unit,
+                  output = row * width + unit;
+    const ForwardCell<T> cell{.gates = args.gates + row * gate_count(args.kind) * width + unit,
+                              .bias = offset(args.bias, unit),
+                              .product = step.product + (rank - step.first_rank) * step.rank_stride,
+                              .before = step.before + state,
+                              .h = step.after + state,
+                              .c = offset(args.c, state),
+                              .y = args.y + output,
+                              .cells = offset(args.cells, output),
+                              .kept = offset(args.kept, row * kernels::kKeptGates * width + unit),
+                              .width = width,
+                              .gate_stride = step.gate_stride};
     if (args.kind == CellKind::lstm) {
       LstmForwardCell<T> units{cell};
-      for_columns<T>(0, width, units);
+      for_columns<T>(0, step.units, units);
     } else {
       GruForwardCell<T> units{cell};
-      for_columns<T>(0, width, units);
+      for_columns<T>(0, step.units, units);
     }
   }
 }
@@ -225,31 +237,30 @@ struct GruBackwardCell : BackwardCell<T> {
 template <class T>
 void backward_ranks(const BackwardStep<T>& step, int64_t begin, int64_t end) {
   const kernels::RecurrentBackward<T>& args = step.args;
-  const int64_t width = args.width, all = gate_count(args.kind) * width;
-  const auto at = [=](auto* base, int64_t index, int64_t size)
-                      HWY_ATTR { return base == nullptr ? nullptr : base + index * size; };
+  const int64_t width = args.width, all = gate_count(args.kind) * width, unit = step.first_unit;
   for (int64_t rank = begin; rank < end; ++rank) {
-    const int64_t row = row_at(args.rows, rank, step.t);
+    const int64_t row = row_at(args.rows, rank, step.t), state = rank * width + unit,
+                  output = row * width + unit;
     const bool begins = step.t == 0;
-    const int64_t row_before = begins ? rank : row_at(args.rows, rank, step.t - 1);
-    const BackwardCell<T> cell{.gy = at(args.gy, row, width),
-                               .before = (begins ? args.h0 : args.y) + row_before * width,
-                               .cell = at(args.cells, row, width),
-                               .cell_before = at(begins ? args.c0 : args.cells, row_before, width),
-                               .kept = args.kept + row * kernels::kKeptGates * width,
-                               .gh = args.gh + rank * width,
-                               .gc = at(args.gc, rank, width),
-                               .ggates = args.ggates + row * all,
-                               .gproduct = at(args.gproduct, row, all),
-                               .compact = step.gproduct + rank * all,
-                               .previous = args.previous + row * width,
+    const int64_t before = begins ? state : row_at(args.rows, rank, step.t - 1) * width + unit;
+    const BackwardCell<T> cell{.gy = offset(args.gy, output),
+                               .before = (begins ? args.h0 : args.y) + before,
+                               .cell = offset(args.cells, output),
+                               .cell_before = offset(begins ? args.c0 : args.cells, before),
+                               .kept = args.kept + row * kernels::kKeptGates * width + unit,
+                               .gh = args.gh + state,
+                               .gc = offset(args.gc, state),
+                               .ggates = args.ggates + row * all + unit,
+                               .gproduct = offset(args.gproduct, row * all + unit),
+                               .compact = step.gproduct + rank * all + unit,
+                               .previous = args.previous + output,
                                .width = width};
     if (args.kind == CellKind::lstm) {
       LstmBackwardCell<T> units{cell};
-      for_columns<T>(0, width, units);
+      for_columns<T>(0, step.units, units);
     } else {
       GruBackwardCell<T> units{cell};
-      for_columns<T>(0, width, units);
+      for_columns<T>(0, step.units, units);
     }
   }
 }
@@ -265,77 +276,95 @@ namespace {
 HEED_EXPORT_TYPED(forward_ranks)
 HEED_EXPORT_TYPED(backward_ranks)
 
-/// Keeps one packed matrix while it lives.
-class OneCopy final : public kernels::PackedCopies {
- public:
-  const std::byte* find(const Matrix&) const override { return memory_ ? memory_->data() : nullptr; }
-  const std::byte* keep(const Matrix&, int64_t bytes, FunctionRef<void(std::byte*)> pack) override {
-    memory_.emplace(bytes);
-    pack(memory_->data());
-    return memory_->data();
-  }
-
- private:
-  std::optional<Workspace<std::byte>> memory_;
-};
-
-/// The product of each step by the recurrent weight, which is packed once for all steps. For few rows, or a
-/// single step, packing does not pay.
-template <class T>
-class StepProduct {
- public:
-  using A = accumulator_t<T>;
-
-  StepProduct(const kernels::RecurrentRows& rows, int64_t n, int64_t k, MatrixView<T> b)
-      : n_(n), k_(k), b_(b), packs_(rows.count >= kMinRows && rows.steps >= kMinSteps) {}
-
-  /// c [m, n] = a [m, k] b (+ c)
-  void operator()(int64_t m, const T* a, A* c, bool accumulate) {
-    GemmOutput<T> output{.c = c, .ldc = n_};
-    if (accumulate) output.added = {c, n_};
-    gemm_blocked<T>({m, n_, k_, {a, k_, 1}, b_, output, packs_ ? &copy_ : nullptr});
-  }
-
- private:
-  static constexpr int64_t kMinRows = 9, kMinSteps = 2;
-
-  int64_t n_, k_;
-  MatrixView<T> b_;
-  bool packs_;
-  OneCopy copy_;
-};
+/// f(units, first rank, last rank) for each task.
+template <class F>
+void for_tasks(const StepTasks& tasks, const F& f) {
+  parallel_for(tasks.count(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t units = i / tasks.ranks.parts, ranks = i % tasks.ranks.parts;
+      f(units, tasks.ranks.begin(ranks), tasks.ranks.begin(ranks + 1));
+    }
+  });
+}
 
 }  // namespace
 
+/// A task reads the whole h of its ranks and writes a part of it: h alternates between two buffers.
 template <class T>
 void recurrent_forward(const kernels::RecurrentForward<T>& args) {
-  const int64_t width = args.width, all = gate_count(args.kind) * width;
-  if (args.rows.steps == 0) return;
-  StepProduct<T> multiply(args.rows, all, width, {args.weight, 1, width});
-  const Workspace<accumulator_t<T>> product(args.rows.count * all);
+  using A = accumulator_t<T>;
+  const kernels::RecurrentRows& rows = args.rows;
+  const int64_t width = args.width, gates = gate_count(args.kind), all = gates * width,
+                state = rows.count * width;
+  if (rows.steps == 0) return;
+  const StepProduct<T> multiply(rows, width, gates, width, {args.weight, 1, width});
+  const Workspace<T> states(2 * state);
+  std::copy_n(args.h, state, states.data());
+  const Workspace<A> whole(multiply.by_blocks() ? 0 : rows.count * all);
   const auto cells = HEED_SIMD_OF(T, forward_ranks);
-  for (int64_t t = 0; t < args.rows.steps; ++t) {
-    const int64_t active = args.rows.active[t];
-    multiply(active, args.h, product.data(), false);
-    const ForwardStep<T> step{args, t, product.data()};
-    parallel_for(active, rows_per_task(active, all),
-                 [&](int64_t begin, int64_t end) { cells(step, begin, end); });
+  for (int64_t t = 0; t < rows.steps; ++t) {
+    const int64_t active = rows.active[t], left = t + 1 < rows.steps ? rows.active[t + 1] : 0;
+    T* const before = states.data() + t % 2 * state;
+    T* const after = states.data() + (t + 1) % 2 * state;
+    if (!multiply.by_blocks()) multiply.whole(active, before, whole.data(), false);
+    const StepTasks tasks = multiply.tasks(active);
+    for_tasks(tasks, [&](int64_t units, int64_t first, int64_t last) {
+      ForwardStep<T> step{.args = args,
+                          .t = t,
+                          .first_unit = tasks.units.begin(units),
+                          .units = tasks.units.size(units),
+                          .product = whole.data(),
+                          .first_rank = 0,
+                          .rank_stride = all,
+                          .gate_stride = width,
+                          .before = before,
+                          .after = after};
+      const int64_t panel = multiply.geometry().nr;
+      const Workspace<A> product(multiply.by_blocks() ? (last - first) * gates * panel : 0);
+      if (multiply.by_blocks()) {
+        step.product = product.data();
+        step.first_rank = first;
+        step.rank_stride = gates * panel;
+        step.gate_stride = panel;
+        multiply.block(units, last - first, before + first * width, product.data(), step.rank_stride, panel,
+                       false);
+      }
+      cells(step, first, last);
+    });
+    std::copy(after + left * width, after + active * width, args.h + left * width);
   }
 }
 
+/// The tasks of step t make gh of their units first, by the product of the step after it, and then pass it
+/// through the cells; what these give to the next product alternates between two buffers. Step -1 has no
+/// cells.
 template <class T>
 void recurrent_backward(const kernels::RecurrentBackward<T>& args) {
+  const kernels::RecurrentRows& rows = args.rows;
   const int64_t width = args.width, all = gate_count(args.kind) * width;
-  if (args.rows.steps == 0) return;
-  StepProduct<T> multiply(args.rows, width, all, {args.weight, width, 1});
-  const Workspace<T> gproduct(args.rows.count * all);
+  const bool gru = args.kind == CellKind::gru;
+  if (rows.steps == 0) return;
+  const StepProduct<T> multiply(rows, width, 1, all, {args.weight, width, 1});
+  const Workspace<T> gproducts(2 * rows.count * all);
   const auto cells = HEED_SIMD_OF(T, backward_ranks);
-  for (int64_t t = args.rows.steps; t-- > 0;) {
-    const int64_t active = args.rows.active[t];
-    const BackwardStep<T> step{args, t, gproduct.data()};
-    parallel_for(active, rows_per_task(active, all),
-                 [&](int64_t begin, int64_t end) { cells(step, begin, end); });
-    multiply(active, gproduct.data(), args.gh, args.kind == CellKind::gru);
+  for (int64_t t = rows.steps - 1; t >= -1; --t) {
+    const int64_t multiplied = t + 1 < rows.steps ? rows.active[t + 1] : 0;
+    const int64_t active = t < 0 ? multiplied : rows.active[t];
+    const T* const arrived = gproducts.data() + (t + 1) % 2 * rows.count * all;
+    T* const given = gproducts.data() + (t + 2) % 2 * rows.count * all;
+    if (!multiply.by_blocks() && multiplied > 0) multiply.whole(multiplied, arrived, args.gh, gru);
+    const StepTasks tasks = multiply.tasks(active);
+    for_tasks(tasks, [&](int64_t units, int64_t first, int64_t last) {
+      const int64_t unit = tasks.units.begin(units), height = std::min(last, multiplied) - first;
+      if (multiply.by_blocks() && height > 0)
+        multiply.block(units, height, arrived + first * all, args.gh + first * width + unit, width, width,
+                       gru);
+      if (t < 0) return;
+      cells(
+          BackwardStep<T>{
+              .args = args, .t = t, .first_unit = unit, .units = tasks.units.size(units), .gproduct = given},
+          first, last);
+    });
   }
 }
 

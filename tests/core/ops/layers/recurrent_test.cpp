@@ -117,6 +117,46 @@ TEST(Recurrent, PackedWeight) {
     check({.kind = kind, .lengths = {1, 2, 2, 2, 1, 1, 2, 2, 1, 2, 1}, .width = 18});
 }
 
+// Several blocks of units, the last one narrow, and more sequences than one task takes.
+TEST(Recurrent, WhatIsCutIntoTasksIsWhole) {
+  std::vector<int32_t> lengths;
+  for (int32_t i = 0; i < 100; ++i) lengths.push_back(1 + i * 7 % 4);
+  for (CellKind kind : kKinds) {
+    SCOPED_TRACE(kind == CellKind::lstm ? "LSTM" : "GRU");
+    const Case c{.kind = kind, .lengths = lengths, .width = 40};
+    const int64_t all = gate_count(kind) * c.width;
+    const Tensors inputs{normal({rows(c), all}, 1), normal({all, c.width}, 2) * 0.2, normal({all}, 3),
+                         normal({100, c.width}, 4),
+                         kind == CellKind::lstm ? normal({100, c.width}, 5) : Tensor()};
+    const auto run = [&](DType dtype, bool fused) {
+      Tensors in;
+      for (const Tensor& x : inputs) in.push_back(x.defined() ? x.to(dtype).clone().set_requires_grad() : x);
+      Tensors results;
+      if (fused) {
+        const RecurrentStates out =
+            recurrent(kind, in[0], in[1], segments(c), {.bias = in[2], .hidden = in[3], .cell = in[4]});
+        results = {out.output, out.hidden};
+      } else {
+        results = composed(in, c);
+      }
+      sum(results[0] * normal(results[0].shape(), 6).to(dtype) +
+          sum(results[1] * normal(results[1].shape(), 7).to(dtype)))
+          .backward();
+      results.resize(2);
+      for (const Tensor& x : in)
+        if (x.defined()) results.push_back(x.grad());
+      return results;
+    };
+    const Tensors want = run(DType::f64, false);
+    for (const auto& [dtype, tolerance] : {std::pair(DType::f64, 1e-13), std::pair(DType::f32, 1e-5)}) {
+      const Tensors got = run(dtype, true);
+      for (size_t i = 0; i < want.size(); ++i)
+        EXPECT_LE(max_difference(got[i].to(DType::f64), want[i]), tolerance * std::max(1.0, max_abs(want[i])))
+            << dtype << ", result " << i;
+    }
+  }
+}
+
 TEST(Recurrent, RecordingChangesNothing) {
   const Segments batch = Segments::packed(std::vector<int32_t>{3, 5});
   for (Device device : devices())
