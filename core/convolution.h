@@ -22,8 +22,8 @@ struct Convolution2dOptions {
 };
 /// Cross-correlation, as in PyTorch: x [batch, channels, height, width], weight [outputs, channels / groups,
 /// kernel height, kernel width], bias [outputs] or undefined → [batch, outputs, (height + 2 padding -
-/// dilation (kernel - 1) - 1) / stride + 1, …]. ShapeError, also for a window larger than the padded image;
-/// ConfigError.
+/// dilation (kernel - 1) - 1) / stride + 1, …]. ShapeError, also for x without channels and for a window
+/// larger than the padded image; ConfigError.
 [[nodiscard]] Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                             const Convolution2dOptions& options = {});
 

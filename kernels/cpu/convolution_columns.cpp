@@ -1,3 +1,5 @@
+#include <utility>
+
 #include <heed/kernels/cpu/convolution_columns.h>
 
 #undef HWY_TARGET_INCLUDE
@@ -7,61 +9,207 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
+/// Most vectors of positions that are filled one after the other, and the least of rows for which to prepare
+/// them.
+constexpr int64_t kMaxVectors = 64, kMinRows = 24;
+/// Whether to take a vector of pixels from two that lie side by side is an instruction or two.
+constexpr bool kPermutes = HWY_TARGET == HWY_AVX3;
+
 template <class A>
-HWY_INLINE void copy_run(const A* from, int64_t step, int64_t count, A* to) {
+using PixelIndex = hn::TFromD<hn::RebindToSigned<Tag<A>>>;
+
+/// out[c * taps + t] = pixels(image + c * plane + tap[t]), a vector for each channel and tap.
+template <class A, class Pixels>
+HWY_INLINE void fill_vector(const Columns<A>& args, const A* image, A* out, const Pixels& pixels) {
   const Tag<A> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  if (step == 1) {
-    for (int64_t i = 0; i < count; i += lanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
-  } else if (step == 2) {
-    for (int64_t i = 0; i < count; i += lanes) {
-      const auto low = hn::LoadU(d, from + 2 * i), high = hn::LoadU(d, from + 2 * i + lanes);
-      hn::StoreU(hn::ConcatEven(d, high, low), d, to + i);
-    }
+  for (int64_t c = 0; c < args.channels; ++c, image += args.plane)
+    for (int64_t t = 0; t < args.taps; ++t, out += args.width)
+      hn::StoreU(pixels(image + args.tap[t]), d, out);
+}
+
+/// A vector of positions, whose pixels are `index` from the first of them on: they lie side by side, within
+/// two vectors (where they go on in the next row), or further apart.
+template <class A>
+HWY_INLINE void fill_positions(const Columns<A>& args, const A* image, const PixelIndex<A>* index, A* out) {
+  using Index = PixelIndex<A>;
+  const Tag<A> d;
+  const hn::RebindToSigned<Tag<A>> di;
+  constexpr Index kLanes = static_cast<Index>(hn::MaxLanes(d));
+  const auto place = hn::Sub(hn::LoadU(di, index), hn::Set(di, index[0]));
+  if (hn::AllTrue(di, hn::Eq(place, hn::Iota(di, 0)))) {
+    fill_vector(args, image, out, [d](const A* from) HWY_ATTR { return hn::LoadU(d, from); });
+  } else if (hn::AllTrue(di, hn::Lt(place, hn::Set(di, 2 * kLanes)))) {
+    const auto first = hn::RebindMask(d, hn::Lt(place, hn::Set(di, kLanes)));
+    const auto lane = hn::IndicesFromVec(d, hn::And(place, hn::Set(di, kLanes - 1)));
+    fill_vector(args, image, out, [=](const A* from) HWY_ATTR {
+      return hn::IfThenElse(first, hn::TableLookupLanes(hn::LoadU(d, from), lane),
+                            hn::TableLookupLanes(hn::LoadU(d, from + kLanes), lane));
+    });
   } else {
-    for (int64_t i = 0; i < count; ++i) to[i] = from[i * step];
+    fill_vector(args, image, out, [=](const A* from) HWY_ATTR { return hn::GatherIndex(d, from, place); });
   }
+}
+
+/// Into rows of whole vectors.
+template <class A>
+HWY_INLINE void fill_vectors(const Columns<A>& args, int64_t count) {
+  using Index = PixelIndex<A>;
+  const hn::RebindToSigned<Tag<A>> di;
+  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(di));
+  Index index[(kMaxVectors + 2) * kLanes];  // of the pixel of each position; beyond the last they go on
+  const int64_t first = args.runs[0].from;
+  for (int64_t r = 0; r < args.run_count; ++r) {
+    const PixelRun run = args.runs[r];
+    for (int64_t i = 0; i < run.count + kLanes; i += kLanes)
+      hn::StoreU(hn::Iota(di, static_cast<Index>(run.from - first + i)), di, index + run.to + i);
+  }
+  for (int64_t i = 0; i < count; i += kLanes)
+    fill_positions(args, args.image + first + index[i], index + i, args.out + i);
+}
+
+/// Whether vectors of positions are filled one after the other.
+template <class A>
+HWY_INLINE bool fills_vectors(const Columns<A>& args, int64_t count) {
+  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag<A>()));
+  constexpr int64_t kFarthest = 1 << 30;  // indices have 32 bits
+  return args.width % kLanes == 0 && args.channels * args.taps >= kMinRows && count <= kMaxVectors * kLanes &&
+         args.runs[args.run_count - 1].from - args.runs[0].from < kFarthest;
 }
 
 template <class A>
 HWY_INLINE void fill(const Columns<A> args) {
+  if constexpr (kPermutes) {
+    const PixelRun last = args.runs[args.run_count - 1];
+    if (fills_vectors(args, last.to + last.count)) return fill_vectors(args, last.to + last.count);
+  }
+  const Tag<A> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   A* out = args.out;
   for (int64_t c = 0; c < args.channels; ++c)
     for (int64_t t = 0; t < args.taps; ++t, out += args.width) {
       const A* const image = args.image + c * args.plane + args.tap[t];
       for (int64_t r = 0; r < args.run_count; ++r) {
         const PixelRun run = args.runs[r];
-        copy_run(image + run.from, args.step, run.count, out + run.to);
+        for (int64_t i = 0; i < run.count; i += lanes)
+          hn::StoreU(hn::LoadU(d, image + run.from + i), d, out + run.to + i);
       }
     }
 }
 
-/// Every step-th element, n of them at least; by steps of 1 and 2 whole vectors are read.
 template <class A>
-HWY_INLINE Vec<Tag<A>> load_steps(const A* from, int64_t step, int64_t n) {
-  const Tag<A> d;
-  if (step == 1) return hn::LoadU(d, from);
-  if (step == 2) return hn::ConcatEven(d, hn::LoadU(d, from + hn::Lanes(d)), hn::LoadU(d, from));
-  alignas(64) A values[hn::MaxLanes(d)] = {};
-  for (int64_t i = 0; i < n; ++i) values[i] = from[i * step];
-  return hn::Load(d, values);
-}
-
-template <class A>
-HWY_INLINE void sum(const ColumnSums<A> args) {
+HWY_INLINE void store_zeros(A* out, int64_t count) {
   const Tag<A> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < count; i += lanes) store_n(hn::Zero(d), d, out + i, HWY_MIN(lanes, count - i));
+}
+
+/// out[i] = from[i * step]
+template <class T, class A>
+HWY_INLINE void copy_steps(const T* from, int64_t step, int64_t count, A* out) {
+  const Tag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (step == 1) {
+    int64_t i = 0;
+    for (; i + lanes <= count; i += lanes) hn::StoreU(load(d, from + i), d, out + i);
+    if (i < count) store_n(load_n(d, from + i, count - i), d, out + i, count - i);
+  } else if (step == 2) {
+    for (int64_t i = 0; i < count; i += lanes) {
+      const int64_t n = HWY_MIN(lanes, count - i), there = 2 * n - 1;
+      const auto low = load_n(d, from + 2 * i, HWY_MIN(lanes, there));
+      const auto high = there > lanes ? load_n(d, from + 2 * i + lanes, there - lanes) : hn::Zero(d);
+      store_n(hn::ConcatEven(d, high, low), d, out + i, n);
+    }
+  } else {
+    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<A>(from[i * step]);
+  }
+}
+
+template <class T, class A>
+HWY_INLINE void pad_row(const PaddedPlanes<T>& args, const T* from, A* out) {
+  store_zeros(out, args.left);
+  copy_steps(from, args.step, args.cols, out + args.left);
+  store_zeros(out + args.left + args.cols, args.right);
+}
+
+template <class T>
+HWY_INLINE void pad(const PaddedPlanes<T> args) {
+  using A = accumulator_t<T>;
+  const int64_t width = args.left + args.cols + args.right;
+  for (int64_t c = 0; c < args.planes; ++c) {
+    A* out = args.out + c * args.out_plane;
+    store_zeros(out, args.above * width);
+    out += args.above * width;
+    for (int64_t r = 0; r < args.rows; ++r, out += width)
+      pad_row(args, args.from + c * args.from_plane + r * args.from_row, out);
+    store_zeros(out, args.below * width);
+  }
+}
+
+/// Vectors of positions whose sums are made together: the more, the fewer loads of weights, and enough sums
+/// that none is waited for.
+template <int64_t Outputs>
+constexpr int64_t kSumVectors = (HWY_TARGET == HWY_AVX3 ? 4 : 2) * (Outputs == 1 ? 2 : 1);
+
+/// Sum i is that of output i / Vectors and of vector i % Vectors. Folds instead of loops: the sums must
+/// become registers. Takes its arguments by value, which no store changes.
+template <int64_t Outputs, class A, size_t... V, size_t... I>
+HWY_INLINE void sum_vectors(const ColumnSums<A> args, const PixelRun* vectors, std::index_sequence<V...>,
+                            std::index_sequence<I...>) {
+  constexpr size_t kVectors = sizeof...(V);
+  const Tag<A> d;
+  const int64_t depth = args.channels * args.taps;
+  Vec<Tag<A>> sums[sizeof...(I)], x[kVectors];
+  const A* const image[] = {args.image + vectors[V].from...};
+  const auto out = [&](size_t i) HWY_ATTR {
+    return args.out + static_cast<int64_t>(i / kVectors) * args.out_stride + vectors[i % kVectors].to;
+  };
+  ((sums[I] = args.added ? load_n(d, out(I), vectors[I % kVectors].count) : hn::Zero(d)), ...);
+  const A* weight = args.weight;
+  for (int64_t c = 0; c < args.channels; ++c)
+    for (int64_t t = 0; t < args.taps; ++t, ++weight) {
+      const int64_t at = c * args.plane + args.tap[t];
+      ((x[V] = hn::LoadU(d, image[V] + at)), ...);
+      ((sums[I] = hn::MulAdd(hn::Set(d, weight[static_cast<int64_t>(I / kVectors) * depth]), x[I % kVectors],
+                             sums[I])),
+       ...);
+    }
+  ((store_n(sums[I], d, out(I), vectors[I % kVectors].count)), ...);
+}
+
+template <int64_t Outputs, class A>
+HWY_INLINE void sum_runs(const ColumnSums<A>& args) {
+  constexpr int64_t kVectors = kSumVectors<Outputs>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<A>()));
+  PixelRun vectors[kVectors];
+  int64_t filled = 0;
+  const auto flush = [&]() HWY_ATTR {
+    for (int64_t i = filled; i < kVectors; ++i) vectors[i] = vectors[0];  // stored twice, with the same sums
+    sum_vectors<Outputs>(args, vectors, std::make_index_sequence<kVectors>(),
+                         std::make_index_sequence<Outputs * kVectors>());
+    filled = 0;
+  };
   for (int64_t r = 0; r < args.run_count; ++r) {
     const PixelRun run = args.runs[r];
     for (int64_t i = 0; i < run.count; i += lanes) {
-      const int64_t n = HWY_MIN(lanes, run.count - i);
-      A* const out = args.out + run.to + i;
-      auto sum = args.added ? load_n(d, out, n) : hn::Zero(d);
-      for (int64_t t = 0; t < args.taps; ++t)
-        sum = hn::MulAdd(hn::Set(d, args.weight[t]),
-                         load_steps(args.image + args.tap[t] + run.from + i * args.step, args.step, n), sum);
-      store_n(sum, d, out, n);
+      vectors[filled++] = {run.from + i, run.to + i, HWY_MIN(lanes, run.count - i)};
+      if (filled == kVectors) flush();
     }
+  }
+  if (filled > 0) flush();
+}
+
+template <class A>
+HWY_INLINE void sum(const ColumnSums<A>& args) {
+  static_assert(kDirectOutputs == 4);
+  switch (args.outputs) {
+    case 1:
+      return sum_runs<1>(args);
+    case 2:
+      return sum_runs<2>(args);
+    case 3:
+      return sum_runs<3>(args);
+    default:
+      return sum_runs<4>(args);
   }
 }
 
@@ -69,6 +217,9 @@ void sum_f32(const ColumnSums<float>& args) { sum(args); }
 void sum_f64(const ColumnSums<double>& args) { sum(args); }
 void fill_f32(const Columns<float>& args) { fill(args); }
 void fill_f64(const Columns<double>& args) { fill(args); }
+void pad_f32(const PaddedPlanes<float>& args) { pad(args); }
+void pad_bf16(const PaddedPlanes<bfloat16>& args) { pad(args); }
+void pad_f64(const PaddedPlanes<double>& args) { pad(args); }
 
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -80,6 +231,22 @@ HWY_EXPORT(fill_f32);
 HWY_EXPORT(fill_f64);
 HWY_EXPORT(sum_f32);
 HWY_EXPORT(sum_f64);
+HWY_EXPORT(pad_f32);
+HWY_EXPORT(pad_bf16);
+HWY_EXPORT(pad_f64);
+
+template <>
+void pad_planes(const PaddedPlanes<float>& args) {
+  HEED_SIMD(pad_f32)(args);
+}
+template <>
+void pad_planes(const PaddedPlanes<bfloat16>& args) {
+  HEED_SIMD(pad_bf16)(args);
+}
+template <>
+void pad_planes(const PaddedPlanes<double>& args) {
+  HEED_SIMD(pad_f64)(args);
+}
 
 template <>
 void fill_columns(const Columns<float>& args) {

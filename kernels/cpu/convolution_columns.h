@@ -3,17 +3,33 @@
 
 #include <cstdint>
 
+#include <heed/core/base/dtype.h>
+
 namespace heed::cpu {
+
+/// Every step-th element of rows of some planes of an image, with zeros around: for each plane, out_plane
+/// apart, `above` rows of zeros, then rows of `left` zeros, `cols` elements and `right` zeros, then `below`
+/// rows of zeros.
+template <class T>
+struct PaddedPlanes {
+  const T* from;  // the first element that is taken
+  int64_t from_plane, from_row, step;
+  int64_t planes, rows, cols;
+  accumulator_t<T>* out;
+  int64_t out_plane, above, below, left, right;
+};
+
+template <class T>
+void pad_planes(const PaddedPlanes<T>& args);
 
 /// Pixels side by side in a row of the image, and their places in a row of columns.
 struct PixelRun {
   int64_t from, to, count;
 };
 
-/// out[c * taps + t][to + i] = image[c * plane + tap[t] + from + i * step], for each channel, tap and run.
-/// Rows of `out` are `width` apart and are written in order, in whole vectors: what is written beyond a run,
-/// and read beyond it, is room that the caller has (kColumnSlack elements, `step` times as many of the
-/// image).
+/// out[c * taps + t][to + i] = image[c * plane + tap[t] + from + i], for each channel, tap and run. Rows of
+/// `out` are `width` apart and are written in whole vectors: what is written beyond a run, and read beyond
+/// it, is room that the caller has (kColumnSlack elements).
 template <class A>
 struct Columns {
   const A* image;
@@ -21,24 +37,30 @@ struct Columns {
   const int64_t* tap;
   int64_t taps;
   const PixelRun* runs;
-  int64_t run_count, step;
+  int64_t run_count;
   A* out;
   int64_t width;
 };
 
 constexpr int64_t kColumnSlack = 32;
 
-/// out[to + i] (+)= the sum over t of weight[t] * image[tap[t] + from + i * step], for each run: what columns
-/// of a single plane would be multiplied to. The image has the same room.
+constexpr int64_t kDirectOutputs = 4;
+
+/// out[o * out_stride + to + i] (+)= the sum over channels c and taps t of weight[(o * channels + c) * taps +
+/// t] * image[c * plane + tap[t] + from + i], for each run and output: what columns would be multiplied to,
+/// for kDirectOutputs at most, which are not worth columns. The image has the same room.
 template <class A>
 struct ColumnSums {
   const A* image;
+  int64_t plane, channels;
   const int64_t* tap;
-  const A* weight;
   int64_t taps;
+  const A* weight;
+  int64_t outputs;
   const PixelRun* runs;
-  int64_t run_count, step;
+  int64_t run_count;
   A* out;
+  int64_t out_stride;
   bool added;
 };
 

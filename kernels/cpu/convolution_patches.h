@@ -6,6 +6,8 @@
 #include <vector>
 
 #include <heed/core/base/dtype.h>
+#include <heed/core/base/int_math.h>
+#include <heed/kernels/convolution.h>
 #include <heed/kernels/cpu/convolution_columns.h>
 #include <heed/kernels/cpu/tasks/workspace.h>
 
@@ -23,8 +25,23 @@ struct PatchGrid {
   int64_t positions() const { return rows * cols; }
 };
 
+/// Positions of the output and taps of the input, as the forward has them.
+inline PatchGrid forward_grid(const kernels::ConvolutionSizes& s) {
+  PatchGrid grid{s.height, s.width, s.out_height(), s.out_width(), {s.window.stride[0], s.window.stride[1]},
+                 {},       {}};
+  for (int64_t k = 0; k < s.window.kernel[0]; ++k)
+    for (int64_t l = 0; l < s.window.kernel[1]; ++l) {
+      grid.tap_row.push_back(k * s.window.dilation[0] - s.window.padding[0]);
+      grid.tap_col.push_back(l * s.window.dilation[1] - s.window.padding[1]);
+    }
+  return grid;
+}
+
 /// What the positions [begin, end) of an image, or all of several images, read of some planes, zeros around
-/// them included, in the type of computation. Positions of several images follow each other.
+/// them included, in the type of computation. Elements with the same remainder by the step lie side by side,
+/// a part of the plane for each remainder that taps have: so do the elements that positions side by side
+/// read. Positions of several images follow each other, and so do the images of a plane; zeros between two
+/// rows, parts, images or planes serve both.
 template <class T>
 class Patches {
  public:
@@ -35,75 +52,141 @@ class Patches {
         planes_(planes),
         images_(images),
         first_row_(images > 1 ? 0 : begin / grid.cols),
-        top_(first_row_ * grid.step[0] + *std::min_element(grid.tap_row.begin(), grid.tap_row.end())),
-        left_(*std::min_element(grid.tap_col.begin(), grid.tap_col.end())),
-        height_((images > 1 ? grid.rows - 1 : (end - 1) / grid.cols) * grid.step[0] + 1 - top_ +
-                *std::max_element(grid.tap_row.begin(), grid.tap_row.end())),
-        width_((grid.cols - 1) * grid.step[1] + 1 - left_ +
-               *std::max_element(grid.tap_col.begin(), grid.tap_col.end())),
-        room_(images * planes * height_ * width_ + 2 * kColumnSlack) {
+        rows_(grid.tap_row, first_row_, images > 1 ? grid.rows : (end - 1) / grid.cols + 1, grid.step[0],
+              grid.height),
+        cols_(grid.tap_col, 0, grid.cols, grid.step[1], grid.width),
+        part_(rows_.size() * cols_.size()),
+        image_(rows_.parts() * cols_.parts() * part_),
+        room_(images * planes * image_ + beyond()) {
     for (int64_t t = 0; t < grid.taps(); ++t) {
       const size_t i = static_cast<size_t>(t);
-      taps_.push_back((grid.tap_row[i] - top_ + first_row_ * grid.step[0]) * width_ + grid.tap_col[i] -
-                      left_);
+      taps_.push_back((rows_.part_of(grid.tap_row[i]) * cols_.parts() + cols_.part_of(grid.tap_col[i])) *
+                          part_ +
+                      rows_.place_of(grid.tap_row[i]) * cols_.size() + cols_.place_of(grid.tap_col[i]));
     }
   }
 
   /// The planes of an image lie side by side, images `image_stride` apart.
   void read(const T* first, int64_t image_stride) {
     A* out = room_.data();
-    for (int64_t n = 0; n < images_; ++n)
-      for (int64_t c = 0; c < planes_; ++c, out += height_ * width_)
-        read_plane(first + n * image_stride + c * grid_.height * grid_.width, out);
-    std::fill_n(out, 2 * kColumnSlack, A(0));
+    for (int64_t n = 0; n < images_; ++n, first += image_stride)
+      for (int64_t i = 0; i < rows_.parts(); ++i)
+        for (int64_t j = 0; j < cols_.parts(); ++j, out += part_) {
+          const auto rows = rows_[i], cols = cols_[j];
+          pad_planes<T>({.from = first + rows.first * grid_.width + cols.first,
+                         .from_plane = grid_.height * grid_.width,
+                         .from_row = grid_.step[0] * grid_.width,
+                         .step = grid_.step[1],
+                         .planes = planes_,
+                         .rows = rows.count,
+                         .cols = cols.count,
+                         .out = out,
+                         .out_plane = images_ * image_,
+                         .above = rows.before,
+                         .below = rows.after,
+                         .left = cols.before,
+                         .right = cols.after});
+        }
+    std::fill_n(room_.data() + images_ * planes_ * image_, beyond(), A(0));
   }
 
   /// The positions [begin, end) under every tap: a row for each plane and tap, `width` apart, with
   /// kColumnSlack elements of room behind the last.
   void fill(int64_t begin, int64_t end, A* out, int64_t width) {
     find_runs(begin, end);
-    fill_columns<A>({room_.data(), height_ * width_, planes_, taps_.data(), grid_.taps(), runs_.data(),
-                     static_cast<int64_t>(runs_.size()), grid_.step[1], out, width});
+    fill_columns<A>({.image = room_.data(),
+                     .plane = images_ * image_,
+                     .channels = planes_,
+                     .tap = taps_.data(),
+                     .taps = grid_.taps(),
+                     .runs = runs_.data(),
+                     .run_count = static_cast<int64_t>(runs_.size()),
+                     .out = out,
+                     .width = width});
   }
 
-  /// What the positions [begin, end) of a single plane under every tap are multiplied to: out (+)= the sums.
-  void sum(int64_t begin, int64_t end, const A* weight, A* out, bool added) {
+  /// What the positions [begin, end) under every tap are multiplied to by few outputs' weights [outputs,
+  /// planes
+  /// * taps]: out (+)= the sums, outputs `out_stride` apart.
+  void sum(int64_t begin, int64_t end, const A* weight, int64_t outputs, A* out, int64_t out_stride,
+           bool added) {
     find_runs(begin, end);
-    sum_columns<A>({room_.data(), taps_.data(), weight, grid_.taps(), runs_.data(),
-                    static_cast<int64_t>(runs_.size()), grid_.step[1], out, added});
+    sum_columns<A>({.image = room_.data(),
+                    .plane = images_ * image_,
+                    .channels = planes_,
+                    .tap = taps_.data(),
+                    .taps = grid_.taps(),
+                    .weight = weight,
+                    .outputs = outputs,
+                    .runs = runs_.data(),
+                    .run_count = static_cast<int64_t>(runs_.size()),
+                    .out = out,
+                    .out_stride = out_stride,
+                    .added = added});
   }
 
  private:
+  /// What is read along one axis: [begin, end), of which [0, extent) is there.
+  class Axis {
+   public:
+    Axis(const std::vector<int64_t>& taps, int64_t first_position, int64_t last_position, int64_t step,
+         int64_t extent)
+        : least_(*std::min_element(taps.begin(), taps.end())), step_(step), extent_(extent) {
+      const int64_t most = *std::max_element(taps.begin(), taps.end());
+      begin_ = first_position * step + least_;
+      places_ = ceil_divide((last_position - 1) * step + most + 1 - begin_, step);
+      for (const int64_t tap : taps)
+        if (part_of(tap) == parts()) remainders_.push_back((tap - least_) % step);
+      if (step != 1) return;
+      const Part whole = (*this)[0];
+      if (whole.count > 0) shared_ = std::min(whole.before, whole.after);
+    }
+
+    /// Every step-th element from a remainder on: zeros, elements from `first` on, and zeros.
+    struct Part {
+      int64_t before, first, count, after;
+    };
+    int64_t parts() const { return static_cast<int64_t>(remainders_.size()); }
+    Part operator[](int64_t i) const {
+      const int64_t begin = begin_ + remainders_[static_cast<size_t>(i)];
+      const int64_t before = std::min(begin < 0 ? ceil_divide(-begin, step_) : 0, places_);
+      const int64_t first = begin + before * step_;
+      const int64_t count =
+          first < extent_ ? std::min(ceil_divide(extent_ - first, step_), places_ - before) : 0;
+      return {before, first, count, places_ - before - count - shared_};
+    }
+
+    /// Places of a part, without what it shares with the next.
+    int64_t size() const { return places_ - shared_; }
+    int64_t shared() const { return shared_; }
+    int64_t part_of(int64_t tap) const {
+      return std::find(remainders_.begin(), remainders_.end(), (tap - least_) % step_) - remainders_.begin();
+    }
+    int64_t place_of(int64_t tap) const { return (tap - least_) / step_; }
+
+   private:
+    const int64_t least_, step_, extent_;
+    int64_t begin_ = 0, places_ = 0, shared_ = 0;
+    std::vector<int64_t> remainders_;
+  };
+
+  int64_t beyond() const { return rows_.shared() * cols_.size() + cols_.shared() + 2 * kColumnSlack; }
+
   void find_runs(int64_t begin, int64_t end) {
     runs_.clear();
     for (int64_t p = begin; p < end;) {
       const int64_t image = p / grid_.positions(), at = p % grid_.positions();
       const int64_t i = at / grid_.cols, j = at % grid_.cols, count = std::min(grid_.cols - j, end - p);
-      runs_.push_back(
-          {(image * planes_ * height_ + (i - first_row_) * grid_.step[0]) * width_ + j * grid_.step[1],
-           p - begin, count});
+      runs_.push_back({image * image_ + (i - first_row_) * cols_.size() + j, p - begin, count});
       p += count;
     }
   }
 
-  void read_plane(const T* plane, A* out) const {
-    const int64_t first = std::clamp<int64_t>(-left_, 0, width_),
-                  last = std::clamp<int64_t>(grid_.width - left_, first, width_);
-    for (int64_t r = top_; r < top_ + height_; ++r, out += width_) {
-      if (r < 0 || r >= grid_.height) {
-        std::fill_n(out, width_, A(0));
-        continue;
-      }
-      const T* const row = plane + r * grid_.width + left_;
-      std::fill(out, out + first, A(0));
-      for (int64_t j = first; j < last; ++j) out[j] = static_cast<A>(row[j]);
-      std::fill(out + last, out + width_, A(0));
-    }
-  }
-
   const PatchGrid& grid_;
-  const int64_t planes_, images_, first_row_, top_, left_, height_, width_;
-  Workspace<A> room_;
+  const int64_t planes_, images_, first_row_;
+  const Axis rows_, cols_;
+  const int64_t part_, image_;  // elements of a part, and of a plane of an image
+  Workspace<A> room_;           // [planes, images, row parts, column parts, rows, columns]
   std::vector<int64_t> taps_;
   std::vector<PixelRun> runs_;
 };

@@ -65,6 +65,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
   HEED_CHECK(options.groups > 0, ConfigError, kName, ": groups is ", options.groups,
              "; it must be at least 1");
   const int64_t channels = x.shape()[1];
+  HEED_CHECK(channels > 0, ShapeError, kName, ": x ", x.shape(), " has no channels");
   HEED_CHECK(weight.rank() == 4 && weight.shape()[1] * options.groups == channels &&
                  weight.shape()[0] % options.groups == 0,
              ShapeError, kName, ": weight is ", weight.shape(),

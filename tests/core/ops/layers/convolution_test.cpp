@@ -103,15 +103,27 @@ TEST(Conv2d, Empty) {
   check({.x = {2, 2, 4, 4}, .weight = {0, 2, 3, 3}});
 }
 
-// Sizes at which the work is cut: several slices, channel blocks, row blocks of the product and parts of the
-// batch.
+// One to four outputs of a group have no product, and as few channels none in the gradient of x.
+TEST(Conv2d, FewOutputs) {
+  for (int64_t outputs : {1, 2, 3, 4, 5})
+    for (int64_t stride : {1, 2, 3})
+      check({.x = {2, 2, 6, 19},
+             .weight = {outputs, 2, 3, 2},
+             .options = {.stride = {1, stride}, .padding = {1, 0}}});
+}
+
+// Sizes at which the work is cut: several slices, channel blocks, row blocks of the product, parts of the
+// outputs and of the batch, and several images at a time.
 TEST(Conv2d, WhatIsCutIntoTasksIsWhole) {
   const std::vector<Case> cases{
       {.x = {3, 40, 24, 33}, .weight = {100, 40, 3, 3}, .options = {.padding = 1}},
       {.x = {9, 1, 28, 28}, .weight = {8, 1, 5, 5}, .options = {.stride = 2}},
       {.x = {11, 4, 7, 6}, .weight = {6, 2, 3, 3}, .options = {.stride = 2, .groups = 2}},
       {.x = {13, 3, 8, 8}, .weight = {3, 1, 3, 3}, .options = {.padding = 1, .groups = 3}},
-      {.x = {1, 64, 7, 7}, .weight = {17, 64, 3, 3}, .options = {.padding = 1}}};
+      {.x = {1, 64, 7, 7}, .weight = {17, 64, 3, 3}, .options = {.padding = 1}},
+      {.x = {9, 50, 7, 7}, .weight = {256, 50, 3, 3}, .options = {.padding = 1}},
+      {.x = {5, 30, 14, 14}, .weight = {40, 30, 3, 3}, .options = {.padding = 1}},
+      {.x = {2, 3, 60, 45}, .weight = {20, 3, 7, 7}, .options = {.stride = 2, .padding = 3}}};
   for (const Case& c : cases) {
     const Tensors in{normal(c.x, 1).set_requires_grad(), normal(c.weight, 2).set_requires_grad(),
                      normal({c.weight[0]}, 3).set_requires_grad()};
@@ -124,6 +136,14 @@ TEST(Conv2d, WhatIsCutIntoTasksIsWhole) {
     plain.backward(g);
     for (size_t i = 0; i < in.size(); ++i)
       EXPECT_LE(max_difference(got[i], in[i].grad()), 1e-12 * max_abs(got[i])) << c.x << " input " << i;
+    Tensors narrow;
+    for (const Tensor& x : in) narrow.push_back(x.detach().to(DType::f32).set_requires_grad());
+    const Tensor rounded = conv2d(narrow[0], narrow[1], narrow[2], c.options);
+    EXPECT_LE(max_difference(rounded.to(DType::f64), plain), 1e-5 * max_abs(plain)) << c.x;
+    rounded.backward(g.to(DType::f32));
+    for (size_t i = 0; i < in.size(); ++i)
+      EXPECT_LE(max_difference(narrow[i].grad().to(DType::f64), in[i].grad()), 1e-5 * max_abs(got[i]))
+          << c.x << " input " << i << " in f32";
   }
 }
 
@@ -169,6 +189,11 @@ TEST(Conv2d, Errors) {
         (void)conv2d(zeros({2, 4, 4}), w);
       },
       "conv2d: x is [2, 4, 4], expected [batch");
+  expect_error<ShapeError>(
+      [&] {
+        (void)conv2d(zeros({1, 0, 4, 4}), zeros({3, 0, 3, 3}));
+      },
+      "conv2d: x [1, 0, 4, 4] has no channels");
   expect_error<ShapeError>([&] { (void)conv2d(x, zeros({3, 1, 3, 3})); }, "conv2d: weight is [3, 1, 3, 3]");
   expect_error<ShapeError>([&] { (void)conv2d(x, zeros({3, 1, 3, 3}), {}, {.groups = 2}); }, "divide both");
   expect_error<ShapeError>([&] { (void)conv2d(x, w, zeros({2})); }, "conv2d: bias is [2], expected [3]");

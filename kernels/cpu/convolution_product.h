@@ -1,0 +1,66 @@
+// The products of a convolution, on one core. Not installed.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <heed/core/base/dtype.h>
+#include <heed/kernels/cpu/gemm/gemm_block.h>
+#include <heed/kernels/cpu/tasks/workspace.h>
+
+namespace heed::cpu {
+
+constexpr int64_t kMaxPositions = 512;  // of a task
+constexpr int64_t kTasks = 8;           // of a convolution, at least, where the shape allows
+
+/// c [rows, cols] = a [rows, k] by packed columns (+ c if `added`), by as many rows as stay in the cache.
+template <class A>
+void multiply_columns(MatrixView<A> a, const A* columns, A* c, int64_t ldc, int64_t rows, int64_t cols,
+                      int64_t k, bool added) {
+  const GemmFunctions<A>& functions = gemm_functions<A>();
+  const EvenSplit blocks(rows, functions.geometry.mr, kMC);
+  for (int64_t i = 0; i < blocks.parts; ++i) {
+    const int64_t row = blocks.begin(i), height = blocks.size(i);
+    A* const first = c + row * ldc;
+    const Workspace<A> buffer(copies_a(a.at(row, 0), height, k, 1) ? functions.geometry.a_buffer(height, k)
+                                                                   : 0);
+    functions.block({.a = a.at(row, 0),
+                     .a_rows = rows - row,
+                     .b = columns,
+                     .b_stride = 0,
+                     .c = first,
+                     .ldc = ldc,
+                     .rows = height,
+                     .cols = cols,
+                     .k = k,
+                     .added = {added ? first : nullptr, ldc},
+                     .a_buffer = buffer.data()});
+  }
+}
+
+/// A matrix [rows, cols], or a copy of it in the type of computation.
+template <class T>
+class Widened {
+ public:
+  using A = accumulator_t<T>;
+
+  Widened(const T* x, int64_t rows, int64_t cols, int64_t stride)
+      : stride_(std::is_same_v<T, A> ? stride : cols), copy_(std::is_same_v<T, A> ? 0 : rows * cols) {
+    if constexpr (std::is_same_v<T, A>) {
+      data_ = x;
+    } else {
+      for (int64_t i = 0; i < rows; ++i) std::copy_n(x + i * stride, cols, copy_.data() + i * cols);
+      data_ = copy_.data();
+    }
+  }
+
+  const A* data() const { return data_; }
+  int64_t stride() const { return stride_; }
+
+ private:
+  int64_t stride_;
+  Workspace<A> copy_;
+  const A* data_;
+};
+
+}  // namespace heed::cpu
