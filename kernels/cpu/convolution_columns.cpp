@@ -1,5 +1,7 @@
 #include <utility>
 
+#include <hwy/cache_control.h>
+
 #include <heed/kernels/cpu/convolution_columns.h>
 
 #undef HWY_TARGET_INCLUDE
@@ -27,10 +29,53 @@ HWY_INLINE void fill_vector(const Columns<A>& args, const A* image, A* out, cons
       hn::StoreU(pixels(image + args.tap[t]), d, out);
 }
 
+/// The same of pixels `place` from the first of them on, less than two vectors away.
+template <class A>
+struct Permutation {
+  hn::Mask<Tag<A>> first;
+  decltype(hn::IndicesFromVec(Tag<A>(), Vec<hn::RebindToSigned<Tag<A>>>())) lane;
+
+  template <class V>
+  HWY_INLINE explicit Permutation(V place)
+      : first(hn::RebindMask(Tag<A>(), hn::Lt(place, lanes()))),
+        lane(hn::IndicesFromVec(Tag<A>(), hn::And(place, hn::Sub(lanes(), hn::Set(Di(), 1))))) {}
+  using Di = hn::RebindToSigned<Tag<A>>;
+  static HWY_INLINE Vec<Di> lanes() { return hn::Set(Di(), static_cast<PixelIndex<A>>(hn::MaxLanes(Di()))); }
+  HWY_INLINE Vec<Tag<A>> operator()(Vec<Tag<A>> low, Vec<Tag<A>> high) const {
+    return hn::IfThenElse(first, hn::TableLookupLanes(low, lane), hn::TableLookupLanes(high, lane));
+  }
+};
+
+/// Taps in threes side by side, which share what they load.
+template <class A, class V>
+HWY_INLINE void fill_threes(const Columns<A>& args, const A* image, A* out, V place) {
+  const Tag<A> d;
+  const hn::RebindToSigned<Tag<A>> di;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), width = args.width;
+  const Permutation<A> left(place), middle(hn::Add(place, hn::Set(di, 1))),
+      right(hn::Add(place, hn::Set(di, 2)));
+  for (int64_t c = 0; c < args.channels; ++c, image += args.plane)
+    for (int64_t t = 0; t < args.taps; t += 3, out += 3 * width) {
+      const auto low = hn::LoadU(d, image + args.tap[t]), high = hn::LoadU(d, image + args.tap[t] + lanes);
+      hn::StoreU(left(low, high), d, out);
+      hn::StoreU(middle(low, high), d, out + width);
+      hn::StoreU(right(low, high), d, out + 2 * width);
+    }
+}
+
+template <class A>
+HWY_INLINE bool taps_in_threes(const Columns<A>& args) {
+  bool all = args.taps % 3 == 0;
+  for (int64_t t = 0; all && t < args.taps; t += 3)
+    all = args.tap[t + 1] == args.tap[t] + 1 && args.tap[t + 2] == args.tap[t] + 2;
+  return all;
+}
+
 /// A vector of positions, whose pixels are `index` from the first of them on: they lie side by side, within
 /// two vectors (where they go on in the next row), or further apart.
 template <class A>
-HWY_INLINE void fill_positions(const Columns<A>& args, const A* image, const PixelIndex<A>* index, A* out) {
+HWY_INLINE void fill_positions(const Columns<A>& args, const A* image, const PixelIndex<A>* index,
+                               bool threes, A* out) {
   using Index = PixelIndex<A>;
   const Tag<A> d;
   const hn::RebindToSigned<Tag<A>> di;
@@ -38,12 +83,12 @@ HWY_INLINE void fill_positions(const Columns<A>& args, const A* image, const Pix
   const auto place = hn::Sub(hn::LoadU(di, index), hn::Set(di, index[0]));
   if (hn::AllTrue(di, hn::Eq(place, hn::Iota(di, 0)))) {
     fill_vector(args, image, out, [d](const A* from) HWY_ATTR { return hn::LoadU(d, from); });
+  } else if (threes && hn::AllTrue(di, hn::Lt(place, hn::Set(di, 2 * kLanes - 2)))) {
+    fill_threes(args, image, out, place);
   } else if (hn::AllTrue(di, hn::Lt(place, hn::Set(di, 2 * kLanes)))) {
-    const auto first = hn::RebindMask(d, hn::Lt(place, hn::Set(di, kLanes)));
-    const auto lane = hn::IndicesFromVec(d, hn::And(place, hn::Set(di, kLanes - 1)));
+    const Permutation<A> permute(place);
     fill_vector(args, image, out, [=](const A* from) HWY_ATTR {
-      return hn::IfThenElse(first, hn::TableLookupLanes(hn::LoadU(d, from), lane),
-                            hn::TableLookupLanes(hn::LoadU(d, from + kLanes), lane));
+      return permute(hn::LoadU(d, from), hn::LoadU(d, from + kLanes));
     });
   } else {
     fill_vector(args, image, out, [=](const A* from) HWY_ATTR { return hn::GatherIndex(d, from, place); });
@@ -63,8 +108,9 @@ HWY_INLINE void fill_vectors(const Columns<A>& args, int64_t count) {
     for (int64_t i = 0; i < run.count + kLanes; i += kLanes)
       hn::StoreU(hn::Iota(di, static_cast<Index>(run.from - first + i)), di, index + run.to + i);
   }
+  const bool threes = taps_in_threes(args);
   for (int64_t i = 0; i < count; i += kLanes)
-    fill_positions(args, args.image + first + index[i], index + i, args.out + i);
+    fill_positions(args, args.image + first + index[i], index + i, threes, args.out + i);
 }
 
 /// Whether vectors of positions are filled one after the other.
@@ -124,25 +170,21 @@ HWY_INLINE void copy_steps(const T* from, int64_t step, int64_t count, A* out) {
   }
 }
 
-template <class T, class A>
-HWY_INLINE void pad_row(const PaddedPlanes<T>& args, const T* from, A* out) {
-  store_zeros(out, args.left);
-  copy_steps(from, args.step, args.cols, out + args.left);
-  store_zeros(out + args.left + args.cols, args.right);
-}
-
 template <class T>
-HWY_INLINE void pad(const PaddedPlanes<T> args) {
-  using A = accumulator_t<T>;
+HWY_INLINE void pad(const PaddedPlane<T> args) {
+  constexpr int64_t kLine = 64 / sizeof(T);
   const int64_t width = args.left + args.cols + args.right;
-  for (int64_t c = 0; c < args.planes; ++c) {
-    A* out = args.out + c * args.out_plane;
-    store_zeros(out, args.above * width);
-    out += args.above * width;
-    for (int64_t r = 0; r < args.rows; ++r, out += width)
-      pad_row(args, args.from + c * args.from_plane + r * args.from_row, out);
-    store_zeros(out, args.below * width);
+  accumulator_t<T>* out = args.out;
+  store_zeros(out, args.above * width);
+  out += args.above * width;
+  const T* from = args.from;
+  for (int64_t r = 0; r < args.rows; ++r, from += args.from_row, out += width) {
+    for (int64_t i = 0; i < args.cols * args.step; i += kLine) hwy::Prefetch(from + args.next + i);
+    store_zeros(out, args.left);
+    copy_steps(from, args.step, args.cols, out + args.left);
+    store_zeros(out + args.left + args.cols, args.right);
   }
+  store_zeros(out, args.below * width);
 }
 
 /// Vectors of positions whose sums are made together: the more, the fewer loads of weights, and enough sums
@@ -217,9 +259,9 @@ void sum_f32(const ColumnSums<float>& args) { sum(args); }
 void sum_f64(const ColumnSums<double>& args) { sum(args); }
 void fill_f32(const Columns<float>& args) { fill(args); }
 void fill_f64(const Columns<double>& args) { fill(args); }
-void pad_f32(const PaddedPlanes<float>& args) { pad(args); }
-void pad_bf16(const PaddedPlanes<bfloat16>& args) { pad(args); }
-void pad_f64(const PaddedPlanes<double>& args) { pad(args); }
+void pad_f32(const PaddedPlane<float>& args) { pad(args); }
+void pad_bf16(const PaddedPlane<bfloat16>& args) { pad(args); }
+void pad_f64(const PaddedPlane<double>& args) { pad(args); }
 
 }  // namespace heed::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -236,15 +278,15 @@ HWY_EXPORT(pad_bf16);
 HWY_EXPORT(pad_f64);
 
 template <>
-void pad_planes(const PaddedPlanes<float>& args) {
+void pad_plane(const PaddedPlane<float>& args) {
   HEED_SIMD(pad_f32)(args);
 }
 template <>
-void pad_planes(const PaddedPlanes<bfloat16>& args) {
+void pad_plane(const PaddedPlane<bfloat16>& args) {
   HEED_SIMD(pad_bf16)(args);
 }
 template <>
-void pad_planes(const PaddedPlanes<double>& args) {
+void pad_plane(const PaddedPlane<double>& args) {
   HEED_SIMD(pad_f64)(args);
 }
 

@@ -7,20 +7,20 @@
 
 namespace heed::cpu {
 
-/// Every step-th element of rows of some planes of an image, with zeros around: for each plane, out_plane
-/// apart, `above` rows of zeros, then rows of `left` zeros, `cols` elements and `right` zeros, then `below`
-/// rows of zeros.
+/// Every step-th element of rows of a plane, with zeros around: `above` rows of zeros, then rows of `left`
+/// zeros, `cols` elements and `right` zeros, then `below` rows of zeros.
 template <class T>
-struct PaddedPlanes {
+struct PaddedPlane {
   const T* from;  // the first element that is taken
-  int64_t from_plane, from_row, step;
-  int64_t planes, rows, cols;
+  int64_t from_row, step;
+  int64_t next;  // from there to the same of the plane that is read after it, which is fetched
+  int64_t rows, cols;
   accumulator_t<T>* out;
-  int64_t out_plane, above, below, left, right;
+  int64_t above, below, left, right;
 };
 
 template <class T>
-void pad_planes(const PaddedPlanes<T>& args);
+void pad_plane(const PaddedPlane<T>& args);
 
 /// Pixels side by side in a row of the image, and their places in a row of columns.
 struct PixelRun {

@@ -69,25 +69,24 @@ class Patches {
   /// The planes of an image lie side by side, images `image_stride` apart.
   void read(const T* first, int64_t image_stride) {
     A* out = room_.data();
-    for (int64_t n = 0; n < images_; ++n, first += image_stride)
-      for (int64_t i = 0; i < rows_.parts(); ++i)
-        for (int64_t j = 0; j < cols_.parts(); ++j, out += part_) {
-          const auto rows = rows_[i], cols = cols_[j];
-          pad_planes<T>({.from = first + rows.first * grid_.width + cols.first,
-                         .from_plane = grid_.height * grid_.width,
-                         .from_row = grid_.step[0] * grid_.width,
-                         .step = grid_.step[1],
-                         .planes = planes_,
-                         .rows = rows.count,
-                         .cols = cols.count,
-                         .out = out,
-                         .out_plane = images_ * image_,
-                         .above = rows.before,
-                         .below = rows.after,
-                         .left = cols.before,
-                         .right = cols.after});
-        }
-    std::fill_n(room_.data() + images_ * planes_ * image_, beyond(), A(0));
+    for (int64_t c = 0; c < planes_; ++c, first += grid_.height * grid_.width)
+      for (int64_t n = 0; n < images_; ++n)
+        for (int64_t i = 0; i < rows_.parts(); ++i)
+          for (int64_t j = 0; j < cols_.parts(); ++j, out += part_) {
+            const auto rows = rows_[i], cols = cols_[j];
+            pad_plane<T>({.from = first + n * image_stride + rows.first * grid_.width + cols.first,
+                          .from_row = grid_.step[0] * grid_.width,
+                          .step = grid_.step[1],
+                          .next = grid_.height * grid_.width,
+                          .rows = rows.count,
+                          .cols = cols.count,
+                          .out = out,
+                          .above = rows.before,
+                          .below = rows.after,
+                          .left = cols.before,
+                          .right = cols.after});
+          }
+    std::fill_n(out, beyond(), A(0));
   }
 
   /// The positions [begin, end) under every tap: a row for each plane and tap, `width` apart, with
