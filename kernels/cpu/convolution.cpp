@@ -2,6 +2,7 @@
 // at a time and stay in the cache. The gradient of x is such a convolution too: of gy, with the taps of each
 // phase of the stride.
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
 #include <vector>
 
@@ -138,7 +139,7 @@ Cut cut(int64_t positions, int64_t batch, int64_t groups, int64_t outputs, const
   if (chunks.parts > 1 && chunks.parts % 2 == 1 && images > 1)
     ++chunks.parts;  // two threads share them evenly
   if (images == 1) return {chunks, {positions, geometry.nr, most}, {outputs, outputs, outputs}, groups};
-  const int64_t parts = std::clamp<int64_t>(kTasks / (groups * chunks.parts), 1, most_parts);
+  const int64_t parts = std::clamp<int64_t>(kImageTasks / (groups * chunks.parts), 1, most_parts);
   return {chunks,
           {positions, positions, positions},
           {outputs, geometry.mr, round_up(ceil_divide(outputs, parts), geometry.mr)},
@@ -204,16 +205,17 @@ struct Phase {
   }
 };
 
-/// Of a window's taps those of a phase: all, in order, or some. The usual 3 x 3 take a few instructions.
+/// Of a window's taps those of a phase: all, in order, or some.
 template <class T>
 void copy_taps(const T* from, const std::vector<int64_t>& taps, bool all, accumulator_t<T>* to) {
-  constexpr size_t kUsual = 9;
-  if (!all)
+  constexpr size_t kUsual = 9;  // 3 x 3: a copy of a constant size is a few instructions
+  if (!all) {
     for (size_t t = 0; t < taps.size(); ++t) to[t] = static_cast<accumulator_t<T>>(from[taps[t]]);
-  else if (taps.size() == kUsual)
-    std::copy_n(from, kUsual, to);
-  else
+  } else if (std::is_same_v<T, accumulator_t<T>> && taps.size() == kUsual) {
+    std::memcpy(to, from, kUsual * sizeof *to);
+  } else {
     std::copy_n(from, taps.size(), to);
+  }
 }
 
 /// The weight with inputs and outputs exchanged, and a phase's taps alone: [groups, inputs, outputs * taps].

@@ -56,13 +56,14 @@ class Patches {
               grid.height),
         cols_(grid.tap_col, 0, grid.cols, grid.step[1], grid.width),
         part_(rows_.size() * cols_.size()),
-        image_(rows_.parts() * cols_.parts() * part_),
+        image_(std::ssize(rows_.parts()) * std::ssize(cols_.parts()) * part_),
         room_(images * planes * image_ + beyond()) {
     for (int64_t t = 0; t < grid.taps(); ++t) {
       const size_t i = static_cast<size_t>(t);
-      taps_.push_back((rows_.part_of(grid.tap_row[i]) * cols_.parts() + cols_.part_of(grid.tap_col[i])) *
-                          part_ +
-                      rows_.place_of(grid.tap_row[i]) * cols_.size() + cols_.place_of(grid.tap_col[i]));
+      taps_.push_back(
+          (rows_.part_of(grid.tap_row[i]) * std::ssize(cols_.parts()) + cols_.part_of(grid.tap_col[i])) *
+              part_ +
+          rows_.place_of(grid.tap_row[i]) * cols_.size() + cols_.place_of(grid.tap_col[i]));
     }
   }
 
@@ -71,9 +72,8 @@ class Patches {
     A* out = room_.data();
     for (int64_t c = 0; c < planes_; ++c, first += grid_.height * grid_.width)
       for (int64_t n = 0; n < images_; ++n)
-        for (int64_t i = 0; i < rows_.parts(); ++i)
-          for (int64_t j = 0; j < cols_.parts(); ++j, out += part_) {
-            const auto rows = rows_[i], cols = cols_[j];
+        for (const auto& rows : rows_.parts())
+          for (const auto& cols : cols_.parts()) {
             pad_plane<T>({.from = first + n * image_stride + rows.first * grid_.width + cols.first,
                           .from_row = grid_.step[0] * grid_.width,
                           .step = grid_.step[1],
@@ -85,6 +85,7 @@ class Patches {
                           .below = rows.after,
                           .left = cols.before,
                           .right = cols.after});
+            out += part_;
           }
     std::fill_n(out, beyond(), A(0));
   }
@@ -128,45 +129,46 @@ class Patches {
   /// What is read along one axis: [begin, end), of which [0, extent) is there.
   class Axis {
    public:
-    Axis(const std::vector<int64_t>& taps, int64_t first_position, int64_t last_position, int64_t step,
-         int64_t extent)
-        : least_(*std::min_element(taps.begin(), taps.end())), step_(step), extent_(extent) {
-      const int64_t most = *std::max_element(taps.begin(), taps.end());
-      begin_ = first_position * step + least_;
-      places_ = ceil_divide((last_position - 1) * step + most + 1 - begin_, step);
-      for (const int64_t tap : taps)
-        if (part_of(tap) == parts()) remainders_.push_back((tap - least_) % step);
-      if (step != 1) return;
-      const Part whole = (*this)[0];
-      if (whole.count > 0) shared_ = std::min(whole.before, whole.after);
-    }
-
     /// Every step-th element from a remainder on: zeros, elements from `first` on, and zeros.
     struct Part {
-      int64_t before, first, count, after;
+      int64_t remainder, before, first, count, after;
     };
-    int64_t parts() const { return static_cast<int64_t>(remainders_.size()); }
-    Part operator[](int64_t i) const {
-      const int64_t begin = begin_ + remainders_[static_cast<size_t>(i)];
-      const int64_t before = std::min(begin < 0 ? ceil_divide(-begin, step_) : 0, places_);
-      const int64_t first = begin + before * step_;
-      const int64_t count =
-          first < extent_ ? std::min(ceil_divide(extent_ - first, step_), places_ - before) : 0;
-      return {before, first, count, places_ - before - count - shared_};
+
+    Axis(const std::vector<int64_t>& taps, int64_t first_position, int64_t last_position, int64_t step,
+         int64_t extent)
+        : least_(*std::min_element(taps.begin(), taps.end())), step_(step) {
+      const int64_t most = *std::max_element(taps.begin(), taps.end()),
+                    begin = first_position * step + least_;
+      places_ = ceil_divide((last_position - 1) * step + most + 1 - begin, step);
+      for (const int64_t tap : taps)
+        if (part_of(tap) == std::ssize(parts_)) add_part((tap - least_) % step, begin, extent);
+      if (step != 1 || parts_[0].count == 0) return;
+      shared_ = std::min(parts_[0].before, parts_[0].after);
+      parts_[0].after -= shared_;
     }
 
+    const std::vector<Part>& parts() const { return parts_; }
     /// Places of a part, without what it shares with the next.
     int64_t size() const { return places_ - shared_; }
     int64_t shared() const { return shared_; }
     int64_t part_of(int64_t tap) const {
-      return std::find(remainders_.begin(), remainders_.end(), (tap - least_) % step_) - remainders_.begin();
+      return std::ranges::find(parts_, (tap - least_) % step_, &Part::remainder) - parts_.begin();
     }
     int64_t place_of(int64_t tap) const { return (tap - least_) / step_; }
 
    private:
-    const int64_t least_, step_, extent_;
-    int64_t begin_ = 0, places_ = 0, shared_ = 0;
-    std::vector<int64_t> remainders_;
+    void add_part(int64_t remainder, int64_t begin, int64_t extent) {
+      begin += remainder;
+      const int64_t before = std::min(begin < 0 ? ceil_divide(-begin, step_) : 0, places_);
+      const int64_t first = begin + before * step_;
+      const int64_t count =
+          first < extent ? std::min(ceil_divide(extent - first, step_), places_ - before) : 0;
+      parts_.push_back({remainder, before, first, count, places_ - before - count});
+    }
+
+    const int64_t least_, step_;
+    int64_t places_ = 0, shared_ = 0;
+    std::vector<Part> parts_;
   };
 
   int64_t beyond() const { return rows_.shared() * cols_.size() + cols_.shared() + 2 * kColumnSlack; }

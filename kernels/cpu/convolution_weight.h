@@ -29,7 +29,10 @@ void add_transposed(const A* from, int64_t rows, int64_t columns, A* to, int64_t
     for (int64_t c = 0; c < columns; ++c) {
       const A* const line = panel.data() + c * width;
       A* const out = to + c * stride + row;
-      for (int64_t i = 0; i < count; ++i) out[i] = added ? out[i] + line[i] : line[i];
+      if (added)
+        for (int64_t i = 0; i < count; ++i) out[i] += line[i];
+      else
+        std::copy_n(line, count, out);
     }
   }
 }
