@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <heed/core/base/int_math.h>
 #include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/gemm/gemm_block.h>
 #include <heed/kernels/cpu/gemm/gemm_path.h>
@@ -34,15 +35,15 @@ class StepProduct {
         parts_(parts),
         k_(k),
         b_(b),
-        units_(width, geometry().nr, geometry().nr),
-        panel_(geometry().nr * geometry().k_groups(k)),
-        packed_(packs(rows) ? units_.parts * parts * panel_ : 0) {
+        units_(width, geometry().nr, kBlockPanels * geometry().nr),
+        stride_(ceil_divide(units_.units, units_.parts) * geometry().nr),
+        packed_(packs(rows) ? units_.parts * parts * packed_part() : 0) {
     if (!by_blocks()) return;
     parallel_for(units_.parts * parts, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t unit = units_.begin(i / parts_), part = i % parts_;
         functions().pack_b(b_.at(0, part * width_ + unit), k_, units_.size(i / parts_),
-                           packed_.data() + i * panel_);
+                           packed_.data() + i * packed_part());
       }
     });
   }
@@ -64,18 +65,18 @@ class StepProduct {
   }
 
   /// The same for at most kMC rows and one block of units, of which value `part` goes to c[row * ldc + part *
-  /// stride + unit]. stride: geometry().nr or more.
+  /// stride + unit]. stride: that of block_stride() or more.
   void block(int64_t units, int64_t m, const T* a, A* c, int64_t ldc, int64_t stride, bool accumulate) const {
     const int64_t count = units_.size(units);
-    const bool whole_panels = count == geometry().nr && stride == count;
-    const int64_t calls = whole_panels ? 1 : parts_, cols = whole_panels ? parts_ * count : count;
+    const bool touch = count == stride_ && stride == count;
+    const int64_t calls = touch ? 1 : parts_, cols = touch ? parts_ * count : count;
     const MatrixView<T> rows{a, k_, 1};
     const Workspace<A> buffer(copies_a(rows, m, k_, geometry().k_group) ? geometry().a_buffer(m, k_) : 0);
     for (int64_t i = 0; i < calls; ++i) {
       A* const first = c + i * stride;
       functions().block({.a = rows,
                          .a_rows = m,
-                         .b = packed_.data() + (units * parts_ + i) * panel_,
+                         .b = packed_.data() + (units * parts_ + i) * packed_part(),
                          .b_stride = 0,
                          .c = first,
                          .ldc = ldc,
@@ -87,10 +88,14 @@ class StepProduct {
     }
   }
 
-  static const GemmGeometry& geometry() { return functions().geometry; }
+  int64_t block_stride() const { return stride_; }
 
  private:
+  static const GemmGeometry& geometry() { return functions().geometry; }
+  static constexpr int64_t kBlockPanels = 2;  // that have their units side by side in memory
+
   static const GemmFunctions<T>& functions() { return gemm_functions<T>(); }
+  int64_t packed_part() const { return stride_ * geometry().k_groups(k_); }
 
   bool packs(const kernels::RecurrentRows& rows) const {
     constexpr int64_t kMinRows = 9, kMinSteps = 2;
@@ -101,7 +106,7 @@ class StepProduct {
   const int64_t width_, parts_, k_;
   const MatrixView<T> b_;
   const EvenSplit units_;
-  const int64_t panel_;  // elements of a packed one
+  const int64_t stride_;  // most units of a block, in whole panels
   const Workspace<A> packed_;
 };
 
