@@ -46,36 +46,41 @@ struct Permutation {
   }
 };
 
-/// Taps in threes side by side, which share what they load.
+/// Taps in threes side by side, which rise or fall (as in the gradient of x) by `step`, share what they load.
 template <class A, class V>
-HWY_INLINE void fill_threes(const Columns<A>& args, const A* image, A* out, V place) {
+HWY_INLINE void fill_threes(const Columns<A>& args, const A* image, A* out, V place, int64_t step) {
   const Tag<A> d;
   const hn::RebindToSigned<Tag<A>> di;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), width = args.width;
-  const Permutation<A> left(place), middle(hn::Add(place, hn::Set(di, 1))),
-      right(hn::Add(place, hn::Set(di, 2)));
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), width = args.width, least = step > 0 ? 0 : 2;
+  const auto next = hn::Set(di, static_cast<PixelIndex<A>>(step)),
+             begin = hn::Add(place, hn::Set(di, static_cast<PixelIndex<A>>(least)));
+  const Permutation<A> first(begin), second(hn::Add(begin, next)), third(hn::Add(begin, hn::Add(next, next)));
   for (int64_t c = 0; c < args.channels; ++c, image += args.plane)
     for (int64_t t = 0; t < args.taps; t += 3, out += 3 * width) {
-      const auto low = hn::LoadU(d, image + args.tap[t]), high = hn::LoadU(d, image + args.tap[t] + lanes);
-      hn::StoreU(left(low, high), d, out);
-      hn::StoreU(middle(low, high), d, out + width);
-      hn::StoreU(right(low, high), d, out + 2 * width);
+      const A* const from = image + args.tap[t + least];
+      const auto low = hn::LoadU(d, from), high = hn::LoadU(d, from + lanes);
+      hn::StoreU(first(low, high), d, out);
+      hn::StoreU(second(low, high), d, out + width);
+      hn::StoreU(third(low, high), d, out + 2 * width);
     }
 }
 
+/// The step of taps that come in such threes, else 0.
 template <class A>
-HWY_INLINE bool taps_in_threes(const Columns<A>& args) {
-  bool all = args.taps % 3 == 0;
+HWY_INLINE int64_t step_of_threes(const Columns<A>& args) {
+  if (args.taps % 3 != 0) return 0;
+  const int64_t step = args.tap[1] - args.tap[0];
+  bool all = step == 1 || step == -1;
   for (int64_t t = 0; all && t < args.taps; t += 3)
-    all = args.tap[t + 1] == args.tap[t] + 1 && args.tap[t + 2] == args.tap[t] + 2;
-  return all;
+    all = args.tap[t + 1] - args.tap[t] == step && args.tap[t + 2] - args.tap[t + 1] == step;
+  return all ? step : 0;
 }
 
 /// A vector of positions, whose pixels are `index` from the first of them on: they lie side by side, within
 /// two vectors (where they go on in the next row), or further apart.
 template <class A>
 HWY_INLINE void fill_positions(const Columns<A>& args, const A* image, const PixelIndex<A>* index,
-                               bool threes, A* out) {
+                               int64_t threes, A* out) {
   using Index = PixelIndex<A>;
   const Tag<A> d;
   const hn::RebindToSigned<Tag<A>> di;
@@ -83,8 +88,8 @@ HWY_INLINE void fill_positions(const Columns<A>& args, const A* image, const Pix
   const auto place = hn::Sub(hn::LoadU(di, index), hn::Set(di, index[0]));
   if (hn::AllTrue(di, hn::Eq(place, hn::Iota(di, 0)))) {
     fill_vector(args, image, out, [d](const A* from) HWY_ATTR { return hn::LoadU(d, from); });
-  } else if (threes && hn::AllTrue(di, hn::Lt(place, hn::Set(di, 2 * kLanes - 2)))) {
-    fill_threes(args, image, out, place);
+  } else if (threes != 0 && hn::AllTrue(di, hn::Lt(place, hn::Set(di, 2 * kLanes - 2)))) {
+    fill_threes(args, image, out, place, threes);
   } else if (hn::AllTrue(di, hn::Lt(place, hn::Set(di, 2 * kLanes)))) {
     const Permutation<A> permute(place);
     fill_vector(args, image, out, [=](const A* from) HWY_ATTR {
@@ -108,7 +113,7 @@ HWY_INLINE void fill_vectors(const Columns<A>& args, int64_t count) {
     for (int64_t i = 0; i < run.count + kLanes; i += kLanes)
       hn::StoreU(hn::Iota(di, static_cast<Index>(run.from - first + i)), di, index + run.to + i);
   }
-  const bool threes = taps_in_threes(args);
+  const int64_t threes = step_of_threes(args);
   for (int64_t i = 0; i < count; i += kLanes)
     fill_positions(args, args.image + first + index[i], index + i, threes, args.out + i);
 }
