@@ -175,21 +175,45 @@ HWY_INLINE void copy_steps(const T* from, int64_t step, int64_t count, A* out) {
   }
 }
 
+/// Rows of a vector at most: what is written beyond one is written again with the next.
 template <class T>
-HWY_INLINE void pad(const PaddedPlane<T> args) {
+HWY_INLINE void pad_short_rows(const PaddedPlane<T>& args, accumulator_t<T>* out) {
+  const Tag<T> d;
+  const auto there = hn::AndNot(hn::FirstN(d, static_cast<size_t>(args.left)),
+                                hn::FirstN(d, static_cast<size_t>(args.left + args.cols)));
+  const T* from = args.from - args.left;
+  for (int64_t r = 0; r < args.rows; ++r, from += args.from_row, out += args.left + args.cols + args.right) {
+    hwy::Prefetch(from + args.next);
+    hn::StoreU(hn::MaskedLoad(there, d, from), d, out);
+  }
+}
+
+template <class T>
+HWY_INLINE void pad_rows(const PaddedPlane<T>& args, accumulator_t<T>* out) {
   constexpr int64_t kLine = 64 / sizeof(T);
-  const int64_t width = args.left + args.cols + args.right;
-  accumulator_t<T>* out = args.out;
-  store_zeros(out, args.above * width);
-  out += args.above * width;
   const T* from = args.from;
-  for (int64_t r = 0; r < args.rows; ++r, from += args.from_row, out += width) {
+  for (int64_t r = 0; r < args.rows; ++r, from += args.from_row, out += args.left + args.cols + args.right) {
     for (int64_t i = 0; i < args.cols * args.step; i += kLine) hwy::Prefetch(from + args.next + i);
     store_zeros(out, args.left);
     copy_steps(from, args.step, args.cols, out + args.left);
     store_zeros(out + args.left + args.cols, args.right);
   }
-  store_zeros(out, args.below * width);
+}
+
+template <class T>
+HWY_INLINE void pad(const PaddedPlane<T> args) {
+  using A = accumulator_t<T>;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
+  const int64_t width = args.left + args.cols + args.right;
+  A* const rows = args.out + args.above * width;
+  store_zeros(args.out, args.above * width);
+  bool done = false;
+  if constexpr (std::is_same_v<T, A> && kMaskedMemory<T>) {
+    done = args.step == 1 && width <= lanes;
+    if (done) pad_short_rows(args, rows);
+  }
+  if (!done) pad_rows(args, rows);
+  store_zeros(rows + args.rows * width, args.below * width);
 }
 
 /// Vectors of positions whose sums are made together: the more, the fewer loads of weights, and enough sums

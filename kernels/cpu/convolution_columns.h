@@ -8,7 +8,8 @@
 namespace heed::cpu {
 
 /// Every step-th element of rows of a plane, with zeros around: `above` rows of zeros, then rows of `left`
-/// zeros, `cols` elements and `right` zeros, then `below` rows of zeros.
+/// zeros, `cols` elements and `right` zeros, then `below` rows of zeros. May write up to kColumnSlack
+/// elements beyond.
 template <class T>
 struct PaddedPlane {
   const T* from;  // the first element that is taken

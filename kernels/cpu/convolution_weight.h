@@ -75,8 +75,11 @@ class WeightGradient {
         sum(task % parts_, task / parts_ / blocks_.parts, task / parts_ % blocks_.parts);
     });
     parallel_for(elements(), elements_per_task(elements()), [&](int64_t begin, int64_t end) {
-      for (int64_t part = 1; part < parts_; ++part)
-        for (int64_t i = begin; i < end; ++i) args_.gweight[i] += sums_.data()[(part - 1) * elements() + i];
+      A* const sum = args_.gweight;
+      for (int64_t part = 1; part < parts_; ++part) {
+        const A* const more = sums_.data() + (part - 1) * elements();
+        for (int64_t i = begin; i < end; ++i) sum[i] += more[i];
+      }
     });
   }
 
