@@ -10,14 +10,16 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <heed/kernels/simt/dependent_launch.h>
 #include <heed/kernels/simt/dynamic_shared.h>
 
 #define HEED_SIMT_DEVICE __device__ __forceinline__
 
 namespace heed::simt {
 
-/// Launches, after raising the kernel's limit of dynamic shared memory where the size needs it. Returns what
-/// the runtime says of the launch itself; what goes wrong later is reported by later calls.
+/// Launches, after raising the kernel's limit of dynamic shared memory where the size needs it; a kernel with
+/// Dependent arguments so that it may begin early, where that can be. Returns what the runtime says of the
+/// launch itself; what goes wrong later is reported by later calls.
 template <class... Parameters, class... Arguments>
 cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
                    cudaStream_t stream, Arguments&&... arguments) {
@@ -25,9 +27,37 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t 
   if (const cudaError_t error = allow_dynamic_shared(reinterpret_cast<const void*>(kernel), shared_bytes);
       error != cudaSuccess)
     return error;
-  kernel<<<grid, block, shared_bytes, stream>>>(
-      static_cast<Parameters>(std::forward<Arguments>(arguments))...);
+  if constexpr (waits_itself<Parameters...>()) {
+    bool early = false;
+    if (const cudaError_t error = may_begin_early(early, reinterpret_cast<const void*>(kernel), stream);
+        error != cudaSuccess)
+      return error;
+    cudaLaunchAttribute serialization{};
+    serialization.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    serialization.val.programmaticStreamSerializationAllowed = 1;
+    const cudaLaunchConfig_t config{grid, block, shared_bytes, stream, &serialization, early ? 1u : 0u};
+    static_cast<void>(
+        cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(std::forward<Arguments>(arguments))...));
+  } else {
+    kernel<<<grid, block, shared_bytes, stream>>>(
+        static_cast<Parameters>(std::forward<Arguments>(arguments))...);
+  }
   return cudaGetLastError();
+}
+
+/// griddepcontrol.wait: until what this kernel was launched after is over and can be seen, where it may begin
+/// earlier. Only compute capability 9.0 and later has it, and only there kernels begin earlier.
+HEED_SIMT_DEVICE void griddepcontrol_wait() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+/// griddepcontrol.launch_dependents: once each block has come here, the next kernel may begin early, which
+/// waits until all of this one is over.
+HEED_SIMT_DEVICE void griddepcontrol_launch_dependents() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 
 /// A T in shared memory, one per type and block. It holds garbage until written.

@@ -6,6 +6,7 @@
 //   whose
 //     size the host computes with simt::SharedLayout by the same sequence of calls.
 //   - PTX only through the functions of simt::; spin loops call simt::spin_pause().
+//   - A kernel whose arguments are a simt::Dependent may begin before the one in front of it has ended.
 //   - Everything else is ordinary CUDA C++.
 #pragma once
 
@@ -35,6 +36,28 @@ template <class T>
 __host__ __device__ constexpr T ceil_div(T a, T b) {
   return (a + b - 1) / b;
 }
+
+/// The arguments of a kernel that may begin before the kernel in front of it in a captured graph has ended
+/// (programmatic dependent launch), which hides the time that a launch takes. They are to be had only by
+/// waiting, so the kernel cannot touch memory that others still use. A kernel's parameters are one of these,
+/// and numbers.
+template <class T>
+class Dependent {
+ public:
+  Dependent(const T& arguments) : arguments_(arguments) {}
+
+  /// Waits until all that comes before the kernel is over. Each thread calls it, before anything else: so a
+  /// kernel is over only when those before it are, and who waits for it has waited for them. After that the
+  /// next kernel may begin, and wait in its turn.
+  __device__ __forceinline__ const T& wait() const {
+    griddepcontrol_wait();
+    griddepcontrol_launch_dependents();
+    return arguments_;
+  }
+
+ private:
+  T arguments_;
+};
 
 /// The sum over the lanes of a full warp, the same bits in every lane.
 template <class T>

@@ -60,6 +60,7 @@ struct Stats {
   uint64_t pageable_copies;      // of these, from or to host memory that is not pinned
   uint64_t fills;                // cudaMemset and its like
   uint64_t function_attributes;  // calls of cudaFuncSetAttribute
+  uint64_t early_launches;       // of the launches, those that may begin before the one in front has ended
 };
 Stats& stats();
 

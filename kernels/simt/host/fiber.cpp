@@ -105,6 +105,7 @@ void prepare_fiber(Fiber& fiber, unsigned thread) {
   fiber.asan_frame = nullptr;
   fiber.waits_in = nullptr;
   fiber.barrier_result = 0;
+  fiber.has_waited = !machine.waits_itself;
   fiber.copies.clear();
   fiber.copy_groups.clear();
   fiber.open_copies = 0;

@@ -190,9 +190,11 @@ void run_grid(const Launch& launch) {
   m.shared_allowed = dynamic_shared_is_set(launch.kernel) ? shared_limit() : kSharedWithoutAsking;
   m.launch = launch.at;
   m.body = launch.body.get();
+  m.waits_itself = launch.waits_itself;
   make_stacks(m.threads);
   seed_random(config().seed);
   ++stats().launches;
+  stats().early_launches += launch.early;
   stream_order().launched_at(launch.at);
   if (monitor) monitor->launch_begin(launch.kernel, launch.body.get(), launch.body_bytes);
   const uint64_t count = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;

@@ -31,6 +31,7 @@ void check_atomic(void* address, size_t bytes, const char* what, Location at) {
              " memory",
          at);
 #endif
+  check_has_waited(address, what, at);
   if (monitor) monitor->atomic(address, bytes, fiber->thread, at);
 }
 

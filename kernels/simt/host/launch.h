@@ -8,6 +8,7 @@
 
 #include <cuda_runtime.h>
 
+#include <heed/kernels/simt/dependent_launch.h>
 #include <heed/kernels/simt/dynamic_shared.h>
 #include <heed/kernels/simt/host/location.h>
 
@@ -27,6 +28,8 @@ struct Launch {
   size_t body_bytes;
   const void* kernel;
   Location at;
+  bool waits_itself;  // for what comes before it: each of its threads has to,
+  bool early;         // since it may begin before that is over
 };
 
 /// Runs the launch now, or adds it to the graph that `stream` is capturing.
@@ -78,9 +81,16 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t 
   if (const cudaError_t error = allow_dynamic_shared(reinterpret_cast<const void*>(kernel), shared_bytes);
       error != cudaSuccess)
     return error;
-  return emulator::submit(
-      {grid, block, shared_bytes, body, sizeof(Body), reinterpret_cast<const void*>(kernel), stream.at},
-      stream.stream);
+  constexpr bool kWaits = waits_itself<Parameters...>();
+  bool early = false;
+  if constexpr (kWaits)
+    if (const cudaError_t error =
+            may_begin_early(early, reinterpret_cast<const void*>(kernel), stream.stream);
+        error != cudaSuccess)
+      return error;
+  return emulator::submit({grid, block, shared_bytes, body, sizeof(Body),
+                           reinterpret_cast<const void*>(kernel), stream.at, kWaits, early},
+                          stream.stream);
 }
 
 }  // namespace heed::simt

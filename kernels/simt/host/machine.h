@@ -50,6 +50,7 @@ struct Fiber {
   const char* waits_in = nullptr;
   Location at{};
   unsigned barrier_result = 0;
+  bool has_waited = true;             // for the kernels in front, where its own has to
   std::vector<AsyncCopy> copies;      // issued and not complete, oldest first
   std::vector<unsigned> copy_groups;  // sizes of the committed groups, oldest first
   unsigned open_copies = 0;           // issued since the last commit
@@ -100,6 +101,7 @@ struct Machine {
   size_t dynamic_bytes = 0;
   size_t shared_allowed = 0;  // static and dynamic
   LaunchBody* body = nullptr;
+  bool waits_itself = false;
   // the first failure
   bool failed = false;
   std::string message;
@@ -120,6 +122,8 @@ void make_ready(unsigned warp, uint32_t lanes);
 void stop(Fiber* fiber, State state);
 void wait(const char* what, Location at);
 void yield_if_waiting(Fiber* fiber);
+bool may_use_memory();  // of the device: false while the thread has to wait for the kernels in front
+void check_has_waited(const void* address, const char* what, Location at);  // before using it; fails
 void finish_fiber();
 uint32_t random_below(uint32_t limit);
 void seed_random(uint64_t seed);

@@ -2,6 +2,7 @@
 #include <heed/kernels/simt/host/builtins.h>
 #include <heed/kernels/simt/host/machine.h>
 #include <heed/kernels/simt/host/monitor.h>
+#include <heed/kernels/simt/host/ptx.h>
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -112,9 +113,20 @@ Fiber* require_fiber(Location at) {
   return machine.current;
 }
 
+bool may_use_memory() { return machine.current == nullptr || machine.current->has_waited; }
+
+void check_has_waited(const void* address, const char* what, Location at) {
+  if (may_use_memory() || in_shared_memory(address, 1) || on_fiber_stack(address)) return;
+  fail(std::string(what) + ": global memory before Dependent::wait(), while kernels in front may use it", at);
+}
+
+void wait_for_kernels_before(Location at) { require_fiber(at)->has_waited = true; }
+
 void finish_fiber() {
   Machine& m = machine;
   Fiber* fiber = m.current;
+  if (!fiber->has_waited)
+    fail("a thread returns without Dependent::wait(), so that its kernel may end before those in front", {});
   stop(fiber, State::done);
   --m.live;
   ++m.events;

@@ -143,6 +143,7 @@ void check_access(const void* address, size_t bytes, size_t alignment, bool writ
              " memory " + (write ? "write" : "read") + " of " + std::to_string(bytes) + " bytes",
          at);
 #endif
+  check_has_waited(address, what, at);
   if (monitor && machine.current) monitor->access(address, bytes, write, machine.current->thread, at);
 }
 

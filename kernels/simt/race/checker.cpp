@@ -86,6 +86,9 @@ void Checker::check(const Use& use, F each) {
                                       : std::to_string(p - region->start) + " bytes from the start") +
                    " of an allocation of " + std::to_string(region->bytes) + " bytes");
     }
+    if (!may_use_memory())
+      report_error(std::string(verb(use)) + " of global memory by " + by_whom(use) +
+                   " before Dependent::wait(), while kernels in front may use it");
     if (!use.counted) count(*region, use);
     const size_t first = static_cast<size_t>(p - region->start);
     for (size_t i = 0; i < use.bytes; ++i) each(region->cells[first + i], Space::global, p + i);

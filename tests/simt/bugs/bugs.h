@@ -27,11 +27,13 @@ std::vector<Bug> memory_bugs();
 std::vector<Bug> launch_bugs();
 std::vector<Bug> async_bugs();
 std::vector<Bug> stream_bugs();
+std::vector<Bug> dependent_bugs();
 std::vector<Bug> hopper_bugs();
 std::vector<Bug> correct_sync_kernels();
 std::vector<Bug> correct_memory_kernels();
 std::vector<Bug> correct_async_kernels();
 std::vector<Bug> correct_streams();
+std::vector<Bug> correct_dependent_kernels();
 std::vector<Bug> correct_hopper_kernels();
 
 }  // namespace heed::testing

@@ -65,9 +65,12 @@ void expect_place(const std::string& message) {
     marked += !is_launch;
     EXPECT_TRUE(is_launch || line.find("// here") != std::string::npos) << message << "\nnames: " << line;
   }
-  if (std::regex_search(message, std::regex("invalid launch configuration|argument \\d of the kernel|"
-                                            "device function called outside|next to a piece|of an allocation"
-                                            " of \\d+ bytes, kernel|by a copy, fill or product, unord"))) {
+  if (std::regex_search(
+          message,
+          std::regex(
+              "invalid launch configuration|argument \\d of the kernel|"
+              "device function called outside|next to a piece|returns without Dependent|of an allocation"
+              " of \\d+ bytes, kernel|by a copy, fill or product, unord"))) {
     EXPECT_NE(message.find(".cu:"), std::string::npos) << message;
     return;
   }
@@ -118,11 +121,14 @@ INSTANTIATE_TEST_SUITE_P(Memory, PlantedBug, ::testing::ValuesIn(memory_bugs()),
 INSTANTIATE_TEST_SUITE_P(Launch, PlantedBug, ::testing::ValuesIn(launch_bugs()), name_of);
 INSTANTIATE_TEST_SUITE_P(Async, PlantedBug, ::testing::ValuesIn(async_bugs()), name_of);
 INSTANTIATE_TEST_SUITE_P(Stream, PlantedBug, ::testing::ValuesIn(stream_bugs()), name_of);
+INSTANTIATE_TEST_SUITE_P(Dependent, PlantedBug, ::testing::ValuesIn(dependent_bugs()), name_of);
 INSTANTIATE_TEST_SUITE_P(CorrectSync, PlantedBug, ::testing::ValuesIn(correct_sync_kernels()), name_of);
 INSTANTIATE_TEST_SUITE_P(CorrectMemory, PlantedBug, ::testing::ValuesIn(correct_memory_kernels()), name_of);
 INSTANTIATE_TEST_SUITE_P(CorrectAsync, PlantedBug, ::testing::ValuesIn(correct_async_kernels()), name_of);
 
 INSTANTIATE_TEST_SUITE_P(CorrectStreams, PlantedBug, ::testing::ValuesIn(correct_streams()), name_of);
+INSTANTIATE_TEST_SUITE_P(CorrectDependent, PlantedBug, ::testing::ValuesIn(correct_dependent_kernels()),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(Hopper, PlantedHopperBug, ::testing::ValuesIn(hopper_bugs()), name_of);
 INSTANTIATE_TEST_SUITE_P(CorrectHopper, PlantedHopperBug, ::testing::ValuesIn(correct_hopper_kernels()),
                          name_of);
@@ -137,7 +143,7 @@ TEST(PlantedBugs, OlderDevicesHaveNoneOfHoppersInstructions) {
 TEST(PlantedBugs, EachIsNoticedBySomeBuild) {
   size_t count = 0;
   for (const auto& list : {barrier_bugs(), warp_bugs(), memory_bugs(), launch_bugs(), async_bugs(),
-                           stream_bugs(), hopper_bugs()}) {
+                           stream_bugs(), dependent_bugs(), hopper_bugs()}) {
     count += list.size();
     for (const Bug& bug : list)
       EXPECT_TRUE((bug.plain != nullptr && *bug.plain != '\0') || *bug.address != '\0' || *bug.race != '\0')

@@ -88,6 +88,12 @@ __global__ void rcp_case(const uint32_t*, uint32_t* out) {
   out[threadIdx.x] = __float_as_uint(simt::rcp_approx(__uint_as_float(exponent << 23)));
 }
 
+__global__ void dependent_case(const uint32_t* in, uint32_t* out) {
+  simt::griddepcontrol_wait();
+  simt::griddepcontrol_launch_dependents();
+  out[threadIdx.x] = in[31 - threadIdx.x] + 1;
+}
+
 struct Handover {
   uint32_t value[2][32];
 };
@@ -407,6 +413,8 @@ const std::vector<GoldenCase>& golden_cases() {
       {"exp2_approx", "exp2_approx", 96, launch_case<exp2_case, 32>},
       {"rcp_approx", "rcp_approx", 32, launch_case<rcp_case, 32>},
       {"barriers", "barrier_sync barrier_arrive", 32, launch_case<barrier_case, kGroupThreads>},
+      {"dependent", "griddepcontrol_wait griddepcontrol_launch_dependents", 32,
+       launch_case<dependent_case, 32>},
       {"spin", "spin_pause", 32, launch_case<spin_case, kGroupThreads>},
       {"vectors", "load_as store_as", 192, launch_case<vectors_case, 32>},
       {"arena", "Arena dynamic_shared shared_address launch", 36, launch_case<arena_case, 32, kArenaBytes>},

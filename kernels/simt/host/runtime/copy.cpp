@@ -40,24 +40,26 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
   const auto pageable = [&](const void* pointer) { return kind_of(pointer, bytes) == MemoryKind::host; };
   const bool is_pageable = pageable(to) || pageable(from);
   if (is_capturing(stream) && is_pageable) return refuse_in_capture(stream);
-  return enqueue(stream, [=] {
+  const auto run = [=] {
     memmove(to, from, bytes);
     ++stats().copies;
     stats().pageable_copies += is_pageable;
     if (!monitor) return;
     monitor->range_used(from, bytes, false);
     monitor->range_used(to, bytes, true);
-  });
+  };
+  return enqueue(stream, run, cudaGraphNodeTypeMemcpy);
 }
 
 cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
   if (!allowed(to, bytes, true)) return report(cudaErrorInvalidValue);
-  return enqueue(stream, [=] {
+  const auto run = [=] {
     memset(to, value, bytes);
     ++stats().fills;
     if (monitor) monitor->range_used(to, bytes, true);
-  });
+  };
+  return enqueue(stream, run, cudaGraphNodeTypeMemset);
 }
 
 }  // namespace

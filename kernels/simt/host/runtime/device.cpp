@@ -170,6 +170,15 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
   return cudaSuccess;
 }
 
+// Kernels are as if they were compiled for the very device.
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* kernel) {
+  *out = {};
+  out->maxThreadsPerBlock = 1024;
+  out->maxDynamicSharedSizeBytes = static_cast<int>(dynamic_shared_limit(kernel));
+  out->ptxVersion = out->binaryVersion = config().compute_capability;
+  return cudaSuccess;
+}
+
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads, size_t) {
   *blocks = std::max(1, 2048 / std::max(threads, 1));
   return cudaSuccess;

@@ -43,6 +43,12 @@ void add_stream(const std::shared_ptr<CUgraph_st>& graph, cudaStream_t stream) {
   stream->lane = graph->streams.size();
   graph->streams.push_back(stream);
   graph->clock.emplace_back();
+  graph->depends_on.emplace_back();
+}
+
+cudaStreamCaptureStatus status_of(cudaStream_t stream) {
+  if (!is_capturing(stream)) return cudaStreamCaptureStatusNone;
+  return stream->capture->broken ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
 }
 
 }  // namespace
@@ -54,22 +60,25 @@ cudaError_t refuse_in_capture(cudaStream_t stream) {
   return report(cudaErrorStreamCaptureUnsupported);
 }
 
-cudaError_t capture(cudaStream_t stream, bool is_node, std::function<void()> operation) {
+cudaError_t capture(cudaStream_t stream, std::optional<cudaGraphNodeType> node,
+                    std::function<void()> operation) {
   CUgraph_st& graph = *stream->capture;
   if (graph.broken) return report(cudaErrorStreamCaptureInvalidated);
   ++count_of(graph.clock[stream->lane], stream->lane);
-  graph.operations.push_back({stream->lane, is_node, std::move(operation)});
+  graph.operations.push_back({stream->lane, std::move(operation)});
+  if (node) graph.depends_on[stream->lane] = {&graph.nodes.emplace_back(CUgraphNode_st{*node})};
   return cudaSuccess;
 }
 
 cudaError_t record_in_capture(cudaEvent_t event, cudaStream_t stream) {
   std::lock_guard lock(operations_mutex());
   const auto clock = std::make_shared<Clock>();
-  if (const cudaError_t error = capture(stream, false, [clock] { *clock = stream_order().now(); });
+  if (const cudaError_t error = capture(stream, std::nullopt, [clock] { *clock = stream_order().now(); });
       error != cudaSuccess)
     return error;
   event->capture = stream->capture;
   event->captured = stream->capture->clock[stream->lane];
+  event->after = stream->capture->depends_on[stream->lane];
   event->in_graph = clock;
   return cudaSuccess;
 }
@@ -84,7 +93,11 @@ cudaError_t wait_in_capture(cudaStream_t stream, cudaEvent_t event) {
   }
   if (!is_capturing(stream)) add_stream(graph, stream);
   join(graph->clock[stream->lane], event->captured);
-  return capture(stream, false, [clock = event->in_graph] { stream_order().current_waits_for(*clock); });
+  std::vector<cudaGraphNode_t>& nodes = graph->depends_on[stream->lane];
+  for (const cudaGraphNode_t node : event->after)
+    if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) nodes.push_back(node);
+  return capture(stream, std::nullopt,
+                 [clock = event->in_graph] { stream_order().current_waits_for(*clock); });
 }
 
 cudaError_t check_unsafe_call() {
@@ -123,9 +136,25 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* out) {
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* out) {
   if (!is_stream(stream)) return report(cudaErrorInvalidResourceHandle);
-  *out = is_capturing(stream)
-             ? stream->capture->broken ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive
-             : cudaStreamCaptureStatusNone;
+  *out = status_of(stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                     unsigned long long* id, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** nodes, const cudaGraphEdgeData** edges,
+                                     size_t* count) {
+  if (!is_stream(stream)) return report(cudaErrorInvalidResourceHandle);
+  if (id != nullptr || graph != nullptr) return report(cudaErrorInvalidValue);  // not to be had here
+  *status = status_of(stream);
+  if (*status != cudaStreamCaptureStatusActive) return cudaSuccess;
+  const std::vector<cudaGraphNode_t>& depends_on = stream->capture->depends_on[stream->lane];
+  if (nodes != nullptr) *nodes = depends_on.data();
+  if (edges != nullptr) *edges = nullptr;  // all are ordinary
+  if (count != nullptr) *count = depends_on.size();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
+  *type = node->type;
   return cudaSuccess;
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
@@ -141,18 +170,18 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph, unsign
 }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
   if (nodes != nullptr) return report(cudaErrorInvalidValue);  // they are not to be had here, only counted
-  *count = static_cast<size_t>(std::count_if(graph->operations.begin(), graph->operations.end(),
-                                             [](const GraphOperation& one) { return one.is_node; }));
+  *count = graph->nodes.size();
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
-  return enqueue(stream, [stream, graph = *graph] {
+  auto run = [stream, graph = *graph] {
     ++stats().graph_launches;
     for (const GraphOperation& operation : graph.operations) {
       stream_order().begin(operation.lane == 0 ? number_of(stream) : graph.streams[operation.lane]);
       operation.run();
     }
-  });
+  };
+  return enqueue(stream, std::move(run), cudaGraphNodeTypeGraph);
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete graph;

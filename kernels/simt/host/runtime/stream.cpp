@@ -52,10 +52,10 @@ void wait_for_all() {
   stream_order().host_waits_for_all();
 }
 
-cudaError_t enqueue(cudaStream_t stream, std::function<void()> operation) {
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> operation, cudaGraphNodeType node) {
   if (!is_stream(stream)) return report(cudaErrorInvalidResourceHandle);
   std::lock_guard lock(operations_mutex());
-  if (is_capturing(stream)) return capture(stream, true, std::move(operation));
+  if (is_capturing(stream)) return capture(stream, node, std::move(operation));
   stream_order().begin(number_of(stream));
   operation();
   return cudaSuccess;

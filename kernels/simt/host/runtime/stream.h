@@ -3,9 +3,11 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include <cuda_runtime.h>
@@ -17,17 +19,22 @@ namespace heed::emulator {
 /// One of the things that a graph does: a node, or what orders the nodes of two captured streams.
 struct GraphOperation {
   size_t lane;  // which of the streams it was in; 0 is the one that the capture began in
-  bool is_node;
   std::function<void()> run;
 };
 
 }  // namespace heed::emulator
 
+struct CUgraphNode_st {
+  cudaGraphNodeType type;
+};
+
 struct CUgraph_st {
   std::vector<heed::emulator::GraphOperation> operations;
+  std::deque<CUgraphNode_st> nodes;
   std::vector<cudaStream_t> streams;         // that are captured, by lane
   std::vector<heed::emulator::Clock> clock;  // by lane: of each lane the operations before what comes next
-  bool broken = false;                       // something was called meanwhile that a capture forbids
+  std::vector<std::vector<cudaGraphNode_t>> depends_on;  // by lane: what comes next does, directly
+  bool broken = false;  // something was called meanwhile that a capture forbids
 };
 
 struct CUstream_st {
@@ -43,13 +50,15 @@ struct CUevent_st {
   // Where it was last recorded in a stream that was being captured:
   std::weak_ptr<CUgraph_st> capture;
   heed::emulator::Clock captured;                   // the operations before it, by lane
+  std::vector<cudaGraphNode_t> after;               // the nodes that it directly comes after
   std::shared_ptr<heed::emulator::Clock> in_graph;  // its clock in a launch of the graph
 };
 
 namespace heed::emulator {
 
-/// Runs `operation` now (streams are synchronous), or records it if `stream` is capturing.
-cudaError_t enqueue(cudaStream_t stream, std::function<void()> operation);
+/// Runs `operation` now (streams are synchronous), or records it as a node if `stream` is capturing.
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> operation,
+                    cudaGraphNodeType node = cudaGraphNodeTypeKernel);
 
 /// Held by whatever runs operations or asks for their order.
 std::recursive_mutex& operations_mutex();
@@ -66,8 +75,9 @@ bool is_built_in(cudaStream_t stream);
 
 bool is_capturing(cudaStream_t stream);
 
-/// What enqueue() does with an operation of a stream that is being captured.
-cudaError_t capture(cudaStream_t stream, bool is_node, std::function<void()> operation);
+/// What enqueue() does with an operation of a stream that is being captured, which may be no node.
+cudaError_t capture(cudaStream_t stream, std::optional<cudaGraphNodeType> node,
+                    std::function<void()> operation);
 /// The same for the two calls by which streams wait for each other. By them a stream comes to be captured
 /// too.
 cudaError_t record_in_capture(cudaEvent_t event, cudaStream_t stream);
