@@ -29,13 +29,15 @@ TYPED_TEST(GenericAttention, WidthsAndLengths) {
 TYPED_TEST(GenericAttention, RulesAndGaps) {
   for (size_t i = 0; i < std::size(kRules); ++i) {
     SCOPED_TRACE(i);
-    this->check({.sequences = {{20, 20}, {13, 29}, {0, 5}, {31, 7}, {5, 0}, {1, 1}},
-                 .heads = 4,
-                 .key_heads = 2,
-                 .width = 7,
-                 .visibility = kRules[i],
-                 .gaps = true,
-                 .dropout = 0.1});
+    for (const int32_t longest : {32, 33}) {  // by one block, and by several
+      this->check({.sequences = {{20, 20}, {13, longest}, {0, 5}, {longest, 7}, {5, 0}, {1, 1}},
+                   .heads = 4,
+                   .key_heads = 2,
+                   .width = 7,
+                   .visibility = kRules[i],
+                   .gaps = true,
+                   .dropout = 0.1});
+    }
   }
 }
 

@@ -9,7 +9,25 @@
 namespace heed::cuda {
 namespace {
 
-// delta_to: [heads, query_rows], the delta_of each query.
+// One query, and its delta_of for the keys and the biases. delta_to: [heads, query_rows].
+template <bool kCapped, class T>
+__device__ __forceinline__ void take_query(const AttentionBackward<T>& args, const BatchHead& p, int query,
+                                           const WarpRows& rows, float* delta_to) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t row = p.query_first + query;
+  const float delta = delta_of(args, row, p.head, lane);
+  if (lane == 0) delta_to[p.head * args.query_rows + row] = delta;
+  if (args.gq.data != nullptr) query_gradient<kCapped>(args, p, query, delta, rows);
+}
+
+template <bool kCapped, class T>
+__device__ __forceinline__ void take_key(const AttentionBackward<T>& args, int sequence, int key_head,
+                                         int key, const WarpRows& rows, const float* delta) {
+  key_gradient<kCapped>(
+      args, sequence, key_head, key,
+      [&](int64_t row, int64_t head) { return delta[head * args.query_rows + row]; }, rows);
+}
+
 // Budget: 112 registers, 0 bytes shared.
 template <class T, bool kCapped>
 __global__ void __launch_bounds__(kAttentionThreads, 4)
@@ -19,11 +37,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 4)
   clear_query_gaps<1>(args, task.sequence, p.head, task.thread, task.threads);
   simt::Arena<> arena;
   const WarpRows rows(arena, args.width, 1);
-  if (task.place >= p.queries) return;
-  const int64_t row = p.query_first + task.place;
-  const float delta = delta_of(args, row, p.head, task.lane);
-  if (task.lane == 0) delta_to[p.head * args.query_rows + row] = delta;
-  if (args.gq.data != nullptr) query_gradient<kCapped>(args, p, task.place, delta, rows);
+  if (task.place < p.queries) take_query<kCapped>(args, p, task.place, rows, delta_to);
 }
 
 // Budget: 72 registers, 0 bytes shared.
@@ -34,10 +48,32 @@ __global__ void __launch_bounds__(kAttentionThreads, 7)
   clear_key_gaps<1>(args, task.sequence, static_cast<int>(blockIdx.y), task.thread, task.threads);
   simt::Arena<> arena;
   const WarpRows rows(arena, args.width, 2);
-  if (task.place >= args.segments.key_length[task.sequence]) return;
-  key_gradient<kCapped>(
-      args, task.sequence, blockIdx.y, task.place,
-      [&](int64_t row, int64_t head) { return delta[head * args.query_rows + row]; }, rows);
+  if (task.place < args.segments.key_length[task.sequence])
+    take_key<kCapped>(args, task.sequence, blockIdx.y, task.place, rows, delta);
+}
+
+constexpr int kTogether = 32;  // queries and keys of sequences that one block takes whole
+
+// Both of them where sequences are so short that another launch would take longer: a block has a sequence and
+// a head of the keys.
+// Budget: 128 registers, 0 bytes shared.
+template <class T>
+__global__ void __launch_bounds__(kAttentionThreads, 4)
+    together_kernel(AttentionBackward<T> args, float* delta) {
+  const WarpTask task(1);
+  const int key_head = static_cast<int>(blockIdx.y), group = heads_of_a_key_head(args);
+  clear_key_gaps<1>(args, task.sequence, key_head, task.thread, task.threads);
+  simt::Arena<> arena;
+  const WarpRows rows(arena, args.width, 2);
+  for (int head = key_head * group; head < (key_head + 1) * group; ++head) {
+    clear_query_gaps<1>(args, task.sequence, head, task.thread, task.threads);
+    const BatchHead p(args, task.sequence, head);
+    for (int query = task.place; query < p.queries; query += kAttentionWarps)
+      take_query<false>(args, p, query, rows, delta);
+  }
+  __syncthreads();  // all deltas are there
+  for (int key = task.place; key < args.segments.key_length[task.sequence]; key += kAttentionWarps)
+    take_key<false>(args, task.sequence, key_head, key, rows, delta);
 }
 
 /// The gradient of one pair's score, for the biases.
@@ -157,13 +193,19 @@ void attention_backward(const AttentionBackward<T>& args) {
 
   const Scratch scratch(static_cast<size_t>(args.heads * args.query_rows) * sizeof(float));
   float* const delta = scratch.as<float>();
-  if (s.max_query > 0) {
+  const bool wants_keys = s.max_key > 0 && (args.gk.data != nullptr || args.gv.data != nullptr);
+  const bool together = wants_keys && s.max_query > 0 && s.max_query <= kTogether && s.max_key <= kTogether &&
+                        !(args.logit_cap > 0);
+  if (together)
+    launch(kWhat, together_kernel<T>, attention_grid(s.count, args.key_heads), dim3(kAttentionThreads),
+           warp_rows_bytes(args.width, 2), args, delta);
+  if (s.max_query > 0 && !together) {
     const int64_t blocks = simt::ceil_div<int64_t>(s.max_query, kAttentionWarps);
     launch(kWhat, args.logit_cap > 0 ? query_kernel<T, true> : query_kernel<T, false>,
            attention_grid(s.count * blocks, args.heads), dim3(kAttentionThreads),
            warp_rows_bytes(args.width, 1), args, blocks, delta);
   }
-  if (s.max_key > 0 && (args.gk.data != nullptr || args.gv.data != nullptr)) {
+  if (wants_keys && !together) {
     const int64_t blocks = simt::ceil_div<int64_t>(s.max_key, kAttentionWarps);
     launch(kWhat, args.logit_cap > 0 ? key_kernel<T, true> : key_kernel<T, false>,
            attention_grid(s.count * blocks, args.key_heads), dim3(kAttentionThreads),
