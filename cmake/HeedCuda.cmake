@@ -1,6 +1,7 @@
 # The CUDA backend: HEED_CUDA_MODE ON compiles kernels/cuda with nvcc, EMULATED with the host compiler against the
 # emulator in kernels/simt.
-# heed_hopper_objects(NAME SOURCES …)                      an object library of kernels that use Hopper's own instructions
+# heed_hopper_objects(NAME [PORTABLE] SOURCES …)           an object library of kernels that use Hopper's own instructions;
+#                                                          PORTABLE: and run on other devices without
 # heed_cuda_flags                                          defines HEED_CUDA_AVAILABLE as 0 or 1
 
 add_library(heed_cuda_flags INTERFACE)
@@ -14,6 +15,7 @@ if(HEED_CUDA_MODE STREQUAL "ON")
   if(NOT CMAKE_CUDA_ARCHITECTURES)
     # One translation to PTX for all, as most kernels do not depend on the architecture; CMake would make one for each.
     set(CMAKE_CUDA_ARCHITECTURES OFF)
+    set(HEED_OWN_CUDA_CODE ON)
     set(portable "$<NOT:$<BOOL:$<TARGET_PROPERTY:HEED_HOPPER>>>")
     target_compile_options(heed_build_flags INTERFACE
       "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,${portable}>:--generate-code=arch=compute_80,code=[sm_80,sm_90a,compute_80]>")
@@ -36,11 +38,14 @@ if(HEED_CUDA_MODE STREQUAL "ON")
 endif()
 
 function(heed_hopper_objects name)
-  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "PORTABLE" "" "SOURCES" ${ARGN})
   add_library(${name} OBJECT ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES HEED_HOPPER ON CUDA_ARCHITECTURES OFF
                         POSITION_INDEPENDENT_CODE ${BUILD_SHARED_LIBS})
   target_compile_options(${name} PRIVATE "--generate-code=arch=compute_90a,code=sm_90a")
+  if(ARG_PORTABLE)
+    target_compile_options(${name} PRIVATE "--generate-code=arch=compute_80,code=[sm_80,compute_80]")
+  endif()
   target_compile_features(${name} PRIVATE cxx_std_20)
   target_include_directories(${name} PRIVATE ${PROJECT_BINARY_DIR}/include)
   target_link_libraries(${name} PRIVATE heed_build_flags)

@@ -74,7 +74,9 @@ constexpr int kVectors = 2;  // of a thread, read before it works on the first
 
 // Budget: 64 registers, 0 bytes shared.
 template <class Op, int kWidth>
-__global__ void __launch_bounds__(kElementThreads) vectors_kernel(Op op, int64_t count) {
+__global__ void __launch_bounds__(kElementThreads)
+    vectors_kernel(simt::Dependent<Op> arguments, int64_t count) {
+  const Op& op = arguments.wait();
   typename Op::template Input<kWidth> in[kVectors];
   const auto each_vector = [&](auto f) {
 #pragma unroll

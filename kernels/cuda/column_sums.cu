@@ -19,7 +19,8 @@ struct Arguments {
 
 // Budget: 32 registers, 4096 bytes shared.
 __global__ void __launch_bounds__(kCols* kSlices)
-    add_partials_kernel(Arguments args, int64_t count, int64_t cols) {
+    add_partials_kernel(simt::Dependent<Arguments> arguments, int64_t count, int64_t cols) {
+  const Arguments& args = arguments.wait();
   auto& slices = simt::shared<SliceSums>();
   const PartialSums sums = blockIdx.y == 0 ? args.sums[0] : args.sums[1];
   if (sums.out == nullptr) return;

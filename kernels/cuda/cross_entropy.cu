@@ -165,18 +165,29 @@ __global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
 
 constexpr int64_t kMaxCounted = 2048;  // targets that each block counts in less time than a launch takes
 
+template <class T>
+struct AllRows {
+  CrossEntropyForward<T> args;
+  IndexGuard targets;
+  float* losses;
+  unsigned* counter;  // of launch_counter()
+};
+
 // Of few short rows: each block counts all targets, and the last one adds up the losses.
 // Budget: 88 registers, 1096 bytes shared.
 template <class T, class Layout, bool kPadded>
 __global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
-    all_rows_kernel(CrossEntropyForward<T> args, IndexGuard targets, float* losses, unsigned* counter) {
+    all_rows_kernel(simt::Dependent<AllRows<T>> arguments) {
+  const AllRows<T>& all = arguments.wait();
+  const CrossEntropyForward<T>& args = all.args;
   using Group = RowGroup<Layout>;
   const int64_t row = Group::first_row(),
                 counted = count_targets<Group::kBlock>(args.targets, args.ignore, args.rows);
   if (row < args.rows)
-    take_row<kPadded, Layout>(args, targets, losses, row, [&] { return row_weight<float>(args, counted); });
-  if (!is_last_block(counter)) return;
-  const double sum = sum_of_losses<Group::kBlock>(losses, args.rows);
+    take_row<kPadded, Layout>(args, all.targets, all.losses, row,
+                              [&] { return row_weight<float>(args, counted); });
+  if (!is_last_block(all.counter)) return;
+  const double sum = sum_of_losses<Group::kBlock>(all.losses, args.rows);
   if (threadIdx.x != 0) return;
   *args.loss = static_cast<float>(sum * row_weight<double>(args, counted));
   *args.counted = counted;
@@ -184,12 +195,20 @@ __global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
 
 constexpr int64_t kMaxScalingBlocks = 2048;  // few, since mostly there is nothing to do
 
+template <class T>
+struct Scaling {
+  T* gx;
+  const float* gloss;
+};
+
 // gx = gloss * gx, where gloss is not 1.
 // Budget: 32 registers, 0 bytes shared.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kElementThreads)
-    scale_in_place_kernel(T* gx, const float* gloss, int64_t count) {
-  const float scale = *gloss;
+    scale_in_place_kernel(simt::Dependent<Scaling<T>> arguments, int64_t count) {
+  const Scaling<T>& args = arguments.wait();
+  T* const gx = args.gx;
+  const float scale = *args.gloss;
   if (scale == 1.0f) return;
   const int64_t threads = int64_t{gridDim.x} * kElementThreads;
   const int64_t vectors = count / kWidth, first = int64_t{blockIdx.x} * kElementThreads + threadIdx.x;
@@ -208,8 +227,8 @@ void scale_in_place(const char* what, T* gx, const float* gloss, int64_t count) 
   const auto run = [&]<int kWidth>() {
     const int64_t blocks = simt::ceil_div<int64_t>(count, kElementThreads * kWidth);
     launch(what, scale_in_place_kernel<T, kWidth>,
-           dim3(static_cast<unsigned>(std::min(blocks, kMaxScalingBlocks))), dim3(kElementThreads), 0, gx,
-           gloss, count);
+           dim3(static_cast<unsigned>(std::min(blocks, kMaxScalingBlocks))), dim3(kElementThreads), 0,
+           Scaling<T>{gx, gloss}, count);
   };
   if (count == 0) return;
   if (aligned_for<kVectorWidth<T>>(gx))
@@ -257,8 +276,8 @@ void cross_entropy_forward(const CrossEntropyForward<T>& args) {
     const IndexGuard targets(kernels::IndexUse::cross_entropy_target, args.classes);
     if constexpr (Layout::kThreads == 32)
       if (!apart && args.rows <= kMaxCounted)
-        return launch(kWhat, all_rows_kernel<T, Layout, kPadded>, grid, block, 0, args, targets,
-                      losses.as<float>(), launch_counter());
+        return launch(kWhat, all_rows_kernel<T, Layout, kPadded>, grid, block, 0,
+                      AllRows<T>{args, targets, losses.as<float>(), launch_counter()});
     count();
     launch(kWhat, rows_kernel<T, Layout, kPadded>, grid, block, 0, args, targets, losses.as<float>());
     add_up();

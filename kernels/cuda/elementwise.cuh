@@ -30,24 +30,31 @@ __device__ __forceinline__ void read(math_t<T> (&out)[kWidth], const T* from, bo
   }
 }
 
-/// With vectors the innermost axis of `space` counts them; single elements follow after `vectors` of them,
+template <class Op>
+struct ElementwiseWork {
+  Op op;
+  IndexSpace<Op::kOperands> space;
+};
+
+/// With vectors the innermost axis of the space counts them; single elements follow after `vectors` of them,
 /// where the space is a single run.
 // The stack is that of sinf and cosf for large arguments.
 // Budget: 56 registers, 0 bytes shared, 32 bytes stack.
 template <class Op, int kWidth>
 __global__ void __launch_bounds__(kElementThreads)
-    elementwise_kernel(Op op, IndexSpace<Op::kOperands> space, unsigned repeated, int64_t vectors,
+    elementwise_kernel(simt::Dependent<ElementwiseWork<Op>> arguments, unsigned repeated, int64_t vectors,
                        int64_t items) {
+  const ElementwiseWork<Op>& work = arguments.wait();
   const int64_t item = int64_t{blockIdx.x} * kElementThreads + threadIdx.x;
   if (item >= items) return;
   int64_t at[Op::kOperands];
   if (kWidth > 1 && item >= vectors) {
     for (int k = 0; k < Op::kOperands; ++k)
       at[k] = repeated >> k & 1 ? 0 : vectors * kWidth + (item - vectors);
-    op.template run<1>(at, repeated);
+    work.op.template run<1>(at, repeated);
   } else {
-    space.locate(at, item);
-    op.template run<kWidth>(at, repeated);
+    work.space.locate(at, item);
+    work.op.template run<kWidth>(at, repeated);
   }
 }
 
@@ -72,7 +79,8 @@ void elementwise(const char* what, const Op& op, Strided<Op::kOperands> index) {
   if (count == 0) return;
   const auto run = [&](auto kernel, unsigned repeated, int64_t vectors, int64_t items) {
     launch(what, kernel, dim3(static_cast<unsigned>(simt::ceil_div<int64_t>(items, kElementThreads))),
-           dim3(kElementThreads), 0, op, IndexSpace<Op::kOperands>(index), repeated, vectors, items);
+           dim3(kElementThreads), 0, ElementwiseWork<Op>{op, IndexSpace<Op::kOperands>(index)}, repeated,
+           vectors, items);
   };
   if constexpr (Op::kWidth > 1) {
     if (count >= Op::kWidth && op.aligned() && has_vectors(index, Op::kWidth)) {

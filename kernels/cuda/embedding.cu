@@ -11,7 +11,9 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kRows = 4;  // that a thread looks up at once
 
-struct Guards {
+template <class T>
+struct ForwardWork {
+  kernels::EmbeddingForward<T> args;
   IndexGuard ids, positions;
 };
 
@@ -27,15 +29,16 @@ __device__ __forceinline__ void add_row(float (&v)[kWidth], const T* table, int6
 // Threads (x, y) of a block: from column x * kWidth on, rows kRows * y to kRows * (y + 1).
 // Budget: 80 registers, 0 bytes shared.
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads, 2)
-    forward_kernel(kernels::EmbeddingForward<T> args, Guards guards) {
+__global__ void __launch_bounds__(kThreads, 2) forward_kernel(simt::Dependent<ForwardWork<T>> arguments) {
+  const ForwardWork<T>& work = arguments.wait();
+  const kernels::EmbeddingForward<T>& args = work.args;
   const int64_t first = (int64_t{blockIdx.x} * blockDim.y + threadIdx.y) * kRows;
   int64_t id[kRows];
   bool holds[kRows];
 #pragma unroll
   for (int k = 0; k < kRows; ++k) id[k] = first + k < args.rows ? args.ids[first + k] : kNoToken;
 #pragma unroll
-  for (int k = 0; k < kRows; ++k) holds[k] = id[k] != kNoToken && guards.ids.holds(id[k], first + k);
+  for (int k = 0; k < kRows; ++k) holds[k] = id[k] != kNoToken && work.ids.holds(id[k], first + k);
   const float scale = static_cast<float>(args.scale);
   for (int64_t col = int64_t{threadIdx.x} * kWidth; col < args.cols; col += int64_t{blockDim.x} * kWidth) {
     T raw[kRows][kWidth];
@@ -52,7 +55,7 @@ __global__ void __launch_bounds__(kThreads, 2)
         for (int j = 0; j < kWidth; ++j) v[j] = holds[k] ? v[j] * scale : kNan;
         if (args.position != nullptr) {
           const int64_t position = args.position_ids[row];
-          add_row(v, args.position, position * args.cols + col, guards.positions.holds(position, row));
+          add_row(v, args.position, position * args.cols + col, work.positions.holds(position, row));
         }
         apply_dropout(v, args.dropout, at);
       }
@@ -66,15 +69,14 @@ __global__ void __launch_bounds__(kThreads, 2)
 template <class T>
 void embedding_forward(const kernels::EmbeddingForward<T>& args) {
   if (args.rows == 0 || args.cols == 0) return;
-  const Guards guards{IndexGuard(kernels::IndexUse::embedding_id, args.vocabulary),
-                      IndexGuard(kernels::IndexUse::embedding_position, args.positions)};
+  const ForwardWork<T> work{args, IndexGuard(kernels::IndexUse::embedding_id, args.vocabulary),
+                            IndexGuard(kernels::IndexUse::embedding_position, args.positions)};
   const auto run = [&]<int kWidth>() {
     unsigned across = 1;
     while (across < kThreads && across * kWidth < args.cols) across *= 2;
     const dim3 block(across, kThreads / across);
     launch("embedding_forward", forward_kernel<T, kWidth>,
-           dim3(static_cast<unsigned>(simt::ceil_div<int64_t>(args.rows, block.y * kRows))), block, 0, args,
-           guards);
+           dim3(static_cast<unsigned>(simt::ceil_div<int64_t>(args.rows, block.y * kRows))), block, 0, work);
   };
   if (vectorizable<T>(args.cols, args.weight, args.position, args.y))
     run.template operator()<kVectorWidth<T>>();

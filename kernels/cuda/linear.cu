@@ -44,12 +44,19 @@ struct TileSums {
   float value[kRowThreads][kColumnThreads * kWidth];
 };
 
+template <class T>
+struct BackwardWork {
+  LinearActivationBackward<T> args;
+  float* partials;  // [gridDim.y, out], the sums over a block's rows; null if they are not wanted
+};
+
 // A block takes kColumnThreads * kWidth columns of every gridDim.y-th stretch of kRowThreads rows.
-// partials: [gridDim.y, out], the sums over these rows; null if they are not wanted.
 // Budget: 64 registers, 8192 bytes shared.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kColumnThreads* kRowThreads)
-    backward_kernel(LinearActivationBackward<T> args, float* partials) {
+    backward_kernel(simt::Dependent<BackwardWork<T>> arguments) {
+  const BackwardWork<T>& work = arguments.wait();
+  const LinearActivationBackward<T>& args = work.args;
   auto& tile = simt::shared<TileSums<kWidth>>();
   const int64_t col = (int64_t{blockIdx.x} * kColumnThreads + threadIdx.x) * kWidth;
   const bool inside = col < args.out;
@@ -76,7 +83,7 @@ __global__ void __launch_bounds__(kColumnThreads* kRowThreads)
     if (args.gpre != nullptr) store(args.gpre + at, g);
     for (int j = 0; j < kWidth; ++j) sum[j] += g[j];
   }
-  if (partials == nullptr) return;
+  if (work.partials == nullptr) return;
   for (int j = 0; j < kWidth; ++j) tile.value[threadIdx.y][threadIdx.x * kWidth + j] = sum[j];
   __syncthreads();
   const int thread = static_cast<int>(threadIdx.y) * kColumnThreads + static_cast<int>(threadIdx.x);
@@ -85,7 +92,7 @@ __global__ void __launch_bounds__(kColumnThreads* kRowThreads)
        c += kColumnThreads * kRowThreads) {
     float total = 0.0f;
     for (int row = 0; row < kRowThreads; ++row) total += tile.value[row][c];
-    partials[blockIdx.y * args.out + first + c] = total;
+    work.partials[blockIdx.y * args.out + first + c] = total;
   }
 }
 
@@ -100,7 +107,8 @@ void backward_rows(const char* what, const LinearActivationBackward<T>& args) {
   const auto run = [&]<int kWidth>() {
     const dim3 grid(static_cast<unsigned>(simt::ceil_div<int64_t>(args.out, kColumnThreads * kWidth)),
                     static_cast<unsigned>(slices));
-    launch(what, backward_kernel<T, kWidth>, grid, dim3(kColumnThreads, kRowThreads), 0, args, partials);
+    launch(what, backward_kernel<T, kWidth>, grid, dim3(kColumnThreads, kRowThreads), 0,
+           BackwardWork<T>{args, partials});
   };
   if (args.rows > 0) {
     if (vectorizable<T>(args.out, args.gy, args.saved, args.gpre))

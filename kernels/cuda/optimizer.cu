@@ -1,9 +1,9 @@
-#include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include <heed/kernels/cuda/device.cuh>
 #include <heed/kernels/cuda/last_block.cuh>
+#include <heed/kernels/cuda/optimizer_parts.cuh>
 #include <heed/kernels/cuda/vector.cuh>
 #include <heed/kernels/optimizer.h>
 
@@ -13,77 +13,11 @@ namespace {
 using kernels::AdamStep;
 using kernels::GradientPart;
 using kernels::LionStep;
-using kernels::Parts;
 using kernels::SgdStep;
 using kernels::StepPart;
 using kernels::StepSlice;
 
-constexpr int kThreads = 256;
-constexpr int kWidth = 4;             // elements at once
-constexpr int64_t kMaxBlocks = 1024;  // enough to keep a GPU busy; a block works out the factors once
-
-// ---- the parameters of a launch
-
-constexpr size_t kArgumentBytes = 4096, kOtherArguments = 512;
-template <class Part>
-constexpr int kParts = static_cast<int>((kArgumentBytes - kOtherArguments) /
-                                        (sizeof(Part) + sizeof(int64_t)));
-constexpr int64_t kChunk = int64_t{kThreads} * kWidth * 4;
-
-// Cut into chunks, which blocks take in turn.
-template <class Part>
-struct PartTable {
-  Part parts[kParts<Part>];
-  int64_t first_chunk[kParts<Part> + 1];  // of each part, and the number of chunks
-  int size;
-
-  unsigned blocks() const { return static_cast<unsigned>(std::min(first_chunk[size], kMaxBlocks)); }
-};
-
-// f(part, i) for each run of kRun elements that is this thread's, i its place in the part; before the first
-// of a part all threads call begin(part).
-template <int kRun, class Part, class Begin, class F>
-__device__ __forceinline__ void for_each_run(const PartTable<Part>& table, const Begin& begin, const F& f) {
-  int at = -1;
-  for (int64_t chunk = blockIdx.x; chunk < table.first_chunk[table.size]; chunk += gridDim.x) {
-    const bool is_next = chunk >= table.first_chunk[at + 1];
-    while (chunk >= table.first_chunk[at + 1]) ++at;
-    const Part& part = table.parts[at];
-    if (is_next) begin(part);
-    const int64_t first = (chunk - table.first_chunk[at]) * kChunk;
-    const int64_t left = part.count - first, end = first + (left < kChunk ? left : kChunk);
-#pragma unroll 4
-    for (int64_t i = first + int64_t{threadIdx.x} * kRun; i < end; i += int64_t{kThreads} * kRun) f(part, i);
-  }
-}
-
-// Whether a part can be read kWidth elements at a time.
-inline bool has_whole_vectors(const GradientPart<float>& part) {
-  return part.count % kWidth == 0 && aligned_for<kWidth>(part.g);
-}
-template <class T>
-bool has_whole_vectors(const StepPart<T>& part) {
-  return part.count % kWidth == 0 && part.state % kWidth == 0 && aligned_for<kWidth>(part.g) &&
-         aligned_for<kWidth>(part.value);
-}
-
-// run(table, whether its parts are read kWidth elements at a time) for all parts.
-template <class Part, class Run>
-void for_each_table(Parts<Part> parts, bool aligned, const Run& run) {
-  for (const bool vectors : {true, false}) {
-    PartTable<Part> table{};
-    for (const Part& part : parts) {
-      if (part.count == 0 || (aligned && has_whole_vectors(part)) != vectors) continue;
-      table.parts[table.size] = part;
-      table.first_chunk[table.size + 1] =
-          table.first_chunk[table.size] + simt::ceil_div<int64_t>(part.count, kChunk);
-      if (++table.size < kParts<Part>) continue;
-      run(table, vectors);
-      table = {};
-    }
-    if (table.size > 0) run(table, vectors);
-  }
-}
+constexpr int kThreads = kPartThreads, kWidth = kPartWidth;
 
 // ---- the norm
 
@@ -101,29 +35,36 @@ __device__ __forceinline__ double sum_of_threads(double value) {
   return value;
 }
 
-// partials: of this launch from `first` on. counter: of launch_counter() in the last launch, whose last block
-// joins all partials; else null.
+struct NormWork {
+  PartTable<GradientPart<float>> table;
+  double* partials;  // of this launch from `first` on
+  int first;
+  double* norm;
+  unsigned*
+      counter;  // of launch_counter() in the last launch, whose last block joins all partials; else null
+};
+static_assert(sizeof(NormWork) <= kArgumentBytes);
+
 // Budget: 40 registers, 2056 bytes shared.
 template <int kRun>
-__global__ void __launch_bounds__(kThreads)
-    norm_kernel(PartTable<GradientPart<float>> table, double* partials, int first, double* norm,
-                unsigned* counter) {
+__global__ void __launch_bounds__(kThreads) norm_kernel(simt::Dependent<NormWork> arguments) {
+  const NormWork& work = arguments.wait();
   double sum = 0;
   for_each_run<kRun>(
-      table, [](const GradientPart<float>&) {},
+      work.table, [](const GradientPart<float>&) {},
       [&](const GradientPart<float>& part, int64_t i) {
         float v[kRun];
         load(v, part.g + i);
         for (int j = 0; j < kRun; ++j) sum += double(v[j]) * double(v[j]);
       });
   sum = sum_of_threads(sum);
-  if (threadIdx.x == 0) partials[first + static_cast<int>(blockIdx.x)] = sum;
-  if (counter == nullptr || !is_last_block(counter)) return;
+  if (threadIdx.x == 0) work.partials[work.first + static_cast<int>(blockIdx.x)] = sum;
+  if (work.counter == nullptr || !is_last_block(work.counter)) return;
   sum = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < first + static_cast<int>(gridDim.x); i += kThreads)
-    sum += partials[i];
+  for (int i = static_cast<int>(threadIdx.x); i < work.first + static_cast<int>(gridDim.x); i += kThreads)
+    sum += work.partials[i];
   sum = sum_of_threads(sum);
-  if (threadIdx.x == 0) *norm = sqrt(sum);
+  if (threadIdx.x == 0) *work.norm = sqrt(sum);
 }
 
 // ---- what a step reads
@@ -139,16 +80,18 @@ __device__ __forceinline__ bool is_skipped(const double* norm) {
 constexpr int kSteps = 512;
 
 struct StepTable {
+  int64_t *step, *steps;
+  const double* norm;
   int32_t stepped[kSteps];
   int size;
 };
 
 // Budget: 24 registers, 0 bytes shared.
-__global__ void __launch_bounds__(kThreads)
-    advance_steps_kernel(int64_t* step, int64_t* steps, StepTable table, const double* norm) {
-  if (is_skipped(norm)) return;
-  if (threadIdx.x == 0 && step != nullptr) ++*step;
-  for (int i = threadIdx.x; i < table.size; i += kThreads) ++steps[table.stepped[i]];
+__global__ void __launch_bounds__(kThreads) advance_steps_kernel(simt::Dependent<StepTable> arguments) {
+  const StepTable& table = arguments.wait();
+  if (is_skipped(table.norm)) return;
+  if (threadIdx.x == 0 && table.step != nullptr) ++*table.step;
+  for (int i = threadIdx.x; i < table.size; i += kThreads) ++table.steps[table.stepped[i]];
 }
 
 // ---- steps
@@ -290,16 +233,24 @@ __device__ __forceinline__ void load_value(float (&value)[kRun], const StepSlice
     if (static_cast<float>(T(value[j])) != now[j]) value[j] = now[j];
 }
 
+template <template <class> class Args, class T>
+struct StepWork {
+  Args<T> args;
+  PartTable<StepPart<T>> table;
+};
+
 // Budget: 64 registers, 56 bytes shared.
 template <template <class> class Args, class T, int kRun>
-__global__ void __launch_bounds__(kThreads, 4) step_kernel(Args<T> args, PartTable<StepPart<T>> table) {
+__global__ void __launch_bounds__(kThreads, 4) step_kernel(simt::Dependent<StepWork<Args, T>> arguments) {
+  const StepWork<Args, T>& work = arguments.wait();
+  const Args<T>& args = work.args;
   const StepSlice<T>& slice = args.slice;
   if (is_skipped(slice.gradient_norm)) return;
   auto& shared = simt::shared<Factors>();
   Factors f{};
   int64_t number = 0;  // of the step that f is for
   for_each_run<kRun>(
-      table,
+      work.table,
       [&](const StepPart<T>& part) {
         const int64_t now = slice.steps[part.index];
         if (now == number) return;
@@ -323,13 +274,13 @@ __global__ void __launch_bounds__(kThreads, 4) step_kernel(Args<T> args, PartTab
 
 template <template <class> class Args, class T>
 void run_steps(const char* what, const Args<T>& args, bool aligned) {
-  static_assert(sizeof(Args<T>) + sizeof(PartTable<StepPart<T>>) <= kArgumentBytes);
+  static_assert(sizeof(StepWork<Args, T>) <= kArgumentBytes);
   Args<T> on_device = args;
   on_device.slice.parts = {};  // the host's; a launch has its table
   for_each_table(args.slice.parts, aligned && aligned_for<kWidth>(args.slice.master),
                  [&](const PartTable<StepPart<T>>& table, bool vectors) {
                    launch(what, vectors ? step_kernel<Args, T, kWidth> : step_kernel<Args, T, 1>,
-                          dim3(table.blocks()), dim3(kThreads), 0, on_device, table);
+                          dim3(table.blocks()), dim3(kThreads), 0, StepWork<Args, T>{on_device, table});
                  });
 }
 
@@ -340,13 +291,13 @@ void gradient_norm(const kernels::GradientNorm<A>& args) {
   using Table = PartTable<GradientPart<float>>;
   constexpr const char* kWhat = "gradient_norm";
   const size_t most_tables = args.gradients.size() / kParts<GradientPart<float>> + 2;
-  const Scratch partials(most_tables * kMaxBlocks * sizeof(double));
+  const Scratch partials(most_tables * kMaxPartBlocks * sizeof(double));
   int blocks = 0;
   std::optional<Table> table;  // to be launched next
   bool vectors = false;
   const auto run = [&](bool is_last) {
     launch(kWhat, vectors ? norm_kernel<kWidth> : norm_kernel<1>, dim3(table->blocks()), dim3(kThreads), 0,
-           *table, partials.as<double>(), blocks, args.norm, is_last ? launch_counter() : nullptr);
+           NormWork{*table, partials.as<double>(), blocks, args.norm, is_last ? launch_counter() : nullptr});
     blocks += static_cast<int>(table->blocks());
   };
   for_each_table(args.gradients, true, [&](const Table& next, bool next_vectors) {
@@ -367,11 +318,14 @@ void set_lr(const kernels::SetLr& args) {
 void advance_steps(const kernels::AdvanceSteps& args) {
   size_t done = 0;
   do {
-    StepTable table{};
+    StepTable table{.step = done == 0 ? args.step : nullptr,
+                    .steps = args.steps,
+                    .norm = args.gradient_norm,
+                    .stepped = {},
+                    .size = 0};
     for (; done < args.stepped.size() && table.size < kSteps; ++done)
       table.stepped[table.size++] = static_cast<int32_t>(args.stepped[done]);
-    launch("advance_steps", advance_steps_kernel, dim3(1), dim3(kThreads), 0,
-           done <= kSteps ? args.step : nullptr, args.steps, table, args.gradient_norm);
+    launch("advance_steps", advance_steps_kernel, dim3(1), dim3(kThreads), 0, table);
   } while (done < args.stepped.size());
 }
 

@@ -1,4 +1,5 @@
 // kernels/capture.h: graphs of kernels, copies and fills, their memory, and what a capture refuses.
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,9 +10,11 @@
 #include <gtest/gtest.h>
 
 #include <heed/core/base/check.h>
+#include <heed/kernels/activation.h>
 #include <heed/kernels/capture.h>
 #include <heed/kernels/optimizer.h>
 #include <heed/kernels/runtime.h>
+#include <heed/kernels/simt/dependent_launch.h>
 #include <heed/kernels/simt/host/emulator.h>
 
 #include "device_buffer.h"
@@ -67,6 +70,89 @@ TEST(Capture, WhatIsOnTheSideIsBesideTheRestUntilItJoins) {
     EXPECT_EQ(copy.get(), std::vector<int64_t>{value});
   }
   EXPECT_EQ(other.get(), std::vector<int64_t>{4});
+}
+
+// On a device of compute capability `capability`, how many kernels of the graph of `work` begin early.
+uint64_t early_kernels(int capability, const std::function<void()>& work) {
+  struct Restore {
+    emulator::Config saved = emulator::config();
+    ~Restore() { emulator::config() = saved; }
+  } const restore;
+  emulator::config().compute_capability = capability;
+  const Graph graph(0, make_arena(0), work);
+  const auto launched = [&] {
+    const uint64_t before = emulator::stats().early_launches;
+    graph.launch();
+    return emulator::stats().early_launches - before;
+  };
+  const uint64_t first = launched();
+  EXPECT_EQ(launched(), first);
+  return first;
+}
+
+TEST(Capture, AKernelBeginsEarlyWhereAllThatItDependsOnIsAKernel) {
+  if (!emulated()) GTEST_SKIP() << "a real device does not tell";
+  DeviceBuffer<int64_t> step(std::vector<int64_t>{5}), other(std::vector<int64_t>{1});
+  const auto chain = [&] {
+    for (int i = 0; i < 4; ++i) advance(step);
+  };
+  EXPECT_EQ(early_kernels(90, chain), 3u) << "the first depends on nothing";
+  EXPECT_EQ(early_kernels(80, chain), 0u) << "code for this device does not wait";
+  EXPECT_EQ(early_kernels(90,
+                          [&] {
+                            advance(step);
+                            fill_bytes(0, other.data(), 0, sizeof(int64_t));
+                            advance(step);
+                            copy_on_device(0, other.data(), step.data(), sizeof(int64_t));
+                            advance(step);
+                            advance(step);
+                          }),
+            1u)
+      << "behind a fill or a copy all is over";
+  EXPECT_EQ(early_kernels(90,
+                          [&] {
+                            advance(step);
+                            on_side(0, [&] { advance(other); });  // early
+                            advance(step);                        // early
+                            join_side(0);
+                            advance(step);
+                            advance(step);  // early
+                          }),
+            3u)
+      << "not behind kernels of two streams";
+  simt::allows_dependent_launch = false;
+  EXPECT_EQ(early_kernels(90, chain), 0u);
+  simt::allows_dependent_launch = true;
+  const uint64_t before = emulator::stats().early_launches;
+  chain();
+  EXPECT_EQ(emulator::stats().early_launches, before) << "nor where nothing is recorded";
+}
+
+TEST(Capture, KernelsThatMayBeginEarlySeeWhatThoseInFrontWrote) {
+  constexpr size_t kCount = 5000, kKernels = 12;
+  std::vector<float> x(kCount);
+  for (size_t i = 0; i < kCount; ++i) x[i] = static_cast<float>(i % 97) / 32.0f - 1.0f;
+  const DeviceBuffer<float> in(x);
+  std::vector<std::unique_ptr<DeviceBuffer<float>>> steps;
+  for (size_t i = 0; i < kKernels; ++i) steps.push_back(std::make_unique<DeviceBuffer<float>>(kCount));
+  const auto work = [&] {
+    for (const auto& step : steps) fill_bytes(0, step->data(), 0xff, kCount * sizeof(float));
+    const float* from = in.data();
+    for (const auto& step : steps) {
+      activation_forward(kernels::ActivationForward<float>{
+          .activation = Activation::gelu, .x = from, .y = step->data(), .count = kCount});
+      from = step->data();
+    }
+  };
+  work();
+  const std::vector<float> expected = steps.back()->get();
+  EXPECT_EQ(std::count_if(expected.begin(), expected.end(), [](float y) { return y != y; }), 0);
+  const Graph graph(0, make_arena(0), work);
+  for (int i = 0; i < 3; ++i) {
+    graph.launch();
+    synchronize(0);
+    EXPECT_EQ(steps.back()->get(), expected);
+  }
 }
 
 TEST(Capture, WhatDoesNotJoinCannotBeRecorded) {

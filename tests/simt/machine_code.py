@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Reads the machine code (SASS) of the memory-bound kernels and fails where one that works on vectors moves less than 16
-bytes an access, or keeps something in local memory.
+bytes an access, or keeps something in local memory; and where a kernel that may begin before the one in front of it has
+ended does not wait for that before it uses memory.
 
     machine_code.py FOLDER [--cuobjdump PROGRAM]     FOLDER holds the kernels' objects, as CMake builds them
 
@@ -17,20 +18,34 @@ import sys
 
 ARCHITECTURE = "sm_90a"
 OBJECTS = ("activation", "cross_entropy", "embedding", "norm", "norm_backward", "optimizer", "rotary", "softmax")
+DEPENDENT_OBJECTS = ("activation", "attention_short", "column_sums", "cross_entropy", "embedding", "linear", "norm",
+                     "norm_backward", "optimizer", "report", "sorted_rows")
 VECTOR = re.compile(r"RowLayoutILi\d+ELi(?:4|8)E|^(?!.*RowLayout).*[EI]Li(?:4|8)EEE?v")
-REDUCES = re.compile(r"norm_kernelILi4E.*GradientPart")  # a sum of squares: nothing to store
+REDUCES = re.compile(r"norm_kernelILi4E.*NormWork")  # a sum of squares: nothing to store
+
+DEPENDENT = re.compile(r"4simt9DependentI")  # among the parameters
 
 FUNCTION = re.compile(r"^\s*Function : (\S+)")
 ACCESS = re.compile(r"\b(LDG|STG|LDGSTS|LDL|STL)((?:\.[A-Z0-9_]+)*)\s")
+GLOBAL = re.compile(r"\b(?:LD|ST|LDG|STG|LDGSTS|ATOM|ATOMG|RED|REDG|UTMALDG)(?:\.[A-Z0-9_]+)*\s")
+WAIT = re.compile(r"\bACQBULK\b")  # griddepcontrol.wait
 
 
 def functions(text):
-    """The accesses of each function: how often (instruction, is it of 16 bytes) stands in it."""
+    """The accesses of each function: how often (instruction, is it of 16 bytes) stands in it; how often "wait" does, and how
+    many accesses to global memory, "early", before the first."""
     found, current = {}, None
     for line in text.splitlines():
         if match := FUNCTION.search(line):
             current = found.setdefault(match[1], collections.Counter())
-        elif (match := ACCESS.search(line)) and current is not None:
+            continue
+        if current is None:
+            continue
+        if WAIT.search(line):
+            current["wait"] += 1
+        elif GLOBAL.search(line) and not current["wait"]:
+            current["early"] += 1
+        if match := ACCESS.search(line):
             current[match[1], ".128" in match[2]] += 1
     return found
 
@@ -53,6 +68,16 @@ def complaints(name, found):
     return wrong
 
 
+def early_accesses(name, found):
+    """What is wrong with the kernels of an object that have to wait for those in front of them, one a line."""
+    dependent = {function: accesses for function, accesses in found.items() if DEPENDENT.search(function)}
+    wrong = [f"{name}: {function} does not wait for the kernels in front of it"
+             for function, accesses in dependent.items() if not accesses["wait"]]
+    wrong += [f"{name}: {function} uses memory before it waits for the kernels in front of it"
+              for function, accesses in dependent.items() if accesses["wait"] and accesses["early"]]
+    return wrong if dependent else [f"{name}: no kernel has to wait, by its name"]
+
+
 def disassembled(cuobjdump, file):
     return subprocess.run([cuobjdump, "-sass", "-arch", ARCHITECTURE, str(file)], check=True, text=True,
                           capture_output=True).stdout
@@ -63,20 +88,26 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--cuobjdump", default="cuobjdump")
     options = parser.parse_args()
-    objects = {name: list(options.folder.rglob(f"{name}.cu.o")) for name in OBJECTS}
+    names = sorted({*OBJECTS, *DEPENDENT_OBJECTS})
+    objects = {name: list(options.folder.rglob(f"{name}.cu.o")) for name in names}
     missing = [name for name, files in objects.items() if len(files) != 1]
     if missing:
         sys.exit(f"not one object each of {', '.join(missing)} in {options.folder}")
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         texts = pool.map(lambda files: disassembled(options.cuobjdump, files[0]), objects.values())
-    wrong, count = [], 0
+    wrong, count, waiting = [], 0, 0
     for name, text in zip(objects, texts):
         found = functions(text)
-        wrong += complaints(name, found)
-        count += sum(1 for function in found if VECTOR.search(function))
+        if name in OBJECTS:
+            wrong += complaints(name, found)
+            count += sum(1 for function in found if VECTOR.search(function))
+        if name in DEPENDENT_OBJECTS:
+            wrong += early_accesses(name, found)
+            waiting += sum(1 for function in found if DEPENDENT.search(function))
     if wrong:
         sys.exit("\n".join(wrong))
     print(f"   {count} instances of kernels load and store 16 bytes at once, none uses local memory")
+    print(f"   {waiting} instances of kernels wait for those in front of them before they use memory")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ import machine_code  # noqa: E402
 ROWS = "_ZN4heed4cuda9softmax_cu14forward_kernelIfNS0_9RowLayoutILi32ELi4ELi8ELb0EEEEEvNS_7kernels14SoftmaxForwardIT_EE"
 ANY_ROWS = ROWS.replace("Li32ELi4ELi8E", "Li32ELi1ELi8E")
 ELEMENTS = "_ZN4heed4cuda14vectors_kernelINS1_9ForwardOpINS_8bfloat16EEELi8EEEvT_l"
-NORM = "_ZN4heed4cuda11norm_kernelILi4EEEvNS1_9PartTableINS_7kernels12GradientPartIfEEEEPd"
+DEPENDENT = ROWS.replace("NS_7kernels14SoftmaxForwardIT_EE", "NS_4simt9DependentINS_7kernels14SoftmaxForwardIT_EEEE")
+NORM = "_ZN4heed4cuda11norm_kernelILi4EEEvNS_4simt9DependentINS0_8NormWorkEEE"
 
 
 def listing(function, *instructions):
@@ -25,7 +26,26 @@ def complaints(*listings):
     return machine_code.complaints("softmax", machine_code.functions("".join(listings)))
 
 
+def early(*listings):
+    return machine_code.early_accesses("norm", machine_code.functions("".join(listings)))
+
+
 class MachineCode(unittest.TestCase):
+    def test_the_wait_comes_first(self):
+        self.assertEqual(early(listing(DEPENDENT, "S2R R0, SR_TID.X", "ACQBULK", "PREEXIT", "LDG.E R4, desc[UR4][R2.64]"),
+                               listing(ROWS, "LDG.E R4, desc[UR4][R2.64]")), [])
+
+    def test_memory_before_the_wait(self):
+        for access in ("LDG.E R4, desc[UR4][R2.64]", "@P0 STG.E desc[UR4][R6.64], R8", "LDGSTS.E [R4], desc[UR4][R2.64]",
+                       "REDG.E.ADD.F32.FTZ.RN desc[UR4][R2.64], R0", "ATOMG.E.CAS R4, desc[UR4][R2.64], R6"):
+            wrong = early(listing(DEPENDENT, access, "ACQBULK"))
+            self.assertEqual(wrong, [f"norm: {DEPENDENT} uses memory before it waits for the kernels in front of it"])
+
+    def test_no_wait(self):
+        self.assertEqual(early(listing(DEPENDENT, "LDG.E R4, desc[UR4][R2.64]")),
+                         [f"norm: {DEPENDENT} does not wait for the kernels in front of it"])
+        self.assertEqual(early(listing(ROWS, "ACQBULK")), ["norm: no kernel has to wait, by its name"])
+
     def test_vectors_of_16_bytes(self):
         self.assertEqual(complaints(listing(ROWS, "LDG.E.128.CONSTANT R4, desc[UR4][R2.64]", "STG.E.128 desc[UR4][R6.64], R8",
                                             "LDG.E R3, desc[UR4][R2.64]")), [])

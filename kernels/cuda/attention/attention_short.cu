@@ -98,10 +98,19 @@ struct SlotMemory {
   }
 };
 
+template <class Args>
+struct ShortWork {
+  Args args;
+  Cut cut;
+};
+
 // Budget: 152 registers, 0 bytes shared.
 template <int kWidth>
 __global__ void __launch_bounds__(kMaxBlockWarps * 32, (kWidth < 64 ? 2 : 1))
-    forward_kernel(AttentionForward<bfloat16> args, Cut cut) {
+    forward_kernel(simt::Dependent<ShortWork<AttentionForward<bfloat16>>> arguments) {
+  const ShortWork<AttentionForward<bfloat16>>& work = arguments.wait();
+  const AttentionForward<bfloat16>& args = work.args;
+  const Cut& cut = work.cut;
   const WarpPlace me(cut);
   if (me.head >= args.heads) return;
   const BatchHead p(args, static_cast<int>(blockIdx.x), me.head);
@@ -129,7 +138,11 @@ __global__ void __launch_bounds__(kMaxBlockWarps * 32, (kWidth < 64 ? 2 : 1))
 // blockIdx.y and the slot: the head of the keys, whose queries' heads the block takes one after the other.
 // Budget: 248 registers, 0 bytes shared.
 template <int kWidth>
-__global__ void __launch_bounds__(kMaxBlockWarps * 32, 1) backward_kernel(Bf16Backward args, Cut cut) {
+__global__ void __launch_bounds__(kMaxBlockWarps * 32, 1)
+    backward_kernel(simt::Dependent<ShortWork<Bf16Backward>> arguments) {
+  const ShortWork<Bf16Backward>& work = arguments.wait();
+  const Bf16Backward& args = work.args;
+  const Cut& cut = work.cut;
   const WarpPlace me(cut);
   if (me.head >= args.key_heads) return;
   const int group = heads_of_a_key_head(args);
@@ -179,7 +192,7 @@ void forward(const char* what, const AttentionForward<bfloat16>& args) {
   const SegmentsView& s = args.segments;
   const Cut cut(s, args.heads, kWidth, simt::ceil_div(s.max_query, kTile));
   launch(what, forward_kernel<kWidth>, cut.grid(s.count, args.heads), cut.block(),
-         SlotMemory<kWidth, false>::bytes(cut), args, cut);
+         SlotMemory<kWidth, false>::bytes(cut), ShortWork<AttentionForward<bfloat16>>{args, cut});
 }
 
 template <int kWidth>
@@ -187,7 +200,7 @@ void backward(const char* what, const Bf16Backward& args) {
   const SegmentsView& s = args.segments;
   const Cut cut(s, args.key_heads, kWidth, simt::ceil_div(std::max(s.max_query, s.max_key), kTile));
   launch(what, backward_kernel<kWidth>, cut.grid(s.count, args.key_heads), cut.block(),
-         SlotMemory<kWidth, true>::bytes(cut), args, cut);
+         SlotMemory<kWidth, true>::bytes(cut), ShortWork<Bf16Backward>{args, cut});
 }
 
 }  // namespace

@@ -105,7 +105,8 @@ struct WarpSums {
 // kSearchWarps-th; their sums are added in order.
 // Budget: 64 registers, 4096 bytes shared.
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kSearchThreads) search_kernel(RowSums<T> args) {
+__global__ void __launch_bounds__(kSearchThreads) search_kernel(simt::Dependent<RowSums<T>> arguments) {
+  const RowSums<T>& args = arguments.wait();
   auto& sums = simt::shared<WarpSums<kWidth>>();
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t target = blockIdx.x, col = (int64_t{blockIdx.y} * 32 + lane) * kWidth;

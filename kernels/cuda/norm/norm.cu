@@ -123,7 +123,8 @@ __device__ __forceinline__ Statistics find_statistics(const ForwardRows<T>& args
 // Budget: 112 registers, 256 bytes shared.
 template <class T, class Layout, NormKind kKind, bool kResidual>
 __global__ void __launch_bounds__(RowGroup<Layout>::kBlock, kForwardBlocks<T, Layout, kResidual>)
-    forward_kernel(ForwardRows<T> args) {
+    forward_kernel(simt::Dependent<ForwardRows<T>> arguments) {
+  const ForwardRows<T>& args = arguments.wait();
   using Group = RowGroup<Layout>;
   constexpr int kWidth = Layout::kWidth;
   const Layout layout(args.cols, Group::thread());

@@ -196,12 +196,19 @@ __device__ __forceinline__ void finish_sums(const NormBackward<T>& args, const f
   }
 }
 
-// partials: [gweight, gbias][blocks][cols], or null if neither is wanted or the row is too long to be kept.
-// counter: of launch_counter(), where the last block is to add them up; else null.
+template <class T>
+struct BackwardWork {
+  NormBackward<T> args;
+  float* partials;    // [gweight, gbias][blocks][cols]; null if not wanted or the row is too long to be kept
+  unsigned* counter;  // of launch_counter(), where the last block is to add them up; else null
+};
+
 // Budget: 128 registers, 384 bytes shared.
 template <class T, class Layout, NormKind kKind>
 __global__ void __launch_bounds__(BackwardGroup<Layout>::kBlock, kResidentBlocks)
-    backward_kernel(NormBackward<T> args, float* partials, unsigned* counter) {
+    backward_kernel(simt::Dependent<BackwardWork<T>> arguments) {
+  const BackwardWork<T>& work = arguments.wait();
+  const NormBackward<T>& args = work.args;
   using Group = BackwardGroup<Layout>;
   const Layout layout(args.cols, Group::thread());
   SumPieces<kKind, Layout> sums{};
@@ -233,9 +240,10 @@ __global__ void __launch_bounds__(BackwardGroup<Layout>::kBlock, kResidentBlocks
                                sums);
   }
   if constexpr (Layout::kKeep) {
-    if (partials == nullptr) return;
-    write_partials(partials + int64_t{blockIdx.x} * args.cols, int64_t{gridDim.x} * args.cols, layout, sums);
-    if (counter != nullptr && is_last_block(counter)) finish_sums<kKind>(args, partials);
+    if (work.partials == nullptr) return;
+    write_partials(work.partials + int64_t{blockIdx.x} * args.cols, int64_t{gridDim.x} * args.cols, layout,
+                   sums);
+    if (work.counter != nullptr && is_last_block(work.counter)) finish_sums<kKind>(args, work.partials);
   }
 }
 
@@ -299,8 +307,8 @@ void launch_backward(const NormBackward<T>& args) {
   const bool finishes = Layout::kKeep && wants_sums && splits * args.cols <= kMaxFinished;
   if (args.gx != nullptr || args.gresidual != nullptr || (Layout::kKeep && wants_sums))
     launch(what, backward_kernel<T, Layout, kKind>, grid, dim3(BackwardGroup<Layout>::kBlock),
-           std::max(BackwardStream<T, Layout>::kBytes, column_sum_bytes<kKind, Layout>(args.cols)), args,
-           partials, finishes ? launch_counter() : nullptr);
+           std::max(BackwardStream<T, Layout>::kBytes, column_sum_bytes<kKind, Layout>(args.cols)),
+           BackwardWork<T>{args, partials, finishes ? launch_counter() : nullptr});
   if (!wants_sums || finishes) return;
   if (!Layout::kKeep)
     launch(what, column_kernel<T, kKind>,

@@ -12,9 +12,11 @@ constexpr int kThreads = 256;
 constexpr int64_t kMaxBlocks = 128;
 constexpr size_t kMaxPieces = 32;  // of a launch
 
-struct Pieces {
+struct ReportWork {
   Piece piece[kMaxPieces];
   int count;
+  ReportTarget target;
+  kernels::WrongIndex* wrong;  // null if no index can have been wrong
 };
 
 // Words where both addresses allow them.
@@ -27,18 +29,17 @@ __device__ void copy_piece(std::byte* to, const std::byte* from, int64_t bytes) 
   for (int64_t i = in_words * 4 + first; i < bytes; i += step) to[i] = from[i];
 }
 
-// wrong: null if no index can have been wrong.
 // Budget: 32 registers, 0 bytes shared.
-__global__ void __launch_bounds__(kThreads)
-    report_kernel(Pieces pieces, ReportTarget target, kernels::WrongIndex* wrong) {
-  std::byte* const to = target.pinned != nullptr ? target.pinned : *target.where;
+__global__ void __launch_bounds__(kThreads) report_kernel(simt::Dependent<ReportWork> arguments) {
+  const ReportWork& work = arguments.wait();
+  std::byte* const to = work.target.pinned != nullptr ? work.target.pinned : *work.target.where;
   if (blockIdx.x == 0 && threadIdx.x == 0) {
-    *reinterpret_cast<kernels::WrongIndex*>(to) = wrong != nullptr ? *wrong : kernels::WrongIndex{};
-    if (wrong != nullptr) *wrong = {};
+    *reinterpret_cast<kernels::WrongIndex*>(to) = work.wrong != nullptr ? *work.wrong : kernels::WrongIndex{};
+    if (work.wrong != nullptr) *work.wrong = {};
   }
-  for (int i = 0; i < pieces.count; ++i)
-    copy_piece(to + pieces.piece[i].place, static_cast<const std::byte*>(pieces.piece[i].device),
-               pieces.piece[i].bytes);
+  for (int i = 0; i < work.count; ++i)
+    copy_piece(to + work.piece[i].place, static_cast<const std::byte*>(work.piece[i].device),
+               work.piece[i].bytes);
 }
 
 }  // namespace
@@ -49,7 +50,8 @@ void report(int index, std::span<const Piece> pieces, const ReportTarget& target
   kernels::WrongIndex* wrong = device.reported_wrong_index();
   size_t done = 0;
   do {  // the last launch reports the index, since one writes none where it is given none
-    Pieces now{};
+    ReportWork now{};
+    now.target = target;
     now.count = static_cast<int>(std::min(pieces.size() - done, kMaxPieces));
     size_t most = 0;
     for (int i = 0; i < now.count; ++i) {
@@ -58,8 +60,8 @@ void report(int index, std::span<const Piece> pieces, const ReportTarget& target
     }
     done += static_cast<size_t>(now.count);
     const int64_t blocks = std::clamp<int64_t>(simt::ceil_div<int64_t>(most / 4, kThreads), 1, kMaxBlocks);
-    check(simt::launch(report_kernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, stream, now,
-                       target, done == pieces.size() ? wrong : nullptr),
+    if (done == pieces.size()) now.wrong = wrong;
+    check(simt::launch(report_kernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, stream, now),
           "report");
   } while (done < pieces.size());
 }

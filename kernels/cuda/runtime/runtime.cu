@@ -1,7 +1,9 @@
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <heed/core/base/check.h>
@@ -35,8 +37,17 @@ int supported(int device) {
   return device;
 }
 
+// Selects a device for calls of the runtime that are not told one, and then this thread's own again.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) { check(cudaSetDevice(device), "cudaSetDevice"); }
+  ~OnDevice() { static_cast<void>(cudaSetDevice(selected_device)); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+};
+
 cudaStream_t make_stream(int device) {
-  check(cudaSetDevice(device), "cudaSetDevice");
+  const OnDevice selected(device);
   // Keep what is freed: the pool is our allocator's to trim.
   cudaMemPool_t pool;
   check(cudaDeviceGetDefaultMemPool(&pool, device), "cudaDeviceGetDefaultMemPool");
@@ -45,15 +56,13 @@ cudaStream_t make_stream(int device) {
         "cudaMemPoolSetAttribute");
   cudaStream_t stream;
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
-  check(cudaSetDevice(selected_device), "cudaSetDevice");
   return stream;
 }
 
 cudaEvent_t make_event(int device) {
-  check(cudaSetDevice(device), "cudaSetDevice");
+  const OnDevice selected(device);
   cudaEvent_t event;
   check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
-  check(cudaSetDevice(selected_device), "cudaSetDevice");
   return event;
 }
 
@@ -74,6 +83,14 @@ DeviceError no_device(int index) {
                        : error == cudaErrorNoDevice ? "this machine has no CUDA device"
                                                     : cudaGetErrorString(error);
   return DeviceError(concat("cuda:", index, ": ", reason, "; the cpu works without one"));
+}
+
+bool setting_of_dependent_launch() {
+  const char* const value = std::getenv("HEED_CUDA_DEPENDENT_LAUNCH");
+  if (value == nullptr || *value == '\0' || std::string_view(value) == "on") return true;
+  HEED_CHECK(std::string_view(value) == "off", ConfigError, "HEED_CUDA_DEPENDENT_LAUNCH is '", value,
+             "'; expected on or off");
+  return false;
 }
 
 // Waits, and throws what was reported.
@@ -97,7 +114,9 @@ DeviceState::DeviceState(int device)
       forked_(make_event(device)),
       joined_(make_event(device)),
       wrong_index_(make_zeros<kernels::WrongIndex>(1, stream_)),
-      counters_(make_zeros<unsigned>(kCounters, stream_)) {}
+      counters_(make_zeros<unsigned>(kCounters, stream_)) {
+  simt::allows_dependent_launch = setting_of_dependent_launch();
+}
 
 MemorySource DeviceState::source() {
   return {.name = name.c_str(),
