@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include <heed/kernels/cross_entropy.h>
+#include <heed/kernels/cuda/block_sum.cuh>
 #include <heed/kernels/cuda/device.cuh>
 #include <heed/kernels/cuda/elementwise.cuh>
 #include <heed/kernels/cuda/indexing/wrong_index.cuh>
@@ -15,36 +16,18 @@ using kernels::CrossEntropyForward;
 
 constexpr int kSumThreads = 256;
 
-template <int kThreads, class A>
-struct WarpValues {
-  A value[kThreads / 32];
-};
-
-/// The sum over a block's threads, in all of them.
-template <int kThreads, class A>
-__device__ __forceinline__ A sum_of_threads(A value) {
-  auto& shared = simt::shared<WarpValues<kThreads, A>>();
-  value = simt::warp_sum(value);
-  __syncthreads();  // an earlier sum has been read
-  if (threadIdx.x % 32 == 0) shared.value[threadIdx.x / 32] = value;
-  __syncthreads();
-  A sum = 0;
-  for (int warp = 0; warp < kThreads / 32; ++warp) sum += shared.value[warp];
-  return sum;
-}
-
 template <int kThreads>
 __device__ __forceinline__ int64_t count_targets(const int64_t* targets, int64_t ignore, int64_t rows) {
   int64_t count = 0;
   for (int64_t row = threadIdx.x; row < rows; row += kThreads) count += targets[row] != ignore;
-  return sum_of_threads<kThreads>(count);
+  return block_sum<kThreads>(count);
 }
 
 template <int kThreads>
 __device__ __forceinline__ double sum_of_losses(const float* losses, int64_t rows) {
   double sum = 0;
   for (int64_t row = threadIdx.x; row < rows; row += kThreads) sum += losses[row];
-  return sum_of_threads<kThreads>(sum);
+  return block_sum<kThreads>(sum);
 }
 
 // One block counts, since every row needs the number before it can write its gradient.

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <optional>
 
+#include <heed/kernels/cuda/block_sum.cuh>
 #include <heed/kernels/cuda/device.cuh>
 #include <heed/kernels/cuda/last_block.cuh>
 #include <heed/kernels/cuda/optimizer_parts.cuh>
@@ -21,20 +22,6 @@ constexpr int kThreads = kPartThreads, kWidth = kPartWidth;
 
 // ---- the norm
 
-struct ThreadSums {
-  double value[kThreads];
-};
-
-__device__ __forceinline__ double sum_of_threads(double value) {
-  auto& shared = simt::shared<ThreadSums>();
-  shared.value[threadIdx.x] = value;
-  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.x < half) shared.value[threadIdx.x] = value += shared.value[threadIdx.x + half];
-  }
-  return value;
-}
-
 struct NormWork {
   PartTable<GradientPart<float>> table;
   double* partials;  // of this launch from `first` on
@@ -45,7 +32,7 @@ struct NormWork {
 };
 static_assert(sizeof(NormWork) <= kArgumentBytes);
 
-// Budget: 40 registers, 2056 bytes shared.
+// Budget: 40 registers, 72 bytes shared.
 template <int kRun>
 __global__ void __launch_bounds__(kThreads) norm_kernel(simt::Dependent<NormWork> arguments) {
   const NormWork& work = arguments.wait();
@@ -57,13 +44,13 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(simt::Dependent<NormWork
         load(v, part.g + i);
         for (int j = 0; j < kRun; ++j) sum += double(v[j]) * double(v[j]);
       });
-  sum = sum_of_threads(sum);
+  sum = block_sum<kThreads>(sum);
   if (threadIdx.x == 0) work.partials[work.first + static_cast<int>(blockIdx.x)] = sum;
   if (work.counter == nullptr || !is_last_block(work.counter)) return;
   sum = 0;
   for (int i = static_cast<int>(threadIdx.x); i < work.first + static_cast<int>(gridDim.x); i += kThreads)
     sum += work.partials[i];
-  sum = sum_of_threads(sum);
+  sum = block_sum<kThreads>(sum);
   if (threadIdx.x == 0) *work.norm = sqrt(sum);
 }
 

@@ -1,4 +1,5 @@
 #include <heed/kernels/batch_norm.h>
+#include <heed/kernels/cuda/block_sum.cuh>
 #include <heed/kernels/cuda/device.cuh>
 #include <heed/kernels/cuda/vector.cuh>
 
@@ -9,24 +10,6 @@ using kernels::BatchNormBackward;
 using kernels::BatchNormForward;
 
 constexpr int kChannelThreads = 256;  // of a channel's block
-
-struct ChannelSums {
-  float value[kChannelThreads];
-};
-
-// The sum of all threads' values, in a balanced tree, for all of them.
-__device__ __forceinline__ float sum_of_block(float value) {
-  auto& shared = simt::shared<ChannelSums>();
-  const int thread = static_cast<int>(threadIdx.x);
-  __syncthreads();  // the sum before has been read
-  shared.value[thread] = value;
-  for (int half = kChannelThreads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (thread < half) shared.value[thread] += shared.value[thread + half];
-  }
-  __syncthreads();
-  return shared.value[0];
-}
 
 // f(offset) for this thread's elements of the block's channel.
 template <class Args, class F>
@@ -39,20 +22,20 @@ __device__ __forceinline__ void for_elements(const Args& args, F f) {
   }
 }
 
-// Budget: 40 registers, 1024 bytes shared.
+// Budget: 40 registers, 32 bytes shared.
 template <class T>
 __global__ void __launch_bounds__(kChannelThreads) forward_kernel(BatchNormForward<T> args) {
   const int64_t c = blockIdx.x;
   const float count = static_cast<float>(args.batch * args.pixels);
   float sum = 0.0f;
   for_elements(args, [&](int64_t at) { sum += static_cast<float>(args.x[at]); });
-  const float mean = sum_of_block(sum) / count;
+  const float mean = block_sum<kChannelThreads>(sum) / count;
   float square = 0.0f;
   for_elements(args, [&](int64_t at) {
     const float v = static_cast<float>(args.x[at]) - mean;
     square += v * v;
   });
-  const float variance = sum_of_block(square) / count;
+  const float variance = block_sum<kChannelThreads>(square) / count;
   if (threadIdx.x == 0) {
     args.mean[c] = mean;
     args.variance[c] = variance;
@@ -64,7 +47,7 @@ __global__ void __launch_bounds__(kChannelThreads) forward_kernel(BatchNormForwa
                [&](int64_t at) { args.y[at] = T((static_cast<float>(args.x[at]) - mean) * scale + bias); });
 }
 
-// Budget: 40 registers, 1024 bytes shared.
+// Budget: 40 registers, 32 bytes shared.
 template <class T>
 __global__ void __launch_bounds__(kChannelThreads) backward_kernel(BatchNormBackward<T> args) {
   const int64_t c = blockIdx.x;
@@ -76,8 +59,8 @@ __global__ void __launch_bounds__(kChannelThreads) backward_kernel(BatchNormBack
     sum += g;
     product += g * (static_cast<float>(args.x[at]) - mean);
   });
-  sum = sum_of_block(sum);
-  product = sum_of_block(product) * rstd;
+  sum = block_sum<kChannelThreads>(sum);
+  product = block_sum<kChannelThreads>(product) * rstd;
   if (threadIdx.x == 0) {
     if (args.gweight != nullptr)
       args.gweight[c] = product + (args.accumulate_weight ? args.gweight[c] : 0.0f);
