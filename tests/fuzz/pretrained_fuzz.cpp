@@ -69,8 +69,8 @@ void read_gguf(const std::string& path) {
   try {
     const auto file = std::make_shared<const heed::GgufReader>(path);
     const heed::nn::LanguageModelConfig config = detail::read_llama(*file);
-    constexpr int64_t kMost = 4;
-    if (config.layers <= kMost) load(config, detail::open_gguf(file));  // others are as these
+    constexpr int64_t kMax = 4;
+    if (config.layers <= kMax) load(config, detail::open_gguf(file));  // others are as these
     check(config, read_llama, detail::write_llama);
   } catch (const heed::CheckpointError&) {
   } catch (const heed::ConfigError&) {
