@@ -35,7 +35,7 @@ class StepProduct {
         parts_(parts),
         k_(k),
         b_(b),
-        units_(width, geometry().nr, kBlockPanels * geometry().nr),
+        units_(width, geometry().nr, kBlockUnits),
         stride_(ceil_divide(units_.units, units_.parts) * geometry().nr),
         packed_(packs(rows) ? units_.parts * parts * packed_part() : 0) {
     if (!by_blocks()) return;
@@ -92,7 +92,7 @@ class StepProduct {
 
  private:
   static const GemmGeometry& geometry() { return functions().geometry; }
-  static constexpr int64_t kBlockPanels = 2;  // that have their units side by side in memory
+  static constexpr int64_t kBlockUnits = 64;  // that lie side by side in memory
 
   static const GemmFunctions<T>& functions() { return gemm_functions<T>(); }
   int64_t packed_part() const { return stride_ * geometry().k_groups(k_); }

@@ -123,7 +123,7 @@ TEST(Recurrent, WhatIsCutIntoTasksIsWhole) {
   for (int32_t i = 0; i < 100; ++i) lengths.push_back(1 + i * 7 % 4);
   for (CellKind kind : kKinds) {
     SCOPED_TRACE(kind == CellKind::lstm ? "LSTM" : "GRU");
-    const Case c{.kind = kind, .lengths = lengths, .width = 40};
+    const Case c{.kind = kind, .lengths = lengths, .width = 100};
     const int64_t all = gate_count(kind) * c.width;
     const Tensors inputs{normal({rows(c), all}, 1), normal({all, c.width}, 2) * 0.2, normal({all}, 3),
                          normal({100, c.width}, 4),
