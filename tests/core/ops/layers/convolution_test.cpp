@@ -149,18 +149,22 @@ TEST(Conv2d, WhatIsCutIntoTasksIsWhole) {
 
 // Work is cut by shape alone.
 TEST(Conv2d, AnyNumberOfThreadsGivesTheSameBits) {
-  const auto run = [](int threads, int64_t groups) {
+  const auto run = [](int threads, const Case& c) {
     set_thread_count(threads);
-    const Tensor x = normal({5, 4, 30, 30}, 1).to(DType::f32).set_requires_grad(),
-                 w = normal({12, 4 / groups, 3, 3}, 2).to(DType::f32).set_requires_grad();
-    const Tensor y = conv2d(x, w, {}, {.stride = 2, .padding = 1, .groups = groups});
+    const Tensor x = normal(c.x, 1).to(DType::f32).set_requires_grad(),
+                 w = normal(c.weight, 2).to(DType::f32).set_requires_grad();
+    const Tensor y = conv2d(x, w, {}, c.options);
     sum(y * y).backward();
     set_thread_count(1);
     return Tensors{y.detach(), x.grad(), w.grad()};
   };
-  for (int64_t groups : {1, 4}) {
-    const Tensors one = run(1, groups), three = run(3, groups);
-    for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(array_equal(one[i], three[i])) << i;
+  const std::vector<Case> cases{
+      {.x = {5, 4, 30, 30}, .weight = {12, 4, 3, 3}, .options = {.stride = 2, .padding = 1}},
+      {.x = {5, 4, 30, 30}, .weight = {12, 1, 3, 3}, .options = {.stride = 2, .padding = 1, .groups = 4}},
+      {.x = {9, 50, 7, 7}, .weight = {256, 50, 3, 3}, .options = {.padding = 1}}};
+  for (const Case& c : cases) {
+    const Tensors one = run(1, c), three = run(3, c);
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(array_equal(one[i], three[i])) << c.x << ", " << i;
   }
 }
 
