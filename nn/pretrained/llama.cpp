@@ -85,12 +85,23 @@ Json rotary_json(const RotaryConfig& rotary) {
   return json;
 }
 
+constexpr int64_t kMostSize = 1 << 24;
+
+/// Those that no setting has alone; no product of two sizes then exceeds 64 bits.
+void check_sizes(const LanguageModelConfig& c, const std::string& file) {
+  c.check();
+  HEED_CHECK(c.vocabulary <= kMostSize, ConfigError, "'", file, "': a vocabulary of ", c.vocabulary,
+             "; expected at most ", kMostSize);
+  HEED_CHECK(c.layout().query_columns() <= kMostSize, ConfigError, "'", file, "': ", c.heads, " heads of ",
+             c.layout().width, " columns; expected at most ", kMostSize, " columns together");
+}
+
 /// Values of a GGUF file's metadata.
 class GgufSettings {
  public:
   explicit GgufSettings(const GgufReader& file) : file_(file) {}
 
-  int64_t integer(const char* key, std::optional<int64_t> standard = {}, int64_t most = 1 << 24) const {
+  int64_t integer(const char* key, std::optional<int64_t> standard = {}, int64_t most = kMostSize) const {
     const int64_t* const value = find<int64_t>(key, !standard);
     if (!value) return *standard;
     HEED_CHECK(*value >= 0 && *value <= most, ConfigError, "'", file_.path(), "': ", key, " is ", *value,
@@ -141,7 +152,7 @@ LanguageModelConfig read_llama(const Settings& s) {
   const FeedForwardKind gate = read_activation(s, "hidden_act", "silu");
   HEED_CHECK(gate == FeedForwardKind::silu, ConfigError, "'", s.file(), "': hidden_act must be silu");
   s.expect_flag("mlp_bias", false);
-  c.check();
+  check_sizes(c, s.file());
   return c;
 }
 
@@ -166,7 +177,7 @@ LanguageModelConfig read_llama(const GgufReader& file) {
   c.eps = s.number("llama.attention.layer_norm_rms_epsilon");
   c.rotary.base = s.number("llama.rope.freq_base", 10000);
   c.tie_embeddings = file.find("output.weight") == nullptr;
-  c.check();
+  check_sizes(c, file.path());
   const int64_t turned = s.integer("llama.rope.dimension_count", c.layout().width);
   HEED_CHECK(turned == c.layout().width, ConfigError, "'", file.path(), "': llama.rope.dimension_count is ",
              turned, "; heed expects the width of a head, ", c.layout().width);

@@ -1,4 +1,5 @@
 // What load_pretrained and save_pretrained do with files: sound ones, others' and wrong ones.
+#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -6,6 +7,7 @@
 
 #include <heed/core/autograd/autograd.h>
 #include <heed/core/int8_weight.h>
+#include <heed/core/io/file.h>
 #include <heed/core/io/gguf.h>
 #include <heed/nn/layers/linear.h>
 #include <heed/nn/models/transformer_layer.h>
@@ -306,7 +308,16 @@ TEST(PretrainedFiles, SizesThatAreClaimed) {
   for (const char* const size :
        {"\"hidden_size\": 16", "\"head_dim\": 4", "\"num_attention_heads\": 4", "\"num_key_value_heads\": 2"})
     llama.change("config.json", size, std::string(size, std::string(size).find(':')) + ": 16777216");
-  expect_error<ShapeError>([&] { nn::load_pretrained<LanguageModel>(llama.path()); }, {"more than 2^63 - 1"});
+  expect_error<ConfigError>([&] { nn::load_pretrained<LanguageModel>(llama.path()); },
+                            {"config.json", "16777216 heads of 16777216 columns"});
+  std::string gguf = read_whole_file(pretrained_folder() + "/llama.gguf", 1 << 20);
+  const std::string name = "token_embd.weight";
+  const uint64_t shape[] = {0, uint64_t{1} << 60};  // takes no bytes
+  std::memcpy(gguf.data() + gguf.find(name) + name.size() + sizeof(uint32_t), shape, sizeof shape);
+  const TemporaryFolder folder;
+  const std::string path = folder.put("m.gguf", gguf);
+  expect_error<ConfigError>([&] { nn::load_pretrained<LanguageModel>(path); },
+                            {"m.gguf", "a vocabulary of 1152921504606846976"});
 }
 
 TEST(PretrainedFiles, JsonThatIsNone) {
