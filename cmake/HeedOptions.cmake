@@ -6,6 +6,7 @@ option(HEED_CHECKED_KERNELS "Build the tests of CUDA kernels for AddressSanitize
 option(HEED_BENCH "Build the benchmarks" OFF)
 option(HEED_FUZZ "Build the libFuzzer targets (clang only)" OFF)
 option(HEED_ONEDNN "Use oneDNN for matrix products where it is faster" ON)
+option(HEED_UNITY "Compile sources that can be together in one file: less work for a build from nothing, more after a change" OFF)
 option(HEED_EMULATOR "Build and install the emulator of CUDA kernels, for projects with kernels of their own" OFF)
 option(HEED_WARNINGS_AS_ERRORS "Treat compiler warnings as errors" OFF)
 set(HEED_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined")
@@ -55,6 +56,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 reports false positives of these three inside libstdc++ at -O2 and above.
   target_compile_options(heed_build_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict -Wno-maybe-uninitialized -Wno-array-bounds>)
+  if(HEED_UNITY)  # it takes a source that is included for a header
+    target_compile_options(heed_build_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  endif()
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # A loop that we ask to be vectorised and that clang leaves as it is costs time, not correctness.

@@ -2,9 +2,11 @@
 # folder; with the precompiled headers of a target, where HEED_PRECOMPILE is set.
 # heed_umbrella(NAME…): <heed/heed.h>, which includes all headers of these libraries.
 # heed_program(NAME SOURCES … LIBRARIES …): a program in build/…/bin.
+# heed_together(TARGET): with HEED_UNITY, its sources are compiled several in one file, where their names allow it.
 # heed_test(NAME SOURCES … LIBRARIES … [LABELS …] [THREADS n]): a GoogleTest program registered with ctest; one
 # labelled slow (`ctest -LE slow` leaves it out) may take half an hour instead of ten minutes. The variable
-# heed_precompiled names the program whose precompiled headers it uses, heed_program_flags further flags.
+# heed_precompiled names the program whose precompiled headers it uses, or with _tensors behind it the one for tests that link
+# heed_test_support; heed_program_flags further flags.
 include(GNUInstallDirs)
 
 # A compiler cache knows each source, but not by precompiled headers.
@@ -12,6 +14,25 @@ set(HEED_PRECOMPILE ON)
 if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache" OR HEED_FUZZ)
   set(HEED_PRECOMPILE OFF)
 endif()
+
+if(HEED_UNITY)
+  find_package(Python3 3.8 REQUIRED COMPONENTS Interpreter)
+endif()
+function(heed_together target)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources EXCLUDE REGEX "[$]<")
+  list(LENGTH sources count)
+  if(NOT HEED_UNITY OR count LESS 2)
+    return()
+  endif()
+  execute_process(COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/together.py ${sources}
+                  WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_VARIABLE groups COMMAND_ERROR_IS_FATAL ANY)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  foreach(entry ${groups})
+    string(REGEX MATCH "^([0-9]+)=(.*)$" entry ${entry})
+    set_property(SOURCE ${CMAKE_MATCH_2} PROPERTY UNITY_GROUP ${CMAKE_MATCH_1})
+  endforeach()
+endfunction()
 
 # The build tree shows headers as a consumer sees them: #include <heed/core/tensor.h>.
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/include/heed)
@@ -25,6 +46,9 @@ set(HEED_LIBRARIES "" CACHE INTERNAL "")
 function(heed_library name)
   cmake_parse_arguments(ARG "" "PRECOMPILED" "HEADERS;SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(heed_${name} ${ARG_SOURCES})
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Release")  # g++ 12 warns falsely of what it inlines then; and code stays as users have it
+    heed_together(heed_${name})
+  endif()
   if(HEED_PRECOMPILE AND ARG_PRECOMPILED)
     target_precompile_headers(heed_${name} REUSE_FROM ${ARG_PRECOMPILED})
   endif()
@@ -61,13 +85,16 @@ endfunction()
 function(heed_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
+  heed_together(${name})
   target_link_libraries(${name} PRIVATE heed_build_flags ${heed_program_flags} ${ARG_LIBRARIES})
 endfunction()
 
 function(heed_test name)
   cmake_parse_arguments(ARG "" "THREADS" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   heed_program(${name} SOURCES ${ARG_SOURCES} LIBRARIES ${ARG_LIBRARIES} heed_gtest)
-  if(heed_precompiled)
+  if(heed_precompiled AND "heed_test_support" IN_LIST ARG_LIBRARIES)
+    target_precompile_headers(${name} REUSE_FROM ${heed_precompiled}_tensors)
+  elseif(heed_precompiled)
     target_precompile_headers(${name} REUSE_FROM ${heed_precompiled})
   endif()
   set(timeout 600)
@@ -78,6 +105,7 @@ function(heed_test name)
   if(NOT ARG_THREADS)
     set(ARG_THREADS 1)
   endif()
+  math(EXPR processors "(${ARG_THREADS} + 1) / 2")  # much of a test is one thread's work
   set_tests_properties(${name} PROPERTIES ENVIRONMENT "HEED_NUM_THREADS=${ARG_THREADS}" LABELS "${ARG_LABELS}"
-                       PROCESSORS ${ARG_THREADS} TIMEOUT ${timeout})
+                       PROCESSORS ${processors} TIMEOUT ${timeout})
 endfunction()

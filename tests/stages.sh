@@ -9,17 +9,27 @@ stage() {
   printf '   %s: %d s\n' "$name" $((SECONDS - start))
 }
 
-check_format() { (cd "$root" && sources | xargs clang-format-14 --dry-run -Werror); }
+check_format() { (cd "$root" && sources | xargs -P "${HEED_JOBS:-$(nproc)}" -n 50 clang-format-14 --dry-run -Werror); }
 
 # Doxygen's warnings about the public headers are errors.
 check_reference() { (cd "$root" && mkdir -p "$build" && logged "$build/log/doxygen.log" doxygen docs/Doxyfile); }
 
 # clang-tidy by .clang-tidy: all sources of the libraries and programs, but not those of CUDA kernels, the emulator and
-# tests, in about 10 minutes of processor time (tests/lint/clang_tidy.py says how).
+# tests (tests/lint/clang_tidy.py says how).
 check_tidy() {
   local folder=$build/tidy
   configure clang -B "$folder" -DHEED_TESTS=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON "$@"
   python3 "$root/tests/lint/clang_tidy.py" "$folder"
+}
+
+# Side by side, since Doxygen keeps one core busy.
+check_sources() {
+  local reference status=0
+  check_reference &
+  reference=$!
+  check_tidy "$@" || status=1
+  wait "$reference" || { say "error: the API reference"; status=1; }
+  return "$status"
 }
 
 # build_preset PRESET [-D…]
@@ -30,7 +40,11 @@ build_preset() {
   compile "$build/$preset"
 }
 
-# A failed test prints its output; a passed run only its summary, since the last stage shows all.
+# What `./heed test` runs, and what --all adds to it at its end: trainings, the race checker, and counted instructions.
+test_quick() { run_tests "$build/emulated" -LE 'slow|checked'; }
+test_slow() { run_tests "$build/emulated" -L 'slow|checked'; }
+
+# A failed test prints its output; a passed run only its summary, since test_quick shows all.
 test_sanitized() {
   HEED_ALLOCATOR=plain run_tests "$build/asan" -LE slow >"$build/log/test-asan.log" 2>&1 || {
     cat "$build/log/test-asan.log" >&2
@@ -129,12 +143,12 @@ PYTHON
 }
 
 # A project with heed's sources in its tree, as shared libraries, and one that finds those where they were installed. Without
-# precompiled headers each source has to include what it uses.
+# precompiled headers and other sources beside it each source has to include what it uses; the programs' in test_readme.
 test_shared() {
   local base=$build/consumers
   logged "$build/log/consumer-add_subdirectory.log" cmake -S "$root/tests/consumers/add_subdirectory" \
-    -B "$base/add_subdirectory" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DBUILD_SHARED_LIBS=ON -DHEED_ISA=baseline \
-    -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON || return 1
+    -B "$base/add_subdirectory" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DBUILD_SHARED_LIBS=ON \
+    -DHEED_ISA=baseline -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON || return 1
   compile "$base/add_subdirectory"
   run_tests "$base/add_subdirectory" || return 1
   rm -rf "$base/prefix"
@@ -186,7 +200,7 @@ test_static() {
 test_emulator() {
   local folder=$build/consumers/emulator
   logged "$build/log/consumer-emulator.log" cmake -S "$root/tests/consumers/emulator" -B "$folder" -G Ninja \
-    -DCMAKE_BUILD_TYPE=Debug "$@" || return 1
+    -DCMAKE_BUILD_TYPE=Debug -DHEED_UNITY=ON "$@" || return 1
   compile "$folder"
   run_tests "$folder"
 }
@@ -195,7 +209,7 @@ test_emulator() {
 test_installed_emulator() {
   local base=$build/consumers/emulator_build folder=$build/consumers/installed_emulator
   logged "$build/log/consumer-installed_emulator.log" cmake -S "$root" -B "$base" -G Ninja -DHEED_CUDA=OFF -DHEED_APPS=OFF \
-    -DHEED_EMULATOR=ON "$@" || return 1
+    -DHEED_EMULATOR=ON -DHEED_UNITY=ON "$@" || return 1
   compile "$base" heed_emulator heed_emulator_address heed_emulator_race
   rm -rf "$base/prefix"
   logged "$build/log/install.log" cmake --install "$base" --component Emulator --prefix "$base/prefix" || return 1
@@ -214,7 +228,7 @@ test_avx512() {
 }
 
 command_test() {
-  local mode=${1:-} strict=() cuda=()
+  local mode=${1:-} extra=() cuda=()
   [[ $# -le 1 && $mode =~ ^(--kernels|--avx512|--all)?$ ]] || wrong_usage "test takes only --kernels, --avx512 or --all"
   local packages=("${run_packages[@]}" "${test_packages[@]}")
   if [[ $mode == --all ]]; then packages+=("${all_packages[@]}"); fi
@@ -224,21 +238,22 @@ command_test() {
   local include
   include=$(cuda_include)
   cuda=(-DHEED_CUDA_INCLUDE="$include")
-  if [[ $mode == --all || ${HEED_WARNINGS_AS_ERRORS:-0} == 1 ]]; then strict=(-DHEED_WARNINGS_AS_ERRORS=ON); fi
+  if [[ $mode == --all || ${HEED_WARNINGS_AS_ERRORS:-0} == 1 ]]; then extra=(-DHEED_WARNINGS_AS_ERRORS=ON); fi
+  if [[ ${HEED_ONCE:-0} == 1 ]]; then extra+=(-DHEED_UNITY=ON); fi
   case $mode in
     '')
-      stage "build with the emulated CUDA device" build_preset emulated "${cuda[@]}" "${strict[@]}"
-      run_tests "$build/emulated" -LE 'slow|checked'
+      stage "build with the emulated CUDA device" build_preset emulated "${cuda[@]}" "${extra[@]}"
+      stage "tests" test_quick
       return
       ;;
     --avx512)
-      stage "build with the emulated CUDA device" build_preset emulated "${cuda[@]}" "${strict[@]}"
+      stage "build with the emulated CUDA device" build_preset emulated "${cuda[@]}" "${extra[@]}"
       stage "kernels on an emulated processor with AVX-512" test_avx512
       return
       ;;
     --kernels)
       stage "build with the checked CUDA kernels" build_preset emulated -DHEED_CHECKED_KERNELS=ON \
-        -DHEED_PART_OF_ALL=OFF "${cuda[@]}" "${strict[@]}"
+        -DHEED_PART_OF_ALL=OFF "${cuda[@]}" "${extra[@]}"
       if [[ -n $(find_nvcc) ]]; then
         stage "kernels compiled by nvcc" test_kernel_build
         stage "machine code of the memory-bound kernels" test_machine_code
@@ -248,10 +263,10 @@ command_test() {
       ;;
   esac
   stage "format" check_format
-  stage "API reference" check_reference
-  stage "clang-tidy" check_tidy "${cuda[@]}"
+  stage "API reference and clang-tidy" check_sources "${cuda[@]}"
   stage "build with g++, warnings as errors" build_preset emulated -DHEED_CHECKED_KERNELS=ON -DHEED_BENCH=ON \
-    -DHEED_PART_OF_ALL=ON -DHEED_TENSORBOARD_PYTHON="$(tensorboard_python)" "${cuda[@]}" "${strict[@]}"
+    -DHEED_PART_OF_ALL=ON -DHEED_TENSORBOARD_PYTHON="$(tensorboard_python)" "${cuda[@]}" "${extra[@]}"
+  stage "tests" test_quick
   stage "build with clang, its sanitizers and warnings as errors" build_preset asan "${cuda[@]}"
   stage "tests with the sanitizers" test_sanitized
   stage "threads with the thread sanitizer" test_threads
@@ -266,6 +281,5 @@ command_test() {
   stage "static programs" test_static
   stage "the emulator in another project" test_emulator "${cuda[@]}"
   stage "the emulator installed" test_installed_emulator "${cuda[@]}"
-  printf '== tests\n'
-  run_tests "$build/emulated"
+  stage "slow tests" test_slow
 }

@@ -6,20 +6,19 @@
 
 namespace heed::nn::detail {
 
-using heed::detail::Json;
 using heed::detail::JsonObject;
 
-Json parse_json_object(std::string_view text, const std::string& file) {
-  Json json = heed::detail::parse_json(text, file, {"settings", "file"});
+heed::detail::Json parse_json_object(std::string_view text, const std::string& file) {
+  heed::detail::Json json = heed::detail::parse_json(text, file, {"settings", "file"});
   HEED_CHECK(json.as<JsonObject>(), CheckpointError, "'", file, "' is no JSON object");
   return json;
 }
 
-std::optional<std::vector<std::string>> texts_of(const Json& json) {
-  const auto* const list = json.as<std::vector<Json>>();
+std::optional<std::vector<std::string>> texts_of(const heed::detail::Json& json) {
+  const auto* const list = json.as<std::vector<heed::detail::Json>>();
   if (!list) return {};
   std::vector<std::string> texts;
-  for (const Json& item : *list) {
+  for (const heed::detail::Json& item : *list) {
     const auto* const text = item.as<std::string>();
     if (!text) return {};
     texts.push_back(*text);
@@ -35,8 +34,8 @@ Settings read_optional_settings(const std::string& path, uint64_t max_bytes) {
   return std::filesystem::exists(path) ? read_settings(path, max_bytes) : Settings({}, path);
 }
 
-const Json* Settings::find(const char* key, bool required) const {
-  const Json* const found = object_.find(key);
+const heed::detail::Json* Settings::find(const char* key, bool required) const {
+  const heed::detail::Json* const found = object_.find(key);
   if (found && !found->is_null()) return found;
   if (required) fail(key, "is missing");
   return nullptr;
@@ -45,7 +44,7 @@ const Json* Settings::find(const char* key, bool required) const {
 bool Settings::has(const char* key) const { return find(key, false) != nullptr; }
 
 int64_t Settings::integer(const char* key, std::optional<int64_t> standard, int64_t most) const {
-  const Json* const value = find(key, !standard);
+  const heed::detail::Json* const value = find(key, !standard);
   if (!value) return *standard;
   const auto* const number = value->as<double>();
   if (!number || std::floor(*number) != *number) fail(key, "is no whole number");
@@ -55,7 +54,7 @@ int64_t Settings::integer(const char* key, std::optional<int64_t> standard, int6
 }
 
 double Settings::number(const char* key, std::optional<double> standard) const {
-  const Json* const value = find(key, !standard);
+  const heed::detail::Json* const value = find(key, !standard);
   if (!value) return *standard;
   const auto* const number = value->as<double>();
   if (!number) fail(key, "is no number");
@@ -64,7 +63,7 @@ double Settings::number(const char* key, std::optional<double> standard) const {
 }
 
 bool Settings::flag(const char* key, std::optional<bool> standard) const {
-  const Json* const value = find(key, !standard);
+  const heed::detail::Json* const value = find(key, !standard);
   if (!value) return *standard;
   const bool* const flag = value->as<bool>();
   if (!flag) fail(key, "is neither true nor false");
@@ -72,7 +71,7 @@ bool Settings::flag(const char* key, std::optional<bool> standard) const {
 }
 
 std::string Settings::text(const char* key, std::optional<std::string> standard) const {
-  const Json* const value = find(key, !standard);
+  const heed::detail::Json* const value = find(key, !standard);
   if (!value) return *standard;
   const auto* const text = value->as<std::string>();
   if (!text) fail(key, "is no text");
@@ -91,9 +90,9 @@ bool Settings::empty() const {
 }
 
 Settings Settings::inner(const char* key) const {
-  const Json* const value = find(key, false);
+  const heed::detail::Json* const value = find(key, false);
   if (value && !value->as<JsonObject>()) fail(key, "is no object");
-  return {value ? *value : Json(), concat(file_, "': '", key)};
+  return {value ? *value : heed::detail::Json(), concat(file_, "': '", key)};
 }
 
 void Settings::expect_flag(const char* key, bool expected) const {

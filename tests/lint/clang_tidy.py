@@ -5,9 +5,10 @@
 
 Checks spend most of their time on headers. So the sources of a folder are checked together, as many as have no names of
 their own in common, by one file that includes them; a source that does not compile after the others is checked alone.
-Kernels that Highway compiles for several instruction sets are each checked for one of them, AVX-512.
+Kernels that Highway compiles for several instruction sets are checked for one of them, AVX-512.
 """
 import concurrent.futures
+import itertools
 import json
 import os
 import pathlib
@@ -17,9 +18,16 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "cmake"))
+from together import together  # noqa: E402
+
 FOLDERS = re.compile(r"(core|kernels/cpu|nn|optim|data|train|apps)/")
-MOST = 24  # sources together
 ONE_TARGET = ["-march=skylake-avx512", "-DHWY_COMPILE_ONLY_STATIC"]
+
+
+def folder_of(source):
+    return "/".join(source.split("/")[: 2 if source.startswith("apps/") else 1])
 
 
 def flags_of(command):
@@ -31,36 +39,6 @@ def flags_of(command):
         elif word.startswith(("-D", "-I", "-W", "-std", "-f")) and not word.startswith("-fsanitize"):
             flags.append(word)
     return flags
-
-
-def own_names(text):
-    """Names that a source keeps to itself, or that would be seen by those after it: of unnamed namespaces, and macros."""
-    names = set(re.findall(r"^#define (\w+)", text, re.MULTILINE))
-    for part in re.findall(r"^namespace \{$(.*?)^\}  // namespace$", text, re.MULTILINE | re.DOTALL):
-        for line in re.findall(r"^[^\s/}#].*", part, re.MULTILINE):
-            found = re.match(r"(?:struct|class|enum class|enum|using) (\w+)", line) or re.search(r"(\w+)\s*[(={[;]", line)
-            if found and not line.startswith(("template", "namespace")):
-                names.add(found[1])
-    return names
-
-
-def together(sources):
-    """Lists of sources, of one folder each, that can be in one file."""
-    lists = []  # [folder, names, sources]
-    for source, text in sources.items():
-        folder = "/".join(source.split("/")[: 2 if source.startswith("apps/") else 1])
-        names = own_names(text)
-        if "HWY_TARGET_INCLUDE" in text:
-            lists.append([source, names, [source]])
-            continue
-        for other in lists:
-            if other[0] == folder and len(other[2]) < MOST and not other[1] & names:
-                other[1] |= names
-                other[2].append(source)
-                break
-        else:
-            lists.append([folder, names, [source]])
-    return [group[2] for group in lists]
 
 
 class Tidy:
@@ -98,7 +76,9 @@ def main(build, *chosen):
         name = os.path.relpath(entry["file"], ROOT)
         if FOLDERS.match(name) and (not chosen or name in chosen):
             commands[name] = flags_of(entry["command"])
-    groups = together({name: (ROOT / name).read_text() for name in sorted(commands)})
+    groups = []
+    for _, sources in itertools.groupby(sorted(commands), folder_of):
+        groups += together({name: (ROOT / name).read_text() for name in sources}, one_target=True)
     tidy = Tidy(build, commands)
     # Large ones first, so that none is waited for at the end.
     groups.sort(key=len, reverse=True)

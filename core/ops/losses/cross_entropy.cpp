@@ -10,7 +10,7 @@ namespace heed {
 namespace {
 
 // With weights of classes, or with the loss of each target.
-Tensor composed(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
+Tensor composed_loss(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
   const Tensor counted = counted_targets(targets, options.ignore);
   check_counted("cross_entropy", sum(counted), targets, options);
   const Tensor wide = counted_rows(logits, counted).to(accumulator_options(logits).dtype);
@@ -63,7 +63,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEnt
   const bool fused = options.reduction == Reduction::mean || options.reduction == Reduction::sum;
   if (!fused || options.weight.defined() ||
       !detail::has_kernel<kernels::CrossEntropyForward>(logits.device(), logits.dtype()))
-    return composed(logits, targets, options);
+    return composed_loss(logits, targets, options);
   const int64_t classes = logits.size(-1), rows = targets.numel();
   const Tensor input = logits.contiguous(), ids = targets.contiguous();
   const Tensor loss = empty({}, accumulator_options(logits));

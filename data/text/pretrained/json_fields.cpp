@@ -5,8 +5,6 @@
 
 namespace heed::data::detail {
 
-using heed::detail::quoted;
-
 JsonFields::JsonFields(const Json& json, std::string place)
     : object_(json.as<JsonObject>()), place_(std::move(place)) {
   if (!object_) malformed("is no object");
@@ -63,14 +61,14 @@ void JsonFields::only(std::string_view key, bool known) {
 
 void JsonFields::only_empty(std::string_view key) {
   const std::string text = maybe_text(key).value_or("");
-  if (!text.empty()) unsupported("'", key, "' ", quoted(text));
+  if (!text.empty()) unsupported("'", key, "' ", heed::detail::quoted(text));
 }
 
 void JsonFields::finish(std::initializer_list<std::string_view> passed_over) {
   for (size_t i = 0; i < asked_.size(); ++i) {
     const bool known =
         asked_[i] || std::find(passed_over.begin(), passed_over.end(), object_->keys[i]) != passed_over.end();
-    if (!known) unsupported("the field ", quoted(object_->keys[i]));
+    if (!known) unsupported("the field ", heed::detail::quoted(object_->keys[i]));
   }
 }
 

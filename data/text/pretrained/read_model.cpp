@@ -6,8 +6,6 @@
 namespace heed::data::detail {
 namespace {
 
-using heed::detail::quoted;
-
 constexpr int64_t kLongestWord = 1000;  // characters of a word that WordPiece looks up
 
 Vocabulary read_vocabulary(JsonFields& fields) {
@@ -19,7 +17,8 @@ Vocabulary read_vocabulary(JsonFields& fields) {
   for (size_t i = 0; i < object->keys.size(); ++i) {
     const std::optional<int64_t> id = whole_number(object->values[i], kMaxTokens - 1);
     if (!id)
-      fields.malformed("gives the piece ", quoted(object->keys[i]), " no number from 0 to ", kMaxTokens - 1);
+      fields.malformed("gives the piece ", heed::detail::quoted(object->keys[i]), " no number from 0 to ",
+                       kMaxTokens - 1);
     ids.push_back(*id);
     most = std::max(most, *id);
   }
@@ -57,7 +56,8 @@ std::vector<Merge> read_merges(JsonFields& fields, const Vocabulary& vocabulary)
   std::vector<Merge> merges;
   const auto find = [&](std::string_view piece) {
     const std::optional<int32_t> id = vocabulary.find(piece);
-    if (!id) fields.malformed("merges into or from ", quoted(piece), ", which its vocabulary lacks");
+    if (!id)
+      fields.malformed("merges into or from ", heed::detail::quoted(piece), ", which its vocabulary lacks");
     return *id;
   };
   std::string merged;
@@ -77,7 +77,7 @@ void read_word_piece(JsonFields& fields, bool byte_level, PretrainedTokenizer::P
   options.most_characters = fields.whole("max_input_chars_per_word", kLongestWord);
   parts.vocabulary = read_vocabulary(fields);
   const std::optional<int32_t> id = parts.vocabulary.find(unknown);
-  if (!id) fields.malformed("lacks its unk_token ", quoted(unknown));
+  if (!id) fields.malformed("lacks its unk_token ", heed::detail::quoted(unknown));
   options.unknown = *id;
   parts.model = make_word_piece(parts.vocabulary, options);
 }
@@ -95,7 +95,7 @@ void read_byte_pairs(JsonFields& fields, bool byte_level, PretrainedTokenizer::P
   const std::string unknown = fields.maybe_text("unk_token").value_or("");
   if (!unknown.empty()) {
     const std::optional<int32_t> id = parts.vocabulary.find(unknown);
-    if (!id) fields.malformed("lacks its unk_token ", quoted(unknown));
+    if (!id) fields.malformed("lacks its unk_token ", heed::detail::quoted(unknown));
     options.unknown = *id;
   }
   parts.model = make_byte_pairs(parts.vocabulary, options);
@@ -129,7 +129,7 @@ void read_model(const Json& json, const std::string& file, bool byte_level,
   else if (type == "BPE")
     read_byte_pairs(fields, byte_level, parts);
   else
-    fields.unsupported("the type ", quoted(type));
+    fields.unsupported("the type ", heed::detail::quoted(type));
   fields.finish();
 }
 
@@ -145,7 +145,7 @@ void read_added_tokens(const Json* json, const std::string& file, PretrainedToke
       const std::optional<int32_t> known = parts.vocabulary.find(token.content);
       const bool in_model = token.id < parts.vocabulary.size() && !parts.vocabulary.piece(token.id).empty();
       HEED_CHECK(known ? *known == token.id : !in_model, CheckpointError, file, ": the added token ",
-                 quoted(token.content), " has the id ", token.id,
+                 heed::detail::quoted(token.content), " has the id ", token.id,
                  ", which is not what the model's vocabulary says");
       if (!known)
         HEED_CHECK(parts.added.emplace(token.id, token.content).second, CheckpointError, file, ": the id ",

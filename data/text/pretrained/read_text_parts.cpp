@@ -6,7 +6,6 @@
 namespace heed::data::detail {
 namespace {
 
-using heed::detail::quoted;
 using Part = Template::Part;
 
 /// Calls read(fields, type) for an object, or for each of a "Sequence", whose parts are under `list`.
@@ -52,7 +51,8 @@ std::vector<Part> read_template(JsonFields& fields, std::string_view key, JsonFi
     inner.finish();
     outer.finish();
     if (text) {
-      if (id != "A" && id != "B") fields.malformed("has the sequence ", quoted(id), "; expected A or B");
+      if (id != "A" && id != "B")
+        fields.malformed("has the sequence ", heed::detail::quoted(id), "; expected A or B");
       parts.push_back({id == "A" ? Part::Kind::a : Part::Kind::b, 0, segment});
       texts += id == "A" ? 1 : 16;
       continue;
@@ -89,7 +89,7 @@ std::vector<Normalizer> read_normalizers(const Json* json, const std::string& fi
                   } else if (type == "Lowercase") {
                     normalizers.push_back({Kind::lowercase});
                   } else {
-                    fields.unsupported("the type ", quoted(type));
+                    fields.unsupported("the type ", heed::detail::quoted(type));
                   }
                   fields.finish({"type"});
                 });
@@ -114,15 +114,17 @@ PreTokenizer read_pre_tokenizer(const Json* json, const std::string& file) {
       const std::string expression = pattern.text("Regex");
       pattern.finish();
       const std::optional<SplitPattern> known = find_pattern(expression);
-      if (!known) fields.unsupported("the pattern ", quoted(expression), " (known are ", kKnownPatterns, ")");
+      if (!known)
+        fields.unsupported("the pattern ", heed::detail::quoted(expression), " (known are ", kKnownPatterns,
+                           ")");
       // What the pattern matches is all of a text, so it may also be what is kept.
       const std::string behavior = fields.text("behavior");
       const bool inverted = fields.flag("invert", false);
       if (!(behavior == "Isolated" && !inverted) && !(behavior == "Removed" && inverted))
-        fields.unsupported("the behavior ", quoted(behavior), inverted ? " inverted" : "");
+        fields.unsupported("the behavior ", heed::detail::quoted(behavior), inverted ? " inverted" : "");
       result.splitters.push_back({Kind::pattern, *known});
     } else {
-      fields.unsupported("the type ", quoted(type));
+      fields.unsupported("the type ", heed::detail::quoted(type));
     }
     fields.finish({"type", "trim_offsets"});
   };
@@ -149,7 +151,7 @@ Template read_post_processor(const Json* json, const std::string& file) {
       if (!bert) result.pair.push_back(mark(sep));
       result.pair.insert(result.pair.end(), {{b, 0, second}, mark(sep, second)});
     } else {
-      fields.unsupported("the type ", quoted(type));
+      fields.unsupported("the type ", heed::detail::quoted(type));
     }
     fields.finish({"type", "add_prefix_space", "trim_offsets"});
   };
@@ -169,7 +171,7 @@ PieceDecoder read_decoder(const Json* json, const std::string& file) {
     decoder = {PieceDecoder::Kind::word_piece, fields.text("prefix"), fields.flag("cleanup")};
     fields.finish({"type"});
   } else {
-    fields.unsupported("the type ", quoted(type));
+    fields.unsupported("the type ", heed::detail::quoted(type));
   }
   return decoder;
 }

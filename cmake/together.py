@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Which sources can be compiled together, by one file that includes them: headers are most of what a source compiles.
+
+  together.py SOURCE…     prints N=SOURCE for each that is in a list with others, the Nth, as a list of CMake's
+
+Sources of one list have no names of their own in common. Kernels that Highway compiles for several instruction sets, by
+files that include themselves, stay alone.
+"""
+import pathlib
+import re
+import sys
+
+MOST = 24  # sources in a list
+
+
+def own_names(text):
+    """Names that a source keeps to itself, or that would be seen by those after it: macros, and those in unnamed namespaces
+    and Highway's."""
+    names = set(re.findall(r"^#define (\w+)", text, re.MULTILINE)) - set(re.findall(r"^#undef (\w+)", text, re.MULTILINE))
+    parts = re.findall(r"^namespace \{$(.*?)^\}  // namespace$", text, re.MULTILINE | re.DOTALL)
+    parts += re.findall(r"^HWY_BEFORE_NAMESPACE(.*?)^HWY_AFTER_NAMESPACE", text, re.MULTILINE | re.DOTALL)
+    for part in parts:
+        part = re.sub(r"alignas\(.*\) ", "", part)
+        names.update(map("_".join, re.findall(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+), (\w+)\)", part, re.MULTILINE)))
+        for line in re.findall(r"^[^\s/}#].*", part, re.MULTILINE):
+            found = (re.match(r"(?:struct|class|enum class|enum) (\w+)", line) or re.match(r"using (\w+) =", line) or
+                     re.search(r"(\w+)\s*[(={[;]", line))
+            if found and not re.match(r"(?:template|namespace|static_assert|(?:TYPED_)?TEST|H\w+\(|using (?:namespace|\w+::))", line):
+                names.add(found[1])
+            if line.startswith("constexpr"):
+                names.update(re.findall(r"(\w+) =", line))
+    return names
+
+
+def together(sources, one_target=False):
+    """Lists of sources that can be in one file, of a dictionary of their texts; kernels too, if Highway compiles for one
+    instruction set only."""
+    lists, alone = [], []
+    for source, text in sources.items():
+        if "HWY_TARGET_INCLUDE" in text and not one_target:
+            alone.append([source])
+            continue
+        names = own_names(text)
+        for others, group in lists:
+            if len(group) < MOST and not others & names:
+                others |= names
+                group.append(source)
+                break
+        else:
+            lists.append((names, [source]))
+    return [group for _, group in lists] + alone
+
+
+if __name__ == "__main__":
+    groups = together({source: pathlib.Path(source).read_text() for source in sys.argv[1:]})
+    print(";".join(f"{n}={source}" for n, group in enumerate(groups) for source in group if len(group) > 1), end="")
