@@ -40,9 +40,10 @@ build_preset() {
   compile "$build/$preset"
 }
 
-# What `./heed test` runs, and what --all adds to it at its end: trainings, the race checker, and counted instructions.
-test_quick() { run_tests "$build/emulated" -LE 'slow|checked'; }
-test_slow() { run_tests "$build/emulated" -L 'slow|checked'; }
+# What `./heed test` runs, and what --all adds to it at its end: trainings, the race checker, benchmarks in a small form, and
+# reports again, now in Chromium and TensorBoard.
+test_quick() { run_tests "$build/emulated" -LE 'slow|checked|bench'; }
+test_rest() { run_tests "$build/emulated" -L 'slow|checked|bench|report'; }
 
 # A failed test prints its output; a passed run only its summary, since test_quick shows all.
 test_sanitized() {
@@ -243,7 +244,7 @@ command_test() {
   case $mode in
     '')
       stage "build with the emulated CUDA device" build_preset emulated "${cuda[@]}" "${extra[@]}"
-      stage "tests" test_quick
+      test_quick
       return
       ;;
     --avx512)
@@ -266,7 +267,7 @@ command_test() {
   stage "API reference and clang-tidy" check_sources "${cuda[@]}"
   stage "build with g++, warnings as errors" build_preset emulated -DHEED_CHECKED_KERNELS=ON -DHEED_BENCH=ON \
     -DHEED_PART_OF_ALL=ON -DHEED_TENSORBOARD_PYTHON="$(tensorboard_python)" "${cuda[@]}" "${extra[@]}"
-  stage "tests" test_quick
+  if [[ ${HEED_TESTED:-0} != 1 ]]; then stage "tests" test_quick; fi
   stage "build with clang, its sanitizers and warnings as errors" build_preset asan "${cuda[@]}"
   stage "tests with the sanitizers" test_sanitized
   stage "threads with the thread sanitizer" test_threads
@@ -281,5 +282,6 @@ command_test() {
   stage "static programs" test_static
   stage "the emulator in another project" test_emulator "${cuda[@]}"
   stage "the emulator installed" test_installed_emulator "${cuda[@]}"
-  stage "slow tests" test_slow
+  printf '== tests that take longer\n'
+  test_rest
 }
