@@ -5,8 +5,7 @@
 # heed_together(TARGET): with HEED_UNITY, its sources are compiled several in one file, where their names allow it.
 # heed_test(NAME SOURCES … LIBRARIES … [LABELS …] [THREADS n]): a GoogleTest program registered with ctest; one
 # labelled slow (`ctest -LE slow` leaves it out) may take half an hour instead of ten minutes. The variable
-# heed_precompiled names the program whose precompiled headers it uses, or with _tensors behind it the one for tests that link
-# heed_test_support; heed_program_flags further flags.
+# heed_precompiled names the program whose precompiled headers it uses, heed_program_flags further flags.
 include(GNUInstallDirs)
 
 # A compiler cache knows each source, but not by precompiled headers.
@@ -46,7 +45,7 @@ set(HEED_LIBRARIES "" CACHE INTERNAL "")
 function(heed_library name)
   cmake_parse_arguments(ARG "" "PRECOMPILED" "HEADERS;SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(heed_${name} ${ARG_SOURCES})
-  if(NOT CMAKE_BUILD_TYPE STREQUAL "Release")  # g++ 12 warns falsely of what it inlines then; and code stays as users have it
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Release")  # optimised code stays as it is without, and so do g++'s warnings about it
     heed_together(heed_${name})
   endif()
   if(HEED_PRECOMPILE AND ARG_PRECOMPILED)
@@ -92,9 +91,7 @@ endfunction()
 function(heed_test name)
   cmake_parse_arguments(ARG "" "THREADS" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   heed_program(${name} SOURCES ${ARG_SOURCES} LIBRARIES ${ARG_LIBRARIES} heed_gtest)
-  if(heed_precompiled AND "heed_test_support" IN_LIST ARG_LIBRARIES)
-    target_precompile_headers(${name} REUSE_FROM ${heed_precompiled}_tensors)
-  elseif(heed_precompiled)
+  if(heed_precompiled)
     target_precompile_headers(${name} REUSE_FROM ${heed_precompiled})
   endif()
   set(timeout 600)

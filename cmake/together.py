@@ -14,30 +14,26 @@ MOST = 24  # sources in a list
 
 
 def own_names(text):
-    """Names that a source keeps to itself, or that would be seen by those after it: macros, and those in unnamed namespaces
-    and Highway's."""
+    """Names that a source keeps to itself, or that would be seen by those after it: of unnamed namespaces, and macros."""
     names = set(re.findall(r"^#define (\w+)", text, re.MULTILINE)) - set(re.findall(r"^#undef (\w+)", text, re.MULTILINE))
-    parts = re.findall(r"^namespace \{$(.*?)^\}  // namespace$", text, re.MULTILINE | re.DOTALL)
-    parts += re.findall(r"^HWY_BEFORE_NAMESPACE(.*?)^HWY_AFTER_NAMESPACE", text, re.MULTILINE | re.DOTALL)
-    for part in parts:
+    for part in re.findall(r"^namespace \{$(.*?)^\}  // namespace$", text, re.MULTILINE | re.DOTALL):
         part = re.sub(r"alignas\(.*\) ", "", part)
         names.update(map("_".join, re.findall(r"^(?:TYPED_)?TEST(?:_[FP])?\((\w+), (\w+)\)", part, re.MULTILINE)))
         for line in re.findall(r"^[^\s/}#].*", part, re.MULTILINE):
             found = (re.match(r"(?:struct|class|enum class|enum) (\w+)", line) or re.match(r"using (\w+) =", line) or
                      re.search(r"(\w+)\s*[(={[;]", line))
-            if found and not re.match(r"(?:template|namespace|static_assert|(?:TYPED_)?TEST|H\w+\(|using (?:namespace|\w+::))", line):
+            if found and not re.match(r"(?:template|namespace|static_assert|(?:TYPED_)?TEST|using (?:namespace|\w+::))", line):
                 names.add(found[1])
             if line.startswith("constexpr"):
                 names.update(re.findall(r"(\w+) =", line))
     return names
 
 
-def together(sources, one_target=False):
-    """Lists of sources that can be in one file, of a dictionary of their texts; kernels too, if Highway compiles for one
-    instruction set only."""
+def together(sources):
+    """Lists of sources that can be in one file, of a dictionary of their texts."""
     lists, alone = [], []
     for source, text in sources.items():
-        if "HWY_TARGET_INCLUDE" in text and not one_target:
+        if "HWY_TARGET_INCLUDE" in text:
             alone.append([source])
             continue
         names = own_names(text)

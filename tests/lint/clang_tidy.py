@@ -5,7 +5,7 @@
 
 Checks spend most of their time on headers. So the sources of a folder are checked together, as many as have no names of
 their own in common, by one file that includes them; a source that does not compile after the others is checked alone.
-Kernels that Highway compiles for several instruction sets are checked for one of them, AVX-512.
+Kernels that Highway compiles for several instruction sets are each checked for one of them, AVX-512.
 """
 import concurrent.futures
 import itertools
@@ -78,7 +78,7 @@ def main(build, *chosen):
             commands[name] = flags_of(entry["command"])
     groups = []
     for _, sources in itertools.groupby(sorted(commands), folder_of):
-        groups += together({name: (ROOT / name).read_text() for name in sources}, one_target=True)
+        groups += together({name: (ROOT / name).read_text() for name in sources})
     tidy = Tidy(build, commands)
     # Large ones first, so that none is waited for at the end.
     groups.sort(key=len, reverse=True)

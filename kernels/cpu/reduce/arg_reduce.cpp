@@ -51,7 +51,7 @@ void arg_columns(const kernels::ArgReduce<T>& args, const T* x, int64_t columns,
 template <class T>
 void arg_reduce(const kernels::ArgReduce<T>& args) {
   using M = math_t<T>;
-  if constexpr (kHasRows<T>) {
+  if constexpr (kReducesRows<T>) {
     const int inner = args.lines.rank - 1;
     if (args.stride != 1 && inner >= 0 && args.lines.strides[1][inner] == 1) {
       return parallel_walk(args.lines, std::max(kBestColumns, lines_per_task(args.n)),
@@ -63,7 +63,7 @@ void arg_reduce(const kernels::ArgReduce<T>& args) {
     }
   }
   const auto first_best = [&](const T* x) {
-    if constexpr (kHasRows<T>) {
+    if constexpr (kReducesRows<T>) {
       if (args.stride == 1) {
         const auto extremum = reduce_rows<T, float>(args.largest ? ReduceOp::maximum : ReduceOp::minimum);
         const float value = extremum.row(x, args.n, 0);

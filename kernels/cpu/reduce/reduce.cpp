@@ -26,11 +26,11 @@ constexpr int64_t kRowBlock = kIsFloating<T> ? 128 : 16384;
 constexpr int64_t kVectorBlock = 4096;  // elements of a row
 
 template <class T>
-constexpr int64_t kColumns = kHasRows<T> ? 512 : 64;  // neighbouring results that are kept together
+constexpr int64_t kColumns = kReducesRows<T> ? 512 : 64;  // neighbouring results that are kept together
 template <class T>
-constexpr int64_t kColumnBlock = kHasRows<T> ? 128 : 16;  // rows that are added one after another
+constexpr int64_t kColumnBlock = kReducesRows<T> ? 128 : 16;  // rows that are added one after another
 template <class T>
-constexpr int64_t kColumnChunk = kHasRows<T> ? 128 : 512;  // rows of a task
+constexpr int64_t kColumnChunk = kReducesRows<T> ? 128 : 512;  // rows of a task
 
 // ---- what is reduced: lift() an element, join() two results, finish()
 
@@ -145,7 +145,7 @@ class Reduction {
   static constexpr bool kIsLong = std::is_same_v<T, int64_t>;
 
   static auto find_rows(ReduceOp op) {
-    if constexpr (kHasRows<T>)
+    if constexpr (kReducesRows<T>)
       return reduce_rows<T, A>(op);
     else if constexpr (kIsLong)
       return reduce_integers(op);
@@ -187,7 +187,7 @@ class Reduction {
   }
 
   // Vectors add a few floats up before they are made doubles, and they may overflow where the sum does not.
-  static constexpr bool kMayOverflow = kHasRows<T> && std::is_same_v<Op, SumOp<T>>;
+  static constexpr bool kMayOverflow = kReducesRows<T> && std::is_same_v<Op, SumOp<T>>;
   A sound(A sum, const T* x, int64_t first, int64_t last) const {
     if constexpr (kMayOverflow)
       if (!std::isfinite(sum)) return add_one_by_one(x, first, last);
@@ -204,7 +204,7 @@ class Reduction {
 
   // Terms [first, last) of one result.
   A reduce_row(const T* x, reduced_t<T> centre, int64_t first, int64_t last) const {
-    if constexpr (kHasRows<T>)
+    if constexpr (kReducesRows<T>)
       return reduce_blocks(x, centre, first, last);
     else
       return reduce_lanes(x, centre, first, last);
@@ -332,7 +332,7 @@ class Reduction {
 
   void add_rows(A* sums, const T* x, int64_t rows, int64_t step, const Run<2>& run,
                 const reduced_t<T>* centres) const {
-    if constexpr (kHasRows<T>) {
+    if constexpr (kReducesRows<T>) {
       if (run.step[1] == 1) return rows_.columns(sums, x, rows, step, run.n, centres);
       T row[kColumns<T>];
       for (int64_t i = 0; i < rows; ++i) {

@@ -11,7 +11,7 @@ namespace heed::cpu {
 
 /// Whether blocks of T are reduced by the vector.
 template <class T>
-inline constexpr bool kHasRows = std::is_same_v<T, float> || std::is_same_v<T, bfloat16>;
+inline constexpr bool kReducesRows = std::is_same_v<T, float> || std::is_same_v<T, bfloat16>;
 
 /// What reduces blocks of T, float or bfloat16, to A: double for sums, float for extrema. An instruction set
 /// changes the bits of no sum but that of exponentials.
