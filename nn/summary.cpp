@@ -6,14 +6,6 @@
 namespace heed::nn {
 namespace {
 
-// "1,396,244"
-std::string grouped(int64_t number) {
-  std::string text = std::to_string(number);
-  for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > 0; at -= 3)
-    text.insert(static_cast<size_t>(at), 1, ',');
-  return text;
-}
-
 std::string first_part(const std::string& name) { return name.substr(0, name.find('.')); }
 
 class TreePrinter final : public Visitor {

@@ -59,11 +59,4 @@ std::string pad_right(const std::string& text, int columns) {
   return text + std::string(static_cast<size_t>(std::max(columns - text_columns(text), 0)), ' ');
 }
 
-std::string grouped(int64_t number) {
-  std::string text = std::to_string(number);
-  for (int64_t at = static_cast<int64_t>(text.size()) - 3; at > (number < 0 ? 1 : 0); at -= 3)
-    text.insert(static_cast<size_t>(at), 1, ',');
-  return text;
-}
-
 }  // namespace heed::apps

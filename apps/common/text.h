@@ -37,7 +37,4 @@ std::string shorten(std::string_view text, int columns);
 std::string pad_left(const std::string& text, int columns);
 std::string pad_right(const std::string& text, int columns);
 
-/// 1396244 → "1,396,244".
-std::string grouped(int64_t number);
-
 }  // namespace heed::apps

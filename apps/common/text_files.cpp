@@ -4,9 +4,8 @@
 #include <sys/stat.h>
 
 #include <heed/core/base/check.h>
+#include <heed/core/base/utf8.h>
 #include <heed/core/io/file.h>
-
-#include "apps/common/text.h"
 
 namespace heed::apps {
 namespace {

@@ -6,8 +6,6 @@
 #include <heed/core/base/threads/parallel_for.h>
 #include <heed/version.h>
 
-#include "apps/common/text.h"
-
 namespace heed::apps {
 
 void TrainingConsole::begin(Device device, int64_t seed, std::string_view more) const {

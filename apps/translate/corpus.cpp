@@ -9,7 +9,6 @@
 #include <heed/data/text/gettext.h>
 
 #include "apps/common/progress.h"
-#include "apps/common/text.h"
 #include "apps/translate/pronunciations.h"
 
 namespace heed::apps {

@@ -46,6 +46,12 @@ std::string significant_text(double value, int digits) {
   return number_text(value, std::chars_format::general, digits);
 }
 
+std::string grouped(int64_t number) {
+  std::string text = concat(number);
+  for (size_t at = text.size(), first = number < 0 ? 1 : 0; at > first + 3;) text.insert(at -= 3, 1, ',');
+  return text;
+}
+
 namespace detail {
 
 void append_integer(std::string& out, long long value) { append_number(out, value); }

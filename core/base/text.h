@@ -1,6 +1,7 @@
 // Text without streams: no locale changes what is written, and no failed allocation shortens it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -19,6 +20,9 @@ std::string_view trim(std::string_view text);
 std::string fixed_text(double value, int digits);
 std::string scientific_text(double value, int digits);
 std::string significant_text(double value, int digits);
+
+/// An integer with its thousands apart: 1396244 → "1,396,244".
+std::string grouped(int64_t number);
 
 namespace detail {
 

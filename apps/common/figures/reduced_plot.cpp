@@ -4,9 +4,9 @@
 
 #include <heed/core/base/check.h>
 #include <heed/core/base/int_math.h>
+#include <heed/core/base/text.h>
 
 #include "apps/common/figures/plot.h"
-#include "apps/common/text.h"
 
 namespace heed::apps {
 

@@ -8,8 +8,6 @@
 
 #include <heed/core/base/check.h>
 
-#include "apps/common/text.h"
-
 namespace heed::apps {
 namespace {
 

@@ -41,6 +41,15 @@ TEST(Text, NumbersAsPrintfWritesThemInTheCLocale) {
   EXPECT_EQ(fixed_text(std::nan(""), 2), "nan");
 }
 
+TEST(Text, ThousandsStandApart) {
+  EXPECT_EQ(grouped(0), "0");
+  EXPECT_EQ(grouped(999), "999");
+  EXPECT_EQ(grouped(-999), "-999");
+  EXPECT_EQ(grouped(1000), "1,000");
+  EXPECT_EQ(grouped(1396244), "1,396,244");
+  EXPECT_EQ(grouped(INT64_MIN), "-9,223,372,036,854,775,808");
+}
+
 TEST(Text, NoLocaleChangesIt) {
   {
     const ForeignLocale locale;
