@@ -1,6 +1,5 @@
 // Vectors of texts by a published sentence encoder, tokenizing included, a batch after the other.
 #include <algorithm>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include <heed/nn/text/sentence_encoder.h>
 #include <heed/version.h>
 
+#include "apps/common/lines.h"
 #include "apps/common/options/command_line.h"
 #include "apps/common/program.h"
 #include "bench/peer.h"
@@ -25,10 +25,9 @@ struct Settings {
 
 /// The lines that are not empty, the longest first, so that a batch has little padding where it is padded.
 std::vector<std::string> longest_first(const std::string& file) {
-  std::ifstream in(file);
-  HEED_CHECK(in, IoError, "cannot open ", file);
+  apps::LineReader reader(file);
   std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);)
+  for (std::string line; reader.next(line);)
     if (!line.empty()) lines.push_back(line);
   std::ranges::stable_sort(lines, std::ranges::greater{}, &std::string::size);
   return lines;

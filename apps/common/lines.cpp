@@ -10,17 +10,26 @@
 
 namespace heed::apps {
 
+LineReader::LineReader(const std::filesystem::path& file)
+    : name_(file.empty() ? "standard input" : file.string()),
+      stream_(file.empty() ? stdin : std::fopen(file.c_str(), "rb"),
+              [](std::FILE* stream) { return stream == stdin ? 0 : std::fclose(stream); }) {
+  HEED_CHECK(stream_, DataError, "cannot open ", name_);
+}
+
+bool LineReader::typed() const { return ::isatty(::fileno(stream_.get())) != 0; }
+
 bool LineReader::next(std::string& line) {
   constexpr size_t kMaxBytes = 1 << 20;
   line.clear();
   ++number_;
   int c = EOF;
-  while ((c = std::getc(stream_)) != EOF && c != '\n') {
+  while ((c = std::getc(stream_.get())) != EOF && c != '\n') {
     line += static_cast<char>(c);
     HEED_CHECK(line.size() <= kMaxBytes, DataError, name_, ":", number_, ": a line of more than ", kMaxBytes,
                " bytes");
   }
-  if (c == EOF && std::ferror(stream_)) {
+  if (c == EOF && std::ferror(stream_.get())) {
     throw_if_stopped();  // a signal ends a read too
     throw IoError(concat("cannot read ", name_, ": ", std::strerror(errno)));
   }
@@ -31,8 +40,8 @@ bool LineReader::next(std::string& line) {
 }
 
 void for_each_input_line(const char* prompt, const std::function<void(const std::string&)>& f) {
-  const bool typed = ::isatty(STDIN_FILENO) != 0;
-  LineReader reader(stdin, "standard input");
+  LineReader reader;
+  const bool typed = reader.typed();
   const auto next = [&](std::string& line) {
     throw_if_stopped();
     if (typed) std::fputs(prompt, stderr);

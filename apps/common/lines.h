@@ -1,8 +1,11 @@
-// Lines from a stream, one at a time.
+// Lines of a file or of standard input, one at a time.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
 
 namespace heed::apps {
@@ -10,15 +13,18 @@ namespace heed::apps {
 /// Reads lines without their ends, LF or CR LF. The first may begin with a byte order mark, which is dropped.
 class LineReader {
  public:
-  /// `name` stands in messages; the stream stays open.
-  LineReader(std::FILE* stream, std::string name) : stream_(stream), name_(std::move(name)) {}
+  /// Of standard input where `file` is empty. DataError if it cannot be opened.
+  explicit LineReader(const std::filesystem::path& file = {});
+
+  /// Whether a person types the lines.
+  bool typed() const;
 
   /// False at the end. DataError for a line of more than 1 MiB, IoError where reading fails.
   bool next(std::string& line);
 
  private:
-  std::FILE* stream_;
-  std::string name_;
+  std::string name_;  // in messages
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream_;
   int64_t number_ = 0;
 };
 

@@ -44,11 +44,7 @@ nn::SentenceEncoder open_encoder(const ModelSettings& s) {
 }
 
 std::vector<std::string> read_lines(const std::filesystem::path& file) {
-  std::FILE* const stream = file.empty() ? stdin : std::fopen(file.c_str(), "rb");
-  HEED_CHECK(stream, DataError, "cannot open ", file.string());
-  const auto close = [](std::FILE* f) { return f == stdin ? 0 : std::fclose(f); };
-  const std::unique_ptr<std::FILE, decltype(close)> owner(stream, close);
-  LineReader reader(stream, file.empty() ? "standard input" : file.string());
+  LineReader reader(file);
   std::vector<std::string> lines;
   for (std::string line; reader.next(line);) lines.push_back(line);
   return lines;

@@ -1,6 +1,5 @@
 // The commands that use a trained model: eval, run, info.
 #include <cstdio>
-#include <unistd.h>
 
 #include <heed/core/io/atomic_file.h>
 #include <heed/nn/summary.h>
@@ -114,11 +113,11 @@ class Runner {
 };
 
 /// Lines are run as they come where a person types them, else many together.
-void run_lines(const TextSettings& s, std::FILE* stream, const std::string& name) {
-  const bool typed = isatty(fileno(stream));
+void run_lines(const TextSettings& s) {
+  LineReader reader(s.input);
+  const bool typed = reader.typed();
   const Runner runner(s, typed);
   const size_t together = typed ? 1 : 2048;
-  LineReader reader(stream, name);
   std::vector<std::string> texts;
   std::string line;
   const auto prompt = [&] {
@@ -183,11 +182,7 @@ void run_model(const TextSettings& s) {
   HEED_CHECK(s.texts.empty() || s.input.empty(), ConfigError,
              "texts come from the arguments or from --input, not both");
   if (!s.texts.empty()) return Runner(s, true)(s.texts);
-  if (s.input.empty()) return run_lines(s, stdin, "standard input");
-  std::FILE* const file = std::fopen(s.input.c_str(), "rb");
-  HEED_CHECK(file, DataError, "cannot open ", s.input.string());
-  const std::unique_ptr<std::FILE, decltype(&std::fclose)> owner(file, &std::fclose);
-  run_lines(s, file, s.input.string());
+  run_lines(s);
 }
 
 void info(const InfoSettings& s) {

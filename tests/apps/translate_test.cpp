@@ -1,6 +1,4 @@
 #include <cmath>
-#include <cstdio>
-#include <memory>
 
 #include <gtest/gtest.h>
 
@@ -91,10 +89,9 @@ TEST(BestEpoch, IsTheOneWithTheLeast) {
 }
 
 TEST(LineReader, TakesLinesOfAnyEnd) {
-  const auto read = [](std::string text) {
-    const std::unique_ptr<std::FILE, decltype(&std::fclose)> file(fmemopen(text.data(), text.size(), "rb"),
-                                                                  &std::fclose);
-    LineReader reader(file.get(), "f");
+  const test::TemporaryFolder folder;
+  const auto read = [&](const std::string& text) {
+    LineReader reader(folder.put("f", text));
     Texts lines;
     for (std::string line; reader.next(line);) lines.push_back(line);
     return lines;
@@ -104,6 +101,7 @@ TEST(LineReader, TakesLinesOfAnyEnd) {
             (Texts{"a", "", "b"}));
   EXPECT_EQ(read("a\n"), Texts{"a"});
   expect_error<DataError>([&] { read("a\n" + std::string((1 << 20) + 1, 'x')); }, {"f:2", "1048576 bytes"});
+  expect_error<DataError>([&] { LineReader(folder.file("none")); }, {"cannot open", "none"});
 }
 
 class CorpusTest : public ::testing::Test {
