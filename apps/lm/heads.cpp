@@ -203,6 +203,7 @@ Heatmap over_heads(const std::vector<LayerFacts>& layers, const std::string& tit
   map.color_label = "";
   map.colors = colors;
   map.decimals = layers.front().heads.size() <= 16 ? 2 : 0;
+  map.square = false;
   return map;
 }
 

@@ -17,6 +17,7 @@
 #include <heed/core/base/check.h>
 
 #include "apps/common/figures/gnuplot.h"
+#include "apps/common/figures/heatmap_panel.h"
 
 namespace heed::apps {
 namespace {
@@ -174,6 +175,22 @@ TEST_F(Plot, Grids) {
   EXPECT_EQ(count(shared, ">Query<"), 2) << "at the left edge only";
   EXPECT_EQ(count(shared, ">Key<"), 4) << "at the lower edge only";
   EXPECT_NE(shared.find(">All heads<"), std::string::npos);
+}
+
+TEST(HeatmapPanel, FewCellsAreWideUnlessSquare) {
+  Heatmap map;
+  map.values = {4, 3, std::vector<float>(12, 0.5F)};
+  map.decimals = 2;
+  EXPECT_EQ(make_panel(map, kSide).width, 3 * 48);
+  EXPECT_EQ(make_panel(map, kSide).height, 4 * 48);
+  map.square = false;
+  EXPECT_EQ(make_panel(map, kSide).width, 3 * 96);
+  EXPECT_EQ(make_panel(map, kSide).height, 4 * 30);
+  EXPECT_EQ(make_panel(map, 150).width, 3 * 50);
+  map.decimals = 0;
+  map.values = {64, 2, std::vector<float>(128, 0.5F)};
+  EXPECT_EQ(make_panel(map, kSide).width, 2 * 96) << "however many rows there are";
+  EXPECT_EQ(make_panel(map, kSide).height, 64 * 6);
 }
 
 TEST_F(Plot, HiddenCellsAreBlank) {

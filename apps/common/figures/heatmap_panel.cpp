@@ -45,16 +45,19 @@ Ticks make_ticks(const std::vector<std::string>& labels, int64_t count, double c
   return ticks;
 }
 
-// `side`: how long the longer side of a map of few cells is to be.
+// `side`: how long the longer side of a map of few cells is to be, or its width where they are not square.
 void set_cell_size(Panel& panel, double side) {
   const Heatmap& map = *panel.map;
   const double rows = static_cast<double>(map.values.rows), cols = static_cast<double>(map.values.cols);
   if (std::max(rows, cols) <= kMaxBoxes) {
     // Whole pixels, so that edges are sharp; wide enough for the values in them.
     const double smallest = map.decimals > 2 ? 46 : map.decimals > 0 ? 38 : 6;
-    const double cell = std::clamp(std::floor(side / std::max(rows, cols)), smallest, 48.0);
-    panel.width = cell * cols;
-    panel.height = (map.square ? cell : std::min(cell, 30.0)) * rows;
+    const auto cell = [&](double count, double largest) {
+      return std::clamp(std::floor(side / count), smallest, largest);
+    };
+    const double square = cell(std::max(rows, cols), 48);
+    panel.width = (map.square ? square : cell(cols, 96)) * cols;
+    panel.height = (map.square ? square : std::min(square, 30.0)) * rows;
     return;
   }
   const double longest = 640 / kSide * side;

@@ -35,7 +35,8 @@ struct Heatmap {
   bool zeros_are_hidden =
       false;           ///< cells of exactly 0 are what a mask hides: blank, as NaN cells, without a value
   int decimals = 0;    ///< 2 or 3 writes each value into its cell
-  bool square = true;  ///< cells as high as wide, unless there are more than 64 in a row
+  bool square = true;  ///< cells as high as wide, unless there are more than 64 in a row; else low, and wide
+                       ///< where they are few
 };
 
 /// Figures do not grow with what they show: a heatmap of more cells than the square of this is reduced to so
