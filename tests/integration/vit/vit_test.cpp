@@ -1,7 +1,7 @@
 // vit as its users run it, on pictures that the test draws.
 #include <heed/core/serialize.h>
 
-#include "program_run.h"
+#include "../program_run.h"
 
 namespace heed {
 namespace {

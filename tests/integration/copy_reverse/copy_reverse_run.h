@@ -1,7 +1,7 @@
 // Runs of copy_reverse as its users run it, and what they printed.
 #pragma once
 
-#include "program_run.h"
+#include "../program_run.h"
 
 namespace heed {
 

@@ -2,7 +2,7 @@
 #include <map>
 #include <sstream>
 
-#include "../docs/markdown.h"
+#include "../../docs/markdown.h"
 #include "embed_run.h"
 
 namespace heed {

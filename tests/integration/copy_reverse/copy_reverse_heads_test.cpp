@@ -1,8 +1,8 @@
 // What copy_reverse says of a model's heads, failures and searches.
 #include <numeric>
 
+#include "../search_tree.h"
 #include "copy_reverse_run.h"
-#include "search_tree.h"
 
 namespace heed {
 namespace {

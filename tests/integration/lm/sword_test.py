@@ -6,7 +6,7 @@ import tempfile
 import unittest
 import zlib
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "python"))
 import heed_sword  # noqa: E402
 
 CONF = "[tiny]\nDataPath=./modules/tiny/\nModDrv=zText\nSourceType=OSIS\nCompressType=ZIP\n"

@@ -16,7 +16,7 @@
 #include <heed/core/ops.h>
 #include <heed/core/serialize.h>
 
-#include "../support/address_sanitizer.h"
+#include "../../support/address_sanitizer.h"
 #include "copy_reverse_run.h"
 
 namespace heed {

@@ -3,10 +3,10 @@
 #include <heed/data/text/gettext.h>
 #include <heed/nn/text/text_alignment.h>
 
-#include "../docs/markdown.h"
-#include "program_run.h"
+#include "../../docs/markdown.h"
+#include "../program_run.h"
+#include "../search_tree.h"
 #include "random_text_model.h"
-#include "search_tree.h"
 
 namespace heed {
 namespace {

@@ -7,8 +7,8 @@
 
 #include <heed/nn/text/text_generator.h>
 
-#include "../support/address_sanitizer.h"
-#include "program_run.h"
+#include "../../support/address_sanitizer.h"
+#include "../program_run.h"
 
 namespace heed {
 namespace {

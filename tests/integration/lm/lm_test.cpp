@@ -4,8 +4,8 @@
 #include <heed/nn/parameter.h>
 #include <heed/nn/pretrained/pretrained.h>
 
-#include "../support/address_sanitizer.h"
-#include "program_run.h"
+#include "../../support/address_sanitizer.h"
+#include "../program_run.h"
 
 namespace heed {
 namespace {

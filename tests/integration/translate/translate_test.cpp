@@ -1,8 +1,8 @@
 // translate as its users run it: it learns to spell words, and is asked for some.
 #include <map>
 
-#include "../support/address_sanitizer.h"
-#include "program_run.h"
+#include "../../support/address_sanitizer.h"
+#include "../program_run.h"
 
 namespace heed {
 namespace {

@@ -6,9 +6,9 @@
 #include <heed/nn/text/text_alignment.h>
 #include <heed/nn/text/text_model.h>
 
-#include "../docs/markdown.h"
+#include "../../docs/markdown.h"
+#include "../server_run.h"
 #include "random_text_model.h"
-#include "server_run.h"
 
 namespace heed {
 namespace {

@@ -3,9 +3,9 @@
 #include <atomic>
 #include <thread>
 
-#include "../docs/markdown.h"
+#include "../../docs/markdown.h"
+#include "../server_run.h"
 #include "embed_run.h"
-#include "server_run.h"
 
 namespace heed {
 namespace {

@@ -4,7 +4,7 @@
 #include <heed/nn/init.h>
 #include <heed/nn/pretrained/pretrained.h>
 
-#include "program_run.h"
+#include "../program_run.h"
 
 namespace heed {
 
