@@ -21,6 +21,7 @@ class Parser {
  private:
   Json value(int depth) {
     if (depth > kDeepestJson) scanner_.fail("values nest more than ", kDeepestJson, " deep");
+    if (++values_ > kMaxJsonValues) scanner_.fail("there are more than ", kMaxJsonValues, " values");
     switch (scanner_.peek()) {
       case '{':
         return {object(depth)};
@@ -70,6 +71,7 @@ class Parser {
   }
 
   JsonScanner scanner_;
+  int64_t values_ = 0;
 };
 
 }  // namespace

@@ -87,6 +87,13 @@ TEST(Json, NestsOnlySoDeep) {
   refuses(std::string(1'000'000, '['), {"32 deep"});
 }
 
+TEST(Json, HasOnlySoManyValues) {
+  std::string text = "[0";
+  for (int64_t i = 2; i < kMaxJsonValues; ++i) text += ",0";
+  EXPECT_EQ(std::ssize(*parse(text + "]").as<std::vector<Json>>()), kMaxJsonValues - 1);
+  refuses(text + ",0]", {"test 'f'", "more than 4194304 values"});
+}
+
 TEST(Json, StringsAreWrittenAsTheyAreRead) {
   for (const char* text : {"", "a", "\"\\/", "\n\t\x01\x1f\x7f", "\u00e9\U0001f600"})
     EXPECT_EQ(*parse(json_string(text)).as<std::string>(), text);
