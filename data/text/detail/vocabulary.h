@@ -1,6 +1,7 @@
 // The pieces of a vocabulary by id, and their ids.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,12 +11,16 @@
 
 namespace heed::data::detail {
 
+/// CheckpointError that begins with `place` where more entries of a hash table stand in one another's way
+/// than chance would have: a file that is made so would take hours to read.
+void check_collisions(size_t entries, const std::string& place);
+
 /// Ids from 0 on, some of which may have no piece; "" is none.
 class Vocabulary {
  public:
   Vocabulary() = default;
-  /// The pieces that are not empty are all different.
-  explicit Vocabulary(std::vector<std::string> pieces);
+  /// The pieces that are not empty are all different; `place` names them in errors. See check_collisions().
+  Vocabulary(std::vector<std::string> pieces, const std::string& place);
   Vocabulary(const Vocabulary&) = delete;
   Vocabulary& operator=(const Vocabulary&) = delete;
   Vocabulary(Vocabulary&&) = default;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -36,7 +37,9 @@ struct WordPieceOptions {
   std::string continuation = "##";  // what pieces within a word begin with
   int64_t most_characters = 100;    // of a word; a longer one is unknown
 };
-std::unique_ptr<WordModel> make_word_piece(const Vocabulary& vocabulary, const WordPieceOptions& options);
+/// `place` names the model in errors: see check_collisions().
+std::unique_ptr<WordModel> make_word_piece(const Vocabulary& vocabulary, const WordPieceOptions& options,
+                                           const std::string& place);
 
 /// Two pieces that become one; earlier merges come first.
 struct Merge {
@@ -48,8 +51,9 @@ struct BytePairOptions {
   bool whole_words = false;  // a word that is a piece is not split ("ignore_merges")
   int32_t unknown = -1;      // for bytes that are no piece; -1: they are passed over
 };
-/// `vocabulary` holds pieces as GPT-2 writes them, a character for each byte.
-std::unique_ptr<WordModel> make_byte_pairs(const Vocabulary& vocabulary, const BytePairOptions& options);
+/// `vocabulary` holds pieces as GPT-2 writes them, a character for each byte; `place` as above.
+std::unique_ptr<WordModel> make_byte_pairs(const Vocabulary& vocabulary, const BytePairOptions& options,
+                                           const std::string& place);
 
 /// The bytes that a piece of GPT-2's stands for; the piece itself where it has other characters.
 std::string piece_bytes(std::string_view piece);

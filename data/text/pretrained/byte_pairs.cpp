@@ -45,11 +45,16 @@ class MergeTable {
     int32_t merged;
   };
 
-  explicit MergeTable(const std::vector<Merge>& merges) : slots_(std::bit_ceil(merges.size() * 2 + 2)) {
+  /// `place` names the merges in errors.
+  MergeTable(const std::vector<Merge>& merges, const std::string& place)
+      : slots_(std::bit_ceil(merges.size() * 2 + 2)) {
     for (size_t rank = 0; rank < merges.size(); ++rank) {
       const uint64_t key = key_of(merges[rank].left, merges[rank].right);
       size_t at = slot(key);
-      while (slots_[at].key != kNone && slots_[at].key != key) at = (at + 1) & (slots_.size() - 1);
+      for (size_t probes = 1; slots_[at].key != kNone && slots_[at].key != key; ++probes) {
+        check_collisions(probes, place);
+        at = (at + 1) & (slots_.size() - 1);
+      }
       slots_[at] = {key, {static_cast<uint32_t>(rank), merges[rank].merged}};  // the last of equal ones
     }
   }
@@ -80,8 +85,8 @@ class MergeTable {
 
 class BytePairs final : public WordModel {
  public:
-  BytePairs(const Vocabulary& vocabulary, const BytePairOptions& options)
-      : vocabulary_(vocabulary), merges_(options.merges), whole_words_(options.whole_words) {
+  BytePairs(const Vocabulary& vocabulary, const BytePairOptions& options, const std::string& place)
+      : vocabulary_(vocabulary), merges_(options.merges, place), whole_words_(options.whole_words) {
     for (size_t byte = 0; byte < 256; ++byte) {
       std::string piece;
       append_utf8(kByteCharacters[byte], piece);
@@ -163,8 +168,9 @@ class BytePairs final : public WordModel {
 
 }  // namespace
 
-std::unique_ptr<WordModel> make_byte_pairs(const Vocabulary& vocabulary, const BytePairOptions& options) {
-  return std::make_unique<BytePairs>(vocabulary, options);
+std::unique_ptr<WordModel> make_byte_pairs(const Vocabulary& vocabulary, const BytePairOptions& options,
+                                           const std::string& place) {
+  return std::make_unique<BytePairs>(vocabulary, options, place);
 }
 
 std::string piece_bytes(std::string_view piece) {

@@ -33,7 +33,7 @@ Vocabulary read_vocabulary(JsonFields& fields) {
     taken[id] = true;
     pieces[id] = object->keys[i];
   }
-  return Vocabulary(std::move(pieces));
+  return Vocabulary(std::move(pieces), fields.place());
 }
 
 /// "a b", or ["a", "b"].
@@ -79,7 +79,7 @@ void read_word_piece(JsonFields& fields, bool byte_level, PretrainedTokenizer::P
   const std::optional<int32_t> id = parts.vocabulary.find(unknown);
   if (!id) fields.malformed("lacks its unk_token ", heed::detail::quoted(unknown));
   options.unknown = *id;
-  parts.model = make_word_piece(parts.vocabulary, options);
+  parts.model = make_word_piece(parts.vocabulary, options, fields.place());
 }
 
 void read_byte_pairs(JsonFields& fields, bool byte_level, PretrainedTokenizer::Parts& parts) {
@@ -98,7 +98,7 @@ void read_byte_pairs(JsonFields& fields, bool byte_level, PretrainedTokenizer::P
     if (!id) fields.malformed("lacks its unk_token ", heed::detail::quoted(unknown));
     options.unknown = *id;
   }
-  parts.model = make_byte_pairs(parts.vocabulary, options);
+  parts.model = make_byte_pairs(parts.vocabulary, options, fields.place());
 }
 
 AddedToken read_added_token(const Json& json, const std::string& place) {

@@ -22,11 +22,15 @@ class PieceTable {
  public:
   explicit PieceTable(size_t pieces) : slots_(std::bit_ceil(pieces * 2 + 2)) {}
 
-  void insert(std::string_view text, bool within, int32_t id) {
+  /// `place` names the piece in errors.
+  void insert(std::string_view text, bool within, int32_t id, const std::string& place) {
     GrowingHash hash(within);
     for (const char c : text) hash.add(c);
     size_t at = slot(hash.value);
-    while (slots_[at].id >= 0) at = (at + 1) & (slots_.size() - 1);
+    for (size_t probes = 1; slots_[at].id >= 0; ++probes) {
+      check_collisions(probes, place);
+      at = (at + 1) & (slots_.size() - 1);
+    }
     slots_[at] = {hash.value, text, id, within};
     longest_ = std::max(longest_, text.size());
   }
@@ -64,14 +68,14 @@ class PieceTable {
 
 class WordPiece final : public WordModel {
  public:
-  WordPiece(const Vocabulary& vocabulary, const WordPieceOptions& options)
+  WordPiece(const Vocabulary& vocabulary, const WordPieceOptions& options, const std::string& place)
       : options_(options), pieces_(static_cast<size_t>(vocabulary.size()) * 2) {
     for (int32_t id = 0; id < vocabulary.size(); ++id) {
       const std::string_view piece = vocabulary.piece(id);
       if (piece.empty()) continue;
-      pieces_.insert(piece, false, id);
+      pieces_.insert(piece, false, id, place);
       if (piece.size() > options_.continuation.size() && piece.starts_with(options_.continuation))
-        pieces_.insert(piece.substr(options_.continuation.size()), true, id);
+        pieces_.insert(piece.substr(options_.continuation.size()), true, id, place);
     }
   }
 
@@ -95,8 +99,9 @@ class WordPiece final : public WordModel {
 
 }  // namespace
 
-std::unique_ptr<WordModel> make_word_piece(const Vocabulary& vocabulary, const WordPieceOptions& options) {
-  return std::make_unique<WordPiece>(vocabulary, options);
+std::unique_ptr<WordModel> make_word_piece(const Vocabulary& vocabulary, const WordPieceOptions& options,
+                                           const std::string& place) {
+  return std::make_unique<WordPiece>(vocabulary, options, place);
 }
 
 }  // namespace heed::data::detail

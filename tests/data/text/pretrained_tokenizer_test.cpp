@@ -277,6 +277,42 @@ TEST(PretrainedTokenizer, ForgedFilesAreRefused) {
     EXPECT_THROW(parse_tokenizer_json(good.substr(0, size), "f"), CheckpointError) << size;
 }
 
+// The hashes of the tables are fixed, so that anybody can find entries that stand in one another's way: 2000
+// in a sixteenth of the slots.
+constexpr int kColliding = 2000;
+bool collides(uint64_t hash, uint64_t slots) { return (hash & (slots - 1)) < slots / 16; }
+
+TEST(PretrainedTokenizer, PiecesThatCollideAreRefused) {
+  std::string pieces = "[UNK]\n";
+  for (int number = 0, found = 0; found < kColliding; ++number) {
+    const std::string piece = concat(number);
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const char c : piece) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    if (!collides(hash ^ hash >> 29, 8192)) continue;
+    pieces += piece + '\n';
+    ++found;
+  }
+  expect_error<CheckpointError>([&] { parse_vocab_txt(pieces, "f"); }, {"f: the model", "collide"});
+}
+
+TEST(PretrainedTokenizer, MergesThatCollideAreRefused) {
+  const auto piece = [](uint64_t id) {
+    return std::string{static_cast<char>('a' + id / 16), static_cast<char>('a' + id % 16)};
+  };
+  std::string vocabulary = "{\"aa\": 0", merges;
+  for (uint64_t id = 1; id < 256; ++id) vocabulary += concat(", \"", piece(id), "\": ", id);
+  for (uint64_t pair = 0, found = 0; found < kColliding; ++pair) {
+    const uint64_t left = pair / 256, right = pair % 256;
+    uint64_t hash = left << 32 | right;
+    hash = (hash ^ hash >> 31) * 0x9e3779b97f4a7c15u;
+    if (!collides(hash ^ hash >> 32, 4096)) continue;
+    vocabulary += concat(", \"", piece(left), piece(right), "\": ", 256 + found++);
+    merges += concat(piece(left), ' ', piece(right), '\n');
+  }
+  expect_error<CheckpointError>([&] { parse_vocab_and_merges(vocabulary + "}", merges, "f"); },
+                                {"f: the model", "collide"});
+}
+
 TEST(PretrainedTokenizer, LongWordsTakeTimeInProportion) {
   const auto bpe = parse_tokenizer_json(fixture("llama3.json"), "f");
   const auto bert = parse_tokenizer_json(fixture("bert.json"), "f");
