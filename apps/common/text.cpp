@@ -27,6 +27,13 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string printable_lines(std::string_view text) {
+  std::string out;
+  for_each_character(
+      text, [&](std::string_view c) { out += c == "\n" || c == "\t" ? std::string(c) : printable(c); });
+  return out;
+}
+
 bool is_wide(std::string_view character) {
   const auto byte = static_cast<unsigned char>(character[0]);
   // U+3000 to U+DFFF, and all of the higher planes.

@@ -13,6 +13,9 @@ namespace heed::apps {
 /// The text on one line, safe for a terminal: control and ill-formed bytes become \n, \t or \xNN.
 std::string printable(std::string_view text);
 
+/// The same on the lines that it has: their ends and tabs stay.
+std::string printable_lines(std::string_view text);
+
 /// Calls f with each character of well-formed UTF-8 text, as a string_view.
 template <class F>
 void for_each_character(std::string_view text, F&& f) {

@@ -10,17 +10,6 @@
 #include "apps/common/text.h"
 
 namespace heed::apps {
-namespace {
-
-// On one terminal: control characters but the ends of lines and tabs could steer it.
-std::string safe(std::string_view text) {
-  std::string out;
-  for_each_character(
-      text, [&](std::string_view c) { out += c == "\n" || c == "\t" ? std::string(c) : printable(c); });
-  return out;
-}
-
-}  // namespace
 
 TrainOutput::TrainOutput(const Work& work, const train::TrainingState& done, int64_t last_step)
     : work_(work),
@@ -80,8 +69,8 @@ void TrainOutput::show_sample(int64_t step) const {
   nn::TextGenerateOptions options{.max_tokens = settings_.sample_tokens};
   options.sample.generator = &random;
   options.on_text = [](std::string_view) { throw_if_stopped(); };
-  console_.line("\n", safe(settings_.prompt), safe(work_.generator.generate(settings_.prompt, options)),
-                "\n");
+  console_.line("\n", printable_lines(settings_.prompt),
+                printable_lines(work_.generator.generate(settings_.prompt, options)), "\n");
 }
 
 bool TrainOutput::measure(const train::EpochReport& r) {

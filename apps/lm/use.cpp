@@ -15,17 +15,6 @@
 #include "apps/lm/documents.h"
 
 namespace heed::apps {
-namespace {
-
-// Control characters but the ends of lines and tabs could steer a terminal.
-std::string safe(std::string_view text) {
-  std::string out;
-  for_each_character(
-      text, [&](std::string_view c) { out += c == "\n" || c == "\t" ? std::string(c) : printable(c); });
-  return out;
-}
-
-}  // namespace
 
 nn::TextGenerator open_generator(const ModelSettings& s) {
   HEED_CHECK(!s.model.empty(), ConfigError,
@@ -53,7 +42,7 @@ nn::TextGenerateOptions streaming(const SamplingSettings& s, bool quiet) {
   options.on_text = [quiet](std::string_view text) {
     throw_if_stopped();
     if (quiet) return;
-    write_out(safe(text));
+    write_out(printable_lines(text));
     std::fflush(stdout);
   };
   return options;
@@ -64,7 +53,7 @@ void generate(const GenerateSettings& s) {
   const nn::TextGenerateOptions options = streaming(s, s.json);
   for (const std::string& prompt : s.prompts.empty() ? std::vector<std::string>{""} : s.prompts) {
     const auto start = std::chrono::steady_clock::now();
-    if (!s.json) write_out(safe(prompt));
+    if (!s.json) write_out(printable_lines(prompt));
     const std::string text = generator.generate(prompt, options);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     if (s.json)

@@ -465,6 +465,7 @@ TEST(OptionValues, NearestFindsTyposAndBeginnings) {
 TEST(OptionValues, PrintableKeepsTextAndDisarmsTheRest) {
   EXPECT_EQ(printable("ü日本😀"), "ü日本😀");
   EXPECT_EQ(printable("a\nb\tc\x1b[31m\x7f"), "a\\nb\\tc\\x1b[31m\\x7f");
+  EXPECT_EQ(printable_lines("a\nb\tc\x1b[31m\x7f"), "a\nb\tc\\x1b[31m\\x7f");
   EXPECT_EQ(printable("\xc2\x9b"), "\\xc2\\x9b");
   EXPECT_EQ(printable("\xed\xa0\x80\xc0\x80\xf5"), "\\xed\\xa0\\x80\\xc0\\x80\\xf5");
 }
