@@ -113,16 +113,15 @@ int main(int argc, char** argv) {
   return apps::run_program(argc, argv, [](const std::vector<std::string>& arguments) {
     Settings settings;
     apps::CommandLine line("learn", "Learns a task until enough tokens are right.");
-    apps::OptionTable* table = nullptr;
-    apps::OptionTable& options = line.command("", "Learns a task until enough tokens are right.", [&] {
-      settings.check();
-      Learning learning(settings);
-      if (settings.write.empty())
-        learning.run();
-      else
-        learning.write(settings.write, *table);
-    });
-    table = &options;
+    apps::OptionTable& options =
+        line.command("", "Learns a task until enough tokens are right.", [&](apps::OptionTable& table) {
+          settings.check();
+          Learning learning(settings);
+          if (settings.write.empty())
+            learning.run();
+          else
+            learning.write(settings.write, table);
+        });
     apps::declare_recipe(options, settings);
     options.group("Learning");
     options.integer("evaluate-every", settings.evaluate_every, "Steps between evaluations", {1, 1 << 20});

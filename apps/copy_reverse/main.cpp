@@ -44,17 +44,13 @@ void run(const std::vector<std::string>& arguments) {
                    "Trains a Transformer to write a sequence and then its reverse, and shows how.");
 
   Settings training;
-  OptionTable* training_table = nullptr;
-  OptionTable& table = line.command("train", "Train a model", [&] { train(training, *training_table); });
-  training_table = &table;
-  declare_training(table, training);
+  declare_training(
+      line.command("train", "Train a model", [&](OptionTable& table) { train(training, table); }), training);
 
   SweepOfTrainings swept;
-  OptionTable* sweep_table = nullptr;
-  OptionTable& sweep_options = line.command("sweep", "Train models with options varied, over several seeds",
-                                            [&] { sweep(swept, *sweep_table); });
-  sweep_table = &sweep_options;
-  declare_sweep(sweep_options, swept);
+  declare_sweep(line.command("sweep", "Train models with options varied, over several seeds",
+                             [&](OptionTable& table) { sweep(swept, table); }),
+                swept);
 
   EvalSettings eval;
   OptionTable& eval_table =

@@ -61,10 +61,9 @@ void run(const std::vector<std::string>& arguments) {
   serve_table.positionals("FOLDER", serving.words, "The folder; brought up to date at the start");
 
   TrainSettings training;
-  OptionTable* train_table = nullptr;
-  train_table = &line.command("train", "Fine-tune an encoder: on texts with labels, or on pairs of texts",
-                              [&] { train(training, *train_table); });
-  declare_training(*train_table, training);
+  declare_training(line.command("train", "Fine-tune an encoder: on texts with labels, or on pairs of texts",
+                                [&](OptionTable& table) { train(training, table); }),
+                   training);
 
   ClassifySettings classifying;
   OptionTable& classify_table = line.command("classify", "Labels of texts, by a model that `train` made",

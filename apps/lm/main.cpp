@@ -45,11 +45,9 @@ void run(const std::vector<std::string>& arguments) {
   CommandLine line("lm", "Language models that write and answer: published ones, and your own.");
 
   TrainSettings training;
-  OptionTable* train_options = nullptr;
-  OptionTable& train_table =
-      line.command("train", "Train a model on a text", [&] { train(training, *train_options); });
-  train_options = &train_table;
-  declare_training(train_table, training);
+  declare_training(
+      line.command("train", "Train a model on a text", [&](OptionTable& table) { train(training, table); }),
+      training);
 
   MergeSettings merging;
   OptionTable& merge_table =

@@ -122,14 +122,12 @@ void run(const std::vector<std::string>& arguments) {
   CommandLine line("translate",
                    "Trains a Transformer on pairs of texts, and turns texts into others with it.");
   Commands c;
-  OptionTable* training = nullptr;
-  training =
-      &line.command("train", "Train a model on a file of pairs", [&] { train(c.training, *training); });
-  declare_training(*training, c.training);
-  OptionTable* sweep_table = nullptr;
-  sweep_table = &line.command("sweep", "Train models with options varied, over several seeds",
-                              [&] { sweep(c.swept, *sweep_table); });
-  declare_sweep(*sweep_table, c.swept);
+  declare_training(line.command("train", "Train a model on a file of pairs",
+                                [&](OptionTable& table) { train(c.training, table); }),
+                   c.training);
+  declare_sweep(line.command("sweep", "Train models with options varied, over several seeds",
+                             [&](OptionTable& table) { sweep(c.swept, table); }),
+                c.swept);
   declare_eval(line.command("eval", "Errors of a model on pairs", [&] { evaluate_model(c.eval); }), c.eval);
   declare_run(line.command("run", "Outputs for texts: arguments, a file's lines or standard input's",
                            [&] { run_model(c.use); }),

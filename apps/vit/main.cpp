@@ -19,10 +19,8 @@ void run(const std::vector<std::string>& arguments) {
   CommandLine line("vit", "Trains a Vision Transformer to tell pictures apart, and shows what it looks at.");
 
   Settings training;
-  OptionTable* training_table = nullptr;
-  OptionTable& table = line.command("train", "Train a model", [&] { train(training, *training_table); });
-  training_table = &table;
-  declare_training(table, training);
+  declare_training(
+      line.command("train", "Train a model", [&](OptionTable& table) { train(training, table); }), training);
 
   EvalSettings eval;
   OptionTable& eval_table =

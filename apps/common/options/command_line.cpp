@@ -13,6 +13,11 @@
 namespace heed::apps {
 
 OptionTable& CommandLine::command(std::string name, std::string summary, std::function<void()> run) {
+  return command(std::move(name), std::move(summary), [run = std::move(run)](OptionTable&) { run(); });
+}
+
+OptionTable& CommandLine::command(std::string name, std::string summary,
+                                  std::function<void(OptionTable&)> run) {
   const std::string program = name.empty() ? program_ : program_ + " " + name;
   commands_.emplace_back(
       new Command{std::move(name), std::move(summary), std::move(run), OptionTable(program)});
@@ -45,7 +50,7 @@ void CommandLine::run(const std::vector<std::string>& arguments, const Environme
   std::vector<std::string> rest(arguments.begin() + (single ? 0 : 1), arguments.end());
   command.options.parse(rest, environment);
   if (command.options.help_wanted()) return write_out(command.options.help(command.summary));
-  command.run();
+  command.run(command.options);
 }
 
 std::string CommandLine::help() const {

@@ -19,7 +19,8 @@ class CommandLine {
       : program_(std::move(program)), summary_(std::move(summary)) {}
 
   /// Adds a command; run is called when it is chosen, after the options declared in the table returned here
-  /// have been stored.
+  /// have been stored. It may take the table.
+  OptionTable& command(std::string name, std::string summary, std::function<void(OptionTable&)> run);
   OptionTable& command(std::string name, std::string summary, std::function<void()> run);
 
   /// Chooses the command by the first argument, parses the rest and runs it. --help, --version and a bare
@@ -34,7 +35,7 @@ class CommandLine {
  private:
   struct Command {
     std::string name, summary;
-    std::function<void()> run;
+    std::function<void(OptionTable&)> run;
     OptionTable options;
   };
 
