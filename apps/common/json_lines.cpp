@@ -36,11 +36,10 @@ void JsonLines::write(const Json& object) {
 
 std::vector<Json> repair_json_lines(const std::filesystem::path& file,
                                     const std::function<bool(const Json&)>& keep) {
-  constexpr uint64_t kLargest = uint64_t{1} << 30;
   std::vector<Json> kept;
   std::error_code missing;
   if (!std::filesystem::exists(std::filesystem::symlink_status(file, missing))) return kept;
-  const std::string text = read_whole_file(file.string(), kLargest);
+  const std::string text = read_whole_file(file.string(), kMaxJsonLinesBytes);
   std::string lines;
   for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const std::string_view line = std::string_view(text).substr(begin, end - begin);

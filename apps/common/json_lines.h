@@ -1,6 +1,7 @@
 // JSON objects, one a line, to standard output or a file.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -38,10 +39,13 @@ class JsonLines {
   std::optional<AppendFile> file_;
 };
 
+/// Bytes of a file of lines at most: 300,000 epochs have less. Read, it takes many times its size.
+inline constexpr uint64_t kMaxJsonLinesBytes = 64 << 20;
+
 /// The objects of a file's lines for which `keep` holds, in their order; none if there is no file. The file
 /// then has these lines alone, without those that are damaged, cut short or not kept: where they end it, it
 /// is only shortened, else replaced at once. A process killed meanwhile loses no line that is kept. IoError
-/// if it cannot be read or written, is no regular file or has more than 1 GiB.
+/// if it cannot be read or written, is no regular file or has more than kMaxJsonLinesBytes.
 std::vector<Json> repair_json_lines(const std::filesystem::path& file,
                                     const std::function<bool(const Json&)>& keep);
 

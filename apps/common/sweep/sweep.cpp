@@ -79,7 +79,7 @@ std::vector<Json> metrics(const fs::path& folder) {
   const fs::path file = folder / "metrics.jsonl";
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored)) return lines;
-  const std::string text = read_whole_file(file, kMaxBytes);
+  const std::string text = read_whole_file(file, kMaxJsonLinesBytes);
   for (const std::string_view line : split(text, '\n'))
     if (std::optional<Json> object = parse_json_line(line)) lines.push_back(std::move(*object));
   return lines;
