@@ -74,8 +74,18 @@ __device__ __forceinline__ void store_raw(T* to, const T (&values)[kWidth]) {
 /// Elements in the type of computation, and back.
 template <int kWidth, class T>
 __device__ __forceinline__ void widen(math_t<T> (&out)[kWidth], const T (&raw)[kWidth]) {
+  if constexpr (std::is_same_v<T, bfloat16> && kWidth % 2 == 0) {
 #pragma unroll
-  for (int i = 0; i < kWidth; ++i) out[i] = raw[i];
+    for (int i = 0; i < kWidth; i += 2) {  // one instruction for each half of a word
+      uint32_t pair;
+      memcpy(&pair, raw + i, sizeof pair);
+      out[i] = __uint_as_float(pair << 16);
+      out[i + 1] = __uint_as_float(pair & 0xffff0000u);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) out[i] = raw[i];
+  }
 }
 
 template <int kWidth, class T>
