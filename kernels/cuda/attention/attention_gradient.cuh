@@ -59,20 +59,22 @@ template <RowsAre kRows>
 __device__ __forceinline__ void pair_gradients(float (&weight)[2][4], float (&gradient)[2][4],
                                                const QueryValues& queries, int row, const KeptKeys& kept,
                                                int group, float scale) {
+  const auto each = [&]<bool kDropout>() {
 #pragma unroll
-  for (int n = 0; n < 2; ++n) {
+    for (int n = 0; n < 2; ++n)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int query =
-          row + (kRows == RowsAre::queries ? lane_id() / 4 + i / 2 * 8 : n * 8 + lane_id() % 4 * 2 + i % 2);
-      const float lse = queries.lse[query];
-      // A query that sees nothing has a log-sum-exp of -inf, and weights of 0.
-      const float w = simt::exp2_approx(weight[n][i] - (lse == -kInfinity ? kInfinity : lse * kLog2e));
-      const float keep = kept.kept<kRows>(row, group, n, i);
-      gradient[n][i] = w == 0.0f ? 0.0f : w * (gradient[n][i] * keep * scale - queries.delta[query]);
-      weight[n][i] = w * keep;
-    }
-  }
+      for (int i = 0; i < 4; ++i) {
+        const int query =
+            row + (kRows == RowsAre::queries ? lane_id() / 4 + i / 2 * 8 : n * 8 + lane_id() % 4 * 2 + i % 2);
+        const float lse = queries.lse[query];
+        // A query that sees nothing has a log-sum-exp of -inf, and weights of 0.
+        const float w = simt::exp2_approx(weight[n][i] - (lse == -kInfinity ? kInfinity : lse * kLog2e));
+        const float keep = kDropout ? kept.kept<kRows>(row, group, n, i) : 1.0f;
+        gradient[n][i] = w == 0.0f ? 0.0f : w * (gradient[n][i] * keep * scale - queries.delta[query]);
+        weight[n][i] = w * keep;
+      }
+  };
+  kept.active() ? each.template operator()<true>() : each.template operator()<false>();
 }
 
 __device__ __forceinline__ float dropout_scale(const Bf16Backward& args) {

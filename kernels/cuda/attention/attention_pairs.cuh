@@ -40,21 +40,23 @@ class Pairs {
   /// The products of a prepared block become scores, -inf where hidden.
   template <RowsAre kRows>
   __device__ __forceinline__ void scores(float (&product)[2][4], BlockVisibility seen) const {
+    if (seen == BlockVisibility::all) {
 #pragma unroll
-    for (int n = 0; n < 2; ++n) {
+      for (int n = 0; n < 2; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) product[n][i] *= scale_;
+      return;
+    }
+#pragma unroll
+    for (int n = 0; n < 2; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        if (seen == BlockVisibility::all) {
-          product[n][i] *= scale_;
-        } else {
-          const int row = lane_id() / 4 + i / 2 * 8, column = n * 8 + lane_id() % 4 * 2 + i % 2;
-          const float term = kRows == RowsAre::queries ? terms_[row * kTermStride + column]
-                                                       : terms_[column * kTermStride + row];
-          // What a hidden key holds must not count, NaN included.
-          product[n][i] = term == -kInfinity ? term : product[n][i] * scale_ + term;
-        }
+        const int row = lane_id() / 4 + i / 2 * 8, column = n * 8 + lane_id() % 4 * 2 + i % 2;
+        const float term = kRows == RowsAre::queries ? terms_[row * kTermStride + column]
+                                                     : terms_[column * kTermStride + row];
+        // What a hidden key holds must not count, NaN included.
+        product[n][i] = term == -kInfinity ? term : product[n][i] * scale_ + term;
       }
-    }
   }
 
  private:
@@ -90,7 +92,7 @@ class KeptKeys {
   template <class Args>
   __device__ __forceinline__ void draw(const Args& args, const BatchHead& p, int query, int key_group,
                                        int row, int group, int queries, int groups) const {
-    if (bytes_ == nullptr) return;
+    if (!active()) return;
     const auto plane = static_cast<uint32_t>(p.sequence * args.heads + p.head);
     __syncwarp();
 #pragma unroll 1
@@ -106,10 +108,12 @@ class KeptKeys {
     __syncwarp();
   }
 
+  __device__ __forceinline__ bool active() const { return bytes_ != nullptr; }
+
   /// For lane l's element i of the n-th half of a block at (row, 8 * group): 1 if it is kept, else 0.
   template <RowsAre kRows>
   __device__ __forceinline__ float kept(int row, int group, int n, int i) const {
-    if (bytes_ == nullptr) return 1.0f;
+    if (!active()) return 1.0f;
     const int r = lane_id() / 4 + i / 2 * 8, c = n * 8 + lane_id() % 4 * 2 + i % 2;
     const int query = kRows == RowsAre::queries ? r : c, key = kRows == RowsAre::queries ? c : r;
     return static_cast<float>(bytes_[(row + query) * stride_ + group + key / 8] >> (key % 8) & 1);

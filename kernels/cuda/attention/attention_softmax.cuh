@@ -53,10 +53,14 @@ class OnlineSoftmax {
       for (int n = 0; n < 2; ++n)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const float weight = simt::exp2_approx(score[j][n][i] - shift[i / 2]);
-          total_[i / 2] += weight;
-          score[j][n][i] = weight * kept.kept<RowsAre::queries>(row, j * 2, n, i);
+          score[j][n][i] = simt::exp2_approx(score[j][n][i] - shift[i / 2]);
+          total_[i / 2] += score[j][n][i];
         }
+      if (kept.active())
+#pragma unroll
+        for (int n = 0; n < 2; ++n)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) score[j][n][i] *= kept.kept<RowsAre::queries>(row, j * 2, n, i);
       out_.add(score[j][0], score[j][1], v, j * kTile);
     }
   }
