@@ -1,6 +1,10 @@
-// What memory-bound CUDA kernels read and write: each operand as often as the operation needs, counted by the
-// race checker. Small operands that many rows share (weights, statistics, ids) come from caches and are not
-// looked at.
+// What memory-bound CUDA kernels read and write: each operand as often as passes.inc says, which is as often
+// as the operation needs, counted by the race checker. Small operands that many rows share (weights,
+// statistics, ids) come from caches and are not looked at.
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+
 #include <heed/kernels/activation.h>
 #include <heed/kernels/cross_entropy.h>
 #include <heed/kernels/norm.h>
@@ -21,13 +25,39 @@ class Traffic : public ::testing::Test {
 };
 TYPED_TEST_SUITE(Traffic, KernelTypes);
 
-// So many whole passes of reading and of writing.
+struct Passes {
+  std::string_view kernel, operand;
+  uint64_t read, written;
+};
+constexpr Passes kPasses[] = {
+#define HEED_PASSES(kernel, operand, read, written) {#kernel, #operand, read, written},
+#include "passes.inc"
+#undef HEED_PASSES
+};
+
+/// An operand of a kernel that has run.
+struct Use {
+  std::string_view kernel, operand;
+};
+
+// The whole passes that are known of these uses of one buffer.
 template <class T>
-void expect_passes(const DeviceBuffer<T>& buffer, uint64_t read, uint64_t written, const char* name) {
+void expect_passes(const DeviceBuffer<T>& buffer, std::initializer_list<Use> uses) {
+  uint64_t read = 0, written = 0;
+  for (const Use& use : uses) {
+    const auto* known = std::find_if(std::begin(kPasses), std::end(kPasses), [&](const Passes& passes) {
+      return passes.kernel == use.kernel && passes.operand == use.operand;
+    });
+    ASSERT_NE(known, std::end(kPasses)) << use.kernel << " of " << use.operand;
+    read += known->read;
+    written += known->written;
+  }
+  const Use& last = std::data(uses)[uses.size() - 1];
   const emulator::Traffic seen = emulator::traffic(buffer.data());
   const uint64_t bytes = buffer.size() * sizeof(T);
-  EXPECT_EQ(seen.read, read * bytes) << name << " of " << bytes << " bytes";
-  EXPECT_EQ(seen.written, written * bytes) << name << " of " << bytes << " bytes";
+  EXPECT_EQ(seen.read, read * bytes) << last.kernel << ": " << last.operand << " of " << bytes << " bytes";
+  EXPECT_EQ(seen.written, written * bytes)
+      << last.kernel << ": " << last.operand << " of " << bytes << " bytes";
 }
 
 constexpr int64_t kRows = 5;
@@ -39,13 +69,13 @@ TYPED_TEST(Traffic, Softmax) {
     const int64_t count = kRows * cols;
     const Buffer<T> x(numbers<T>(count, 1)), y(count), gy(numbers<T>(count, 2)), gx(count);
     cuda::softmax_forward(kernels::SoftmaxForward<T>{x.data(), y.data(), kRows, cols, false});
-    expect_passes(x, 1, 0, "x");
-    expect_passes(y, 0, 1, "y");
+    expect_passes(x, {{"softmax_forward", "x"}});
+    expect_passes(y, {{"softmax_forward", "y"}});
     cuda::softmax_backward(
         kernels::SoftmaxBackward<T>{y.data(), gy.data(), gx.data(), kRows, cols, false, false});
-    expect_passes(y, 1, 1, "y");
-    expect_passes(gy, 1, 0, "gy");
-    expect_passes(gx, 0, 1, "gx");
+    expect_passes(y, {{"softmax_forward", "y"}, {"softmax_backward", "y"}});
+    expect_passes(gy, {{"softmax_backward", "gy"}});
+    expect_passes(gx, {{"softmax_backward", "gx"}});
   }
 }
 
@@ -76,10 +106,13 @@ TYPED_TEST(Traffic, Norm) {
         forward.cols = cols;
         forward.eps = 1e-5;
         cuda::norm_forward(forward);
-        expect_passes(x, 1, 0, "x");
-        expect_passes(y, 0, 1, "y");
-        expect_passes(residual, with_residual ? 1 : 0, 0, "residual");
-        expect_passes(added, 0, with_residual ? 1 : 0, "sum");
+        const std::string_view of_forward = with_residual ? "residual_norm_forward" : "norm_forward";
+        expect_passes(x, {{of_forward, "x"}});
+        expect_passes(y, {{of_forward, "y"}});
+        if (with_residual) {
+          expect_passes(residual, {{of_forward, "residual"}});
+          expect_passes(added, {{of_forward, "sum"}});
+        }
         const Buffer<T> gy(numbers<T>(count, 5)), gsum(numbers<T>(count, 6)), gresidual(count), gx(count);
         kernels::NormBackward<T> backward{};
         backward.kind = kind;
@@ -98,11 +131,14 @@ TYPED_TEST(Traffic, Norm) {
         backward.rows = kRows;
         backward.cols = cols;
         cuda::norm_backward(backward);
-        expect_passes(gy, 1, 0, "gy");
-        expect_passes(gsum, with_residual ? 1 : 0, 0, "gsum");
-        expect_passes(sum, with_residual ? 1 : 2, with_residual ? 1 : 0, "sum");
-        expect_passes(gresidual, 0, with_residual ? 1 : 0, "gresidual");
-        expect_passes(gx, 0, 1, "gx");
+        const std::string_view of_backward = with_residual ? "residual_norm_backward" : "norm_backward";
+        expect_passes(gy, {{of_backward, "gy"}});
+        expect_passes(sum, {{of_forward, with_residual ? "sum" : "x"}, {of_backward, "sum"}});
+        if (with_residual) {
+          expect_passes(gsum, {{of_backward, "gsum"}});
+          expect_passes(gresidual, {{of_backward, "gresidual"}});
+        }
+        expect_passes(gx, {{of_backward, "gx"}});
       }
 }
 
@@ -111,13 +147,13 @@ TYPED_TEST(Traffic, Gelu) {
   for (const int64_t count : {8, 4096, 40'000}) {
     const Buffer<T> x(numbers<T>(count, 1)), y(count), gy(numbers<T>(count, 2)), gx(count);
     cuda::activation_forward(kernels::ActivationForward<T>{Activation::gelu, x.data(), y.data(), count});
-    expect_passes(x, 1, 0, "x");
-    expect_passes(y, 0, 1, "y");
+    expect_passes(x, {{"gelu_forward", "x"}});
+    expect_passes(y, {{"gelu_forward", "y"}});
     cuda::activation_backward(
         kernels::ActivationBackward<T>{Activation::gelu, x.data(), gy.data(), gx.data(), count, false});
-    expect_passes(x, 2, 0, "x");
-    expect_passes(gy, 1, 0, "gy");
-    expect_passes(gx, 0, 1, "gx");
+    expect_passes(x, {{"gelu_forward", "x"}, {"gelu_backward", "x"}});
+    expect_passes(gy, {{"gelu_backward", "gy"}});
+    expect_passes(gx, {{"gelu_backward", "gx"}});
   }
 }
 
@@ -135,10 +171,10 @@ TYPED_TEST(Traffic, CrossEntropyWithItsGradient) {
     const emulator::Traffic read = emulator::traffic(logits.data());
     EXPECT_LE(read.read, (static_cast<uint64_t>(count) + kRows) * sizeof(T));
     EXPECT_EQ(read.written, 0u);
-    expect_passes(glogits, 0, 1, "glogits");
+    expect_passes(glogits, {{"cross_entropy", "glogits"}});
     cuda::cross_entropy_backward(
         kernels::CrossEntropyBackward<T>{glogits.data(), gloss.data(), glogits.data(), count, false});
-    expect_passes(glogits, 0, 1, "glogits, whose factor is 1");
+    expect_passes(glogits, {{"cross_entropy", "glogits"}});  // its factor is 1
   }
 }
 
@@ -162,11 +198,12 @@ TYPED_TEST(Traffic, Adam) {
                                       .gradient_norm = nullptr,
                                       .clip = 0};
     cuda::adam_step(kernels::AdamStep<T>{slice, m.data(), v.data(), 0.9, 0.98, 1e-9, false});
-    expect_passes(g, 1, 0, "g");
-    expect_passes(m, 1, 1, "m");
-    expect_passes(v, 1, 1, "v");
-    expect_passes(value, kMaster ? 0 : 1, 1, "value");
-    if (kMaster) expect_passes(master, 1, 1, "master");
+    constexpr std::string_view kKernel = kMaster ? "adam_with_master" : "adam";
+    expect_passes(g, {{kKernel, "g"}});
+    expect_passes(m, {{kKernel, "m"}});
+    expect_passes(v, {{kKernel, "v"}});
+    expect_passes(value, {{kKernel, "value"}});
+    if (kMaster) expect_passes(master, {{kKernel, "master"}});
   }
 }
 
@@ -179,8 +216,8 @@ TYPED_TEST(Traffic, EmbeddingForward) {
   const Buffer<T> weight(numbers<T>(vocabulary * cols, 1)), y(rows * cols);
   cuda::embedding_forward(kernels::EmbeddingForward<T>{
       ids.data(), weight.data(), nullptr, nullptr, {}, 1, y.data(), rows, cols, vocabulary, 0});
-  expect_passes(weight, 1, 0, "weight");
-  expect_passes(y, 0, 1, "y");
+  expect_passes(weight, {{"embedding_forward", "weight"}});
+  expect_passes(y, {{"embedding_forward", "y"}});
 }
 
 }  // namespace
