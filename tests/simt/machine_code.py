@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reads the machine code (SASS) of the memory-bound kernels and fails where one that works on vectors moves less than 16
-bytes an access, or keeps something in local memory; and where a kernel that may begin before the one in front of it has
-ended does not wait for that before it uses memory.
+bytes an access, or keeps something in local memory; where a kernel that may begin before the one in front of it has
+ended does not wait for that before it uses memory; and where docs/kernels/predicted.md has other counts (ceilings.py).
 
     machine_code.py FOLDER [--cuobjdump PROGRAM]     FOLDER holds the kernels' objects, as CMake builds them
 
@@ -10,13 +10,13 @@ Instances of one element are for rows that lie or end anywhere.
 """
 import argparse
 import collections
-import concurrent.futures
 import pathlib
 import re
-import subprocess
 import sys
 
-ARCHITECTURE = "sm_90a"
+import ceilings
+import sass
+
 OBJECTS = ("activation", "cross_entropy", "embedding", "norm", "norm_backward", "optimizer", "rotary", "softmax")
 DEPENDENT_OBJECTS = ("activation", "attention_short", "column_sums", "cross_entropy", "embedding", "linear", "norm",
                      "norm_backward", "optimizer", "report", "sorted_rows")
@@ -78,36 +78,27 @@ def early_accesses(name, found):
     return wrong if dependent else [f"{name}: no kernel has to wait, by its name"]
 
 
-def disassembled(cuobjdump, file):
-    return subprocess.run([cuobjdump, "-sass", "-arch", ARCHITECTURE, str(file)], check=True, text=True,
-                          capture_output=True).stdout
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--cuobjdump", default="cuobjdump")
     options = parser.parse_args()
-    names = sorted({*OBJECTS, *DEPENDENT_OBJECTS})
-    objects = {name: list(options.folder.rglob(f"{name}.cu.o")) for name in names}
-    missing = [name for name, files in objects.items() if len(files) != 1]
-    if missing:
-        sys.exit(f"not one object each of {', '.join(missing)} in {options.folder}")
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        texts = pool.map(lambda files: disassembled(options.cuobjdump, files[0]), objects.values())
+    texts = sass.listings(options.folder, sorted({*OBJECTS, *DEPENDENT_OBJECTS, *ceilings.OBJECTS}), options.cuobjdump)
     wrong, count, waiting = [], 0, 0
-    for name, text in zip(objects, texts):
-        found = functions(text)
+    for name in sorted({*OBJECTS, *DEPENDENT_OBJECTS}):
+        found = functions(texts[name])
         if name in OBJECTS:
             wrong += complaints(name, found)
             count += sum(1 for function in found if VECTOR.search(function))
         if name in DEPENDENT_OBJECTS:
             wrong += early_accesses(name, found)
             waiting += sum(1 for function in found if DEPENDENT.search(function))
+    wrong += ceilings.outdated(texts)
     if wrong:
         sys.exit("\n".join(wrong))
     print(f"   {count} instances of kernels load and store 16 bytes at once, none uses local memory")
     print(f"   {waiting} instances of kernels wait for those in front of them before they use memory")
+    print("   docs/kernels/predicted.md has their counts of instructions")
 
 
 if __name__ == "__main__":
