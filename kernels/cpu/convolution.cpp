@@ -12,6 +12,7 @@
 #include <heed/kernels/cpu/convolution_patches.h>
 #include <heed/kernels/cpu/convolution_product.h>
 #include <heed/kernels/cpu/convolution_weight.h>
+#include <heed/kernels/cpu/convolution_winograd.h>
 #include <heed/kernels/cpu/tasks/grain.h>
 
 namespace heed::cpu {
@@ -30,19 +31,6 @@ struct PatchTarget {
   const T* bias;  // of the first output, or null
   bool accumulate;
 };
-
-/// to[i * stride] (+)= from[i]
-template <class A, class T>
-void store_run(const A* from, int64_t count, T* to, int64_t stride, bool accumulate) {
-  if constexpr (std::is_same_v<T, A>) {
-    if (stride == 1 && !accumulate) {
-      std::copy_n(from, count, to);
-      return;
-    }
-  }
-  for (int64_t i = 0; i < count; ++i, to += stride)
-    *to = static_cast<T>(accumulate ? static_cast<A>(*to) + from[i] : from[i]);
-}
 
 /// One group's part of some images, or of a slice of one.
 template <class T>
@@ -282,6 +270,7 @@ void backward_input(const kernels::ConvolutionBackward<T>& args) {
 template <class T>
 void convolution_forward(const kernels::ConvolutionForward<T>& args) {
   const kernels::ConvolutionSizes& s = args.sizes;
+  if (uses_winograd(s)) return winograd_forward(args);
   const Widened<T> weight(args.weight, s.outputs, s.depth(), s.depth());
   correlate_all(forward_grid(s), s.batch, s.groups, args.x, s.group_channels(), weight.data(),
                 s.group_outputs(),
@@ -297,8 +286,10 @@ void convolution_forward(const kernels::ConvolutionForward<T>& args) {
 template <class T>
 void convolution_backward(const kernels::ConvolutionBackward<T>& args) {
   const kernels::ConvolutionSizes& s = args.sizes;
-  if (args.gx != nullptr) backward_input(args);
+  const bool winograd = uses_winograd(s);
+  if (args.gx != nullptr) winograd ? winograd_input_gradient(args) : backward_input(args);
   if (args.gweight == nullptr) return;
+  if (winograd) return winograd_weight_gradient(args);
   if (s.batch * s.pixels() == 0) {
     if (!args.accumulate_weight) std::fill_n(args.gweight, s.outputs * s.depth(), accumulator_t<T>(0));
   } else {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include <heed/core/base/dtype.h>
 #include <heed/kernels/cpu/gemm/gemm_block.h>
@@ -13,17 +14,18 @@ namespace heed::cpu {
 constexpr int64_t kMaxPositions = 512;  // of a task
 constexpr int64_t kTasks = 8;           // of a convolution, at least, where the shape allows
 
-/// c [rows, cols] = a [rows, k] by packed columns (+ c if `added`), by as many rows as stay in the cache.
+/// c [rows, cols] = a [rows, k] by packed columns (+ c if `added`), by as many rows as stay in the cache. A
+/// transposed a is packed unless it is read `in_place`.
 template <class A>
 void multiply_columns(MatrixView<A> a, const A* columns, A* c, int64_t ldc, int64_t rows, int64_t cols,
-                      int64_t k, bool added) {
+                      int64_t k, bool added, bool in_place = false) {
   const GemmFunctions<A>& functions = gemm_functions<A>();
   const EvenSplit blocks(rows, functions.geometry.mr, kMC);
   for (int64_t i = 0; i < blocks.parts; ++i) {
     const int64_t row = blocks.begin(i), height = blocks.size(i);
     A* const first = c + row * ldc;
-    const Workspace<A> buffer(copies_a(a.at(row, 0), height, k, 1) ? functions.geometry.a_buffer(height, k)
-                                                                   : 0);
+    const bool copies = !in_place && copies_a(a.at(row, 0), height, k, 1);
+    const Workspace<A> buffer(copies ? functions.geometry.a_buffer(height, k) : 0);
     functions.block({.a = a.at(row, 0),
                      .a_rows = rows - row,
                      .b = columns,
@@ -36,6 +38,19 @@ void multiply_columns(MatrixView<A> a, const A* columns, A* c, int64_t ldc, int6
                      .added = {added ? first : nullptr, ldc},
                      .a_buffer = buffer.data()});
   }
+}
+
+/// to[i * stride] (+)= from[i]
+template <class A, class T>
+void store_run(const A* from, int64_t count, T* to, int64_t stride, bool accumulate) {
+  if constexpr (std::is_same_v<T, A>) {
+    if (stride == 1 && !accumulate) {
+      std::copy_n(from, count, to);
+      return;
+    }
+  }
+  for (int64_t i = 0; i < count; ++i, to += stride)
+    *to = static_cast<T>(accumulate ? static_cast<A>(*to) + from[i] : from[i]);
 }
 
 /// A matrix [rows, cols], or a copy of it in the type of computation.

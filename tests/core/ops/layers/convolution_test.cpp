@@ -112,39 +112,51 @@ TEST(Conv2d, FewOutputs) {
              .options = {.stride = {1, stride}, .padding = {1, 0}}});
 }
 
+// Against shifted images at sizes that the definition is too slow for, in f64 and f32.
+void check_whole(const Case& c) {
+  const Tensors in{normal(c.x, 1).set_requires_grad(), normal(c.weight, 2).set_requires_grad(),
+                   normal({c.weight[0]}, 3).set_requires_grad()};
+  const Tensor y = conv2d(in[0], in[1], in[2], c.options), plain = composed(in, c)[0];
+  EXPECT_LE(max_difference(y, plain), 1e-12 * max_abs(plain));
+  const Tensor g = normal(y.shape(), 4);
+  y.backward(g);
+  Tensors got;
+  for (const Tensor& x : in) got.push_back(x.grad()), x.zero_grad();
+  plain.backward(g);
+  for (size_t i = 0; i < in.size(); ++i)
+    EXPECT_LE(max_difference(got[i], in[i].grad()), 1e-12 * max_abs(got[i])) << c.x << " input " << i;
+  Tensors narrow;
+  for (const Tensor& x : in) narrow.push_back(x.detach().to(DType::f32).set_requires_grad());
+  const Tensor rounded = conv2d(narrow[0], narrow[1], narrow[2], c.options);
+  EXPECT_LE(max_difference(rounded.to(DType::f64), plain), 1e-5 * max_abs(plain)) << c.x;
+  rounded.backward(g.to(DType::f32));
+  for (size_t i = 0; i < in.size(); ++i)
+    EXPECT_LE(max_difference(narrow[i].grad().to(DType::f64), in[i].grad()), 1e-5 * max_abs(got[i]))
+        << c.x << " input " << i << " in f32";
+}
+
 // Sizes at which the work is cut: several slices, channel blocks, row blocks of the product, parts of the
 // outputs and of the batch, and several images at a time.
 TEST(Conv2d, WhatIsCutIntoTasksIsWhole) {
-  const std::vector<Case> cases{
-      {.x = {3, 40, 24, 33}, .weight = {100, 40, 3, 3}, .options = {.padding = 1}},
-      {.x = {9, 1, 28, 28}, .weight = {8, 1, 5, 5}, .options = {.stride = 2}},
-      {.x = {11, 4, 7, 6}, .weight = {6, 2, 3, 3}, .options = {.stride = 2, .groups = 2}},
-      {.x = {13, 3, 8, 8}, .weight = {3, 1, 3, 3}, .options = {.padding = 1, .groups = 3}},
-      {.x = {1, 64, 7, 7}, .weight = {17, 64, 3, 3}, .options = {.padding = 1}},
-      {.x = {9, 50, 7, 7}, .weight = {256, 50, 3, 3}, .options = {.padding = 1}},
-      {.x = {5, 30, 14, 14}, .weight = {40, 30, 3, 3}, .options = {.padding = 1}},
-      {.x = {2, 3, 60, 45}, .weight = {20, 3, 7, 7}, .options = {.stride = 2, .padding = 3}}};
-  for (const Case& c : cases) {
-    const Tensors in{normal(c.x, 1).set_requires_grad(), normal(c.weight, 2).set_requires_grad(),
-                     normal({c.weight[0]}, 3).set_requires_grad()};
-    const Tensor y = conv2d(in[0], in[1], in[2], c.options), plain = composed(in, c)[0];
-    EXPECT_LE(max_difference(y, plain), 1e-12 * max_abs(plain));
-    const Tensor g = normal(y.shape(), 4);
-    y.backward(g);
-    Tensors got;
-    for (const Tensor& x : in) got.push_back(x.grad()), x.zero_grad();
-    plain.backward(g);
-    for (size_t i = 0; i < in.size(); ++i)
-      EXPECT_LE(max_difference(got[i], in[i].grad()), 1e-12 * max_abs(got[i])) << c.x << " input " << i;
-    Tensors narrow;
-    for (const Tensor& x : in) narrow.push_back(x.detach().to(DType::f32).set_requires_grad());
-    const Tensor rounded = conv2d(narrow[0], narrow[1], narrow[2], c.options);
-    EXPECT_LE(max_difference(rounded.to(DType::f64), plain), 1e-5 * max_abs(plain)) << c.x;
-    rounded.backward(g.to(DType::f32));
-    for (size_t i = 0; i < in.size(); ++i)
-      EXPECT_LE(max_difference(narrow[i].grad().to(DType::f64), in[i].grad()), 1e-5 * max_abs(got[i]))
-          << c.x << " input " << i << " in f32";
-  }
+  const Convolution2dOptions dilated{.padding = {2, 1}, .dilation = {2, 1}};
+  check_whole({.x = {3, 40, 24, 33}, .weight = {100, 40, 3, 3}, .options = dilated});
+  check_whole({.x = {9, 1, 28, 28}, .weight = {8, 1, 5, 5}, .options = {.stride = 2}});
+  check_whole({.x = {11, 4, 7, 6}, .weight = {6, 2, 3, 3}, .options = {.stride = 2, .groups = 2}});
+  check_whole({.x = {13, 3, 8, 8}, .weight = {3, 1, 3, 3}, .options = {.padding = 1, .groups = 3}});
+  check_whole({.x = {1, 64, 7, 7}, .weight = {17, 64, 3, 3}, .options = dilated});
+  check_whole({.x = {9, 50, 7, 7}, .weight = {256, 50, 3, 3}, .options = dilated});
+  check_whole({.x = {5, 30, 14, 14}, .weight = {40, 30, 3, 3}, .options = dilated});
+  check_whole({.x = {2, 3, 60, 45}, .weight = {20, 3, 7, 7}, .options = {.stride = 2, .padding = 3}});
+}
+
+// The CPU has Winograd's transforms for these: tiles of several images, of some rows, and of a part of a row;
+// channels and outputs in several blocks, groups, and padding that no position needs.
+TEST(Conv2d, WinogradTransformsAreTheSameConvolution) {
+  check_whole({.x = {3, 40, 24, 33}, .weight = {100, 40, 3, 3}, .options = {.padding = 1}});
+  check_whole({.x = {9, 50, 7, 7}, .weight = {256, 50, 3, 3}, .options = {.padding = 1}});
+  check_whole({.x = {1, 32, 8, 150}, .weight = {40, 32, 3, 3}});
+  check_whole({.x = {3, 66, 13, 10}, .weight = {70, 33, 3, 3}, .options = {.padding = {2, 0}, .groups = 2}});
+  check_whole({.x = {5, 150, 8, 8}, .weight = {64, 150, 3, 3}, .options = {.padding = {1, 3}}});
 }
 
 // Work is cut by shape alone.
@@ -161,10 +173,16 @@ TEST(Conv2d, AnyNumberOfThreadsGivesTheSameBits) {
   const std::vector<Case> cases{
       {.x = {5, 4, 30, 30}, .weight = {12, 4, 3, 3}, .options = {.stride = 2, .padding = 1}},
       {.x = {5, 4, 30, 30}, .weight = {12, 1, 3, 3}, .options = {.stride = 2, .padding = 1, .groups = 4}},
-      {.x = {9, 50, 7, 7}, .weight = {256, 50, 3, 3}, .options = {.padding = 1}}};
+      {.x = {9, 50, 7, 7}, .weight = {256, 50, 3, 2}, .options = {.padding = 1}},
+      {.x = {9, 50, 7, 7}, .weight = {256, 50, 3, 3}, .options = {.padding = 1}},
+      {.x = {1, 40, 31, 31}, .weight = {33, 40, 3, 3}, .options = {.padding = 1}}};
   for (const Case& c : cases) {
-    const Tensors one = run(1, c), three = run(3, c);
-    for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(array_equal(one[i], three[i])) << c.x << ", " << i;
+    const Tensors one = run(1, c);
+    for (const int threads : {2, 3, 4}) {
+      const Tensors several = run(threads, c);
+      for (size_t i = 0; i < one.size(); ++i)
+        EXPECT_TRUE(array_equal(one[i], several[i])) << c.x << ", " << i << ", " << threads << " threads";
+    }
   }
 }
 
