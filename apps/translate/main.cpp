@@ -30,7 +30,9 @@ void declare_search(OptionTable& table, SearchSettings& s) {
   table.integer("beam", s.beam, "Hypotheses followed for each text", {1, 1 << 10});
   table.number("length-penalty", s.length_penalty, "Exponent of the length penalty", {0, 100, false, false});
   table.integer("max-length", s.max_length, "Tokens of an output, at most; 0: as in training", {0, 1 << 16});
-  table.integer("batch-tokens", s.batch_tokens, "Source tokens computed together, at most", {1, 1 << 24});
+  table.integer("batch-tokens", s.batch_tokens,
+                "Source tokens computed together, at most; memory grows with this times the beam",
+                {1, 1 << 24});
 }
 
 void declare_server(OptionTable& table, ServeSettings& s) {
