@@ -7,7 +7,7 @@
 namespace heed::data::detail {
 
 void check_collisions(size_t entries, const std::string& place) {
-  constexpr size_t kMax = 1000;  // of a million entries chance puts some 100 there
+  constexpr size_t kMax = 1000;  // of a million entries chance puts some 50 there
   HEED_CHECK(entries <= kMax, CheckpointError, place, " has pieces that are made to collide in a hash table");
 }
 
