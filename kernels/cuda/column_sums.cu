@@ -13,35 +13,27 @@ struct SliceSums {
   float value[kSlices][kCols];
 };
 
-struct Arguments {
-  PartialSums sums[2];
-};
-
 // Budget: 32 registers, 4096 bytes shared.
-__global__ void __launch_bounds__(kCols* kSlices)
-    add_partials_kernel(simt::Dependent<Arguments> arguments, int64_t count, int64_t cols) {
-  const Arguments& args = arguments.wait();
+__global__ void __launch_bounds__(kCols* kSlices) add_partials_kernel(simt::Dependent<ColumnSums> arguments) {
+  const ColumnSums& args = arguments.wait();
   auto& slices = simt::shared<SliceSums>();
-  const PartialSums sums = blockIdx.y == 0 ? args.sums[0] : args.sums[1];
+  const PartialSums sums = blockIdx.y == 0 ? args.of[0] : args.of[1];
   if (sums.out == nullptr) return;
-  const int64_t col = int64_t{blockIdx.x} * kCols + threadIdx.x;
-  float total = 0.0f;
-  if (col < cols)
-#pragma unroll 8
-    for (int64_t p = threadIdx.y; p < count; p += blockDim.y) total += sums.partials[p * cols + col];
+  const int64_t cols = args.cols, col = int64_t{blockIdx.x} * kCols + threadIdx.x;
+  float total = col < cols ? sums.add_up(threadIdx.y, blockDim.y, args.count, cols, col) : 0.0f;
   slices.value[threadIdx.y][threadIdx.x] = total;
   __syncthreads();
   if (threadIdx.y != 0 || col >= cols) return;
   for (unsigned slice = 1; slice < blockDim.y; ++slice) total += slices.value[slice][threadIdx.x];
-  sums.out[col] = sums.accumulate ? sums.out[col] + total : total;
+  sums.put(col, total);
 }
 
 }  // namespace
 
-void add_partials(const char* what, const PartialSums (&sums)[2], int64_t count, int64_t cols) {
-  const dim3 grid(static_cast<unsigned>(simt::ceil_div<int64_t>(cols, kCols)), 2);
-  const dim3 block(kCols, static_cast<unsigned>(std::clamp<int64_t>(count, 1, kSlices)));
-  launch(what, add_partials_kernel, grid, block, 0, Arguments{{sums[0], sums[1]}}, count, cols);
+void add_partials(const char* what, const ColumnSums& sums) {
+  const dim3 grid(static_cast<unsigned>(simt::ceil_div<int64_t>(sums.cols, kCols)), 2);
+  const dim3 block(kCols, static_cast<unsigned>(std::clamp<int64_t>(sums.count, 1, kSlices)));
+  launch(what, add_partials_kernel, grid, block, 0, sums);
 }
 
 }  // namespace heed::cuda

@@ -117,8 +117,7 @@ void backward_rows(const char* what, const LinearActivationBackward<T>& args) {
       run.template operator()<1>();
   }
   if (args.gbias != nullptr)
-    add_partials(what, {{partials, args.gbias, args.accumulate_bias}, {nullptr, nullptr, false}}, slices,
-                 args.out);
+    add_partials(what, {{{partials, args.gbias, args.accumulate_bias}, {}}, slices, args.out});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The gradients of layer norm and RMS norm, of a tensor or of what is added to a residual.
 #include <algorithm>
 
+#include <heed/core/base/host_device.h>
 #include <heed/kernels/cuda/column_sums.cuh>
 #include <heed/kernels/cuda/device.cuh>
 #include <heed/kernels/cuda/dropout_mask.cuh>
@@ -178,22 +179,13 @@ __device__ __forceinline__ void write_partials(float* partials, int64_t stride, 
 
 constexpr int64_t kMaxFinished = 16384;  // partial sums that one block adds up in less time than a launch
 
-// The sums over the blocks' partials.
-template <NormKind kKind, class T>
-__device__ __forceinline__ void finish_sums(const NormBackward<T>& args, const float* partials) {
-  const int64_t cols = args.cols, blocks = gridDim.x;
-#pragma unroll 1
-  for (int64_t i = threadIdx.x; i < kSums<kKind> * cols; i += blockDim.x) {
-    const bool of_weight = i < cols;
-    const int64_t col = of_weight ? i : i - cols;
-    const float* const from = partials + (of_weight ? 0 : blocks * cols) + col;
-    float* const to = of_weight ? args.gweight : args.gbias;
-    if (to == nullptr) continue;
-    float sum = 0.0f;
-#pragma unroll 8
-    for (int64_t block = 0; block < blocks; ++block) sum += from[block * cols];
-    to[col] = (of_weight ? args.accumulate_weight : args.accumulate_bias) ? to[col] + sum : sum;
-  }
+// What is to be made of the blocks' partials; an RMS norm has no gbias.
+template <class T>
+HEED_HOST_DEVICE ColumnSums sums_of(const NormBackward<T>& args, const float* partials, int64_t blocks) {
+  return {{{partials, args.gweight, args.accumulate_weight},
+           {partials + blocks * args.cols, args.gbias, args.accumulate_bias}},
+          blocks,
+          args.cols};
 }
 
 template <class T>
@@ -243,7 +235,8 @@ __global__ void __launch_bounds__(BackwardGroup<Layout>::kBlock, kResidentBlocks
     if (work.partials == nullptr) return;
     write_partials(work.partials + int64_t{blockIdx.x} * args.cols, int64_t{gridDim.x} * args.cols, layout,
                    sums);
-    if (work.counter != nullptr && is_last_block(work.counter)) finish_sums<kKind>(args, work.partials);
+    if (work.counter != nullptr && is_last_block(work.counter))
+      add_partials_in_block(sums_of(args, work.partials, gridDim.x));
   }
 }
 
@@ -315,9 +308,7 @@ void launch_backward(const NormBackward<T>& args) {
            dim3(static_cast<unsigned>(simt::ceil_div<int64_t>(args.cols, kColumnTile)),
                 static_cast<unsigned>(splits)),
            dim3(kColumnTile, kColumnRows), 0, args, partials);
-  PartialSums sums[2] = {{partials, args.gweight, args.accumulate_weight}, {}};
-  if (kKind == NormKind::layer) sums[1] = {partials + splits * args.cols, args.gbias, args.accumulate_bias};
-  add_partials(what, sums, splits, args.cols);
+  add_partials(what, sums_of(args, partials, splits));
 }
 
 }  // namespace
