@@ -89,7 +89,8 @@ struct Statistics {
 
 // If a sum of the row overflows, x is mapped from now on, that is scaled and, for a layer norm, taken from
 // the row's first element, from which elements that are all equal do not differ. Other ones differ by so much
-// then that eps is nothing to them. Groups of one warp come here together; a sound row stays as it is.
+// then that eps is nothing to them. Groups of one warp come here together; a sound row stays as it is, and so
+// does one beyond the last, all zeros.
 template <NormKind kKind, class Group, class T, class Layout>
 __device__ __forceinline__ Statistics map_row(const ForwardRows<T>& args, int64_t row, const Layout& layout,
                                               RowPart<T, Layout>& x, float share, int turn,
@@ -98,7 +99,7 @@ __device__ __forceinline__ Statistics map_row(const ForwardRows<T>& args, int64_
   const bool overflows = !(found.rstd > 0.0f);
   Group::sync();  // the first thread may have written the first element
   float pivot = 0.0f;
-  if (kKind == NormKind::layer && overflows && row < args.rows)
+  if (kKind == NormKind::layer && overflows)
     pivot = static_cast<float>((args.residual == nullptr ? args.x : args.sum)[row * args.cols]) * kScale;
   x.map(layout, overflows ? kScale : 1.0f, pivot);
   const float2 moments = find_moments<kKind, Group>(layout, x, share, turn);
