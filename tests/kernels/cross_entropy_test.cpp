@@ -2,48 +2,12 @@
 #include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cross_entropy.h>
 
-#include "error_bound.h"
+#include "cross_entropy_reference.h"
 
 namespace heed::test {
 namespace {
 
-struct Options {
-  int64_t ignore = -100;
-  double smoothing = 0;
-  bool mean = true;
-};
-
-template <class Store, class Acc>
-struct PlainResult {
-  std::vector<Acc> loss;  // one element
-  int64_t counted;
-  std::vector<Store> glogits;
-};
-
-template <class Store, class Acc, class T>
-PlainResult<Store, Acc> plain_cross_entropy(const std::vector<T>& logits, const std::vector<int64_t>& targets,
-                                            int64_t classes, const Options& options) {
-  const int64_t rows = static_cast<int64_t>(targets.size());
-  PlainResult<Store, Acc> result{{Acc(0)}, 0, std::vector<Store>(logits.size(), Store(0.0f))};
-  for (const int64_t target : targets) result.counted += target != options.ignore;
-  const Acc weight = options.mean && result.counted > 0 ? Acc(1) / Acc(result.counted) : Acc(1);
-  const Acc smoothing = Acc(options.smoothing), uniform = smoothing / Acc(classes);
-  for (int64_t r = 0; r < rows; ++r) {
-    if (targets[r] == options.ignore) continue;
-    const T* x = logits.data() + r * classes;
-    Acc most = -std::numeric_limits<Acc>::infinity();
-    for (int64_t c = 0; c < classes; ++c) most = std::max(most, Acc(x[c]));
-    Acc sum = 0;
-    for (int64_t c = 0; c < classes; ++c) sum += std::exp(Acc(x[c]) - most);
-    for (int64_t c = 0; c < classes; ++c) {
-      const Acc log_p = Acc(x[c]) - most - std::log(sum);
-      const Acc wanted = (c == targets[r] ? 1 - smoothing : Acc(0)) + uniform;
-      if (wanted != 0) result.loss[0] -= wanted * log_p * weight;
-      result.glogits[r * classes + c] = Store((std::exp(log_p) - wanted) * weight);
-    }
-  }
-  return result;
-}
+using Options = LossOptions;
 
 template <class T>
 struct Result {
@@ -68,15 +32,6 @@ Result<T> run(const std::vector<T>& logits, const std::vector<int64_t>& targets,
                                  .rows = static_cast<int64_t>(targets.size()),
                                  .classes = classes});
   return result;
-}
-
-std::vector<int64_t> random_targets(int64_t rows, int64_t classes, const Options& options, uint32_t seed) {
-  std::mt19937 engine(seed);
-  std::vector<int64_t> targets(rows);
-  for (int64_t& target : targets)
-    target =
-        engine() % 4 == 0 ? options.ignore : static_cast<int64_t>(engine() % static_cast<uint32_t>(classes));
-  return targets;
 }
 
 template <class T>
