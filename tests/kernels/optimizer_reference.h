@@ -124,6 +124,7 @@ inline std::vector<Options> adam_options() {
           {.norm = 0.25, .clip = 0.5},
           {.beta1 = 0.4, .beta2 = 0.6},
           {.beta1 = 0.0},
+          {.beta1 = 0.5},
           {.decay = 0.1, .norm = 7, .clip = 0.5}};
 }
 
