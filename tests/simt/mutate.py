@@ -4,8 +4,8 @@
     tests/simt/mutate.py BUILD [--file norm/norm.cu] [--filter '*Norm*'] [--also PROGRAM] [--users FILE,FILE]
                          [--limit N] [--jobs 2]
 
-BUILD is a configured build whose simt_kernels_test, simt_kernels_address_test, simt_kernels_race_test and each further
-PROGRAM are up to date. A changed header need only be compiled into some of the sources that include it: what the tests
+BUILD is configured with HEED_CHECKED_KERNELS; its simt_kernels_test, simt_kernels_address_test, simt_kernels_race_test and
+each further PROGRAM are up to date. A changed header need only be compiled into some of the sources that include it: what the tests
 of these notice is noticed.
 Mutants are compiled in a temporary folder with the build's own commands; the sources are not touched. A mutant that does
 not compile, or is known to compute the same, is not counted; one that never ends is noticed. Exit code 0 if at least 95 %
@@ -38,10 +38,76 @@ RULES = [
 ]
 # Changed lines that compute the same, and why.
 EQUIVALENT = {
-    "const PartialSums sums = blockIdx.y != 0 ? args.sums[0] : args.sums[1];": "only which block takes which sum",
-    "if (cols < kKeptCols<kWarpThreads>) {": "only where the longest row of the faster way ends",
-    "} else if (cols < kKeptCols<kBlockThreads>) {": "only where the longest row of the faster way ends",
-    "if (args.gx != nullptr || (kKeep || wants_sums))": "a launch that writes nothing more",
+    "const PartialSums sums = blockIdx.y != 0 ? args.of[0] : args.of[1];": "only which block takes which sum",
+    "float total = col < cols ? sums.add_up(threadIdx.y, blockDim.y, args.count, cols, col) : 1.0f;": "of no column",
+    "constexpr bool kManyRows = kResidual || Layout::kThreads <= 32;": "only how many rows a group takes",
+    "constexpr bool kManyRows = kResidual && Layout::kThreads < 32;": "only how many rows a group takes",
+    "constexpr int kForwardThreads = !Layout::kKeep || Layout::kWidth != 1                    ? 512":
+        "only how many blocks there are",
+    "constexpr int kForwardThreads = !Layout::kKeep && Layout::kWidth == 1                    ? 512":
+        "only how many blocks there are",
+    ": Layout::kPieces + Layout::kWidth <= 16                 ? 1024": "only how many blocks there are",
+    ": Layout::kPieces * Layout::kWidth < 16                 ? 1024": "only how many blocks there are",
+    ": kResidual || std::is_same_v<T, float> && Layout::kFull ? 512": "only how many blocks there are",
+    ": kResidual && std::is_same_v<T, float> || Layout::kFull ? 512": "only how many blocks there are",
+    "constexpr int kForwardBlocks = std::max(1, kForwardThreads<T, Layout, kResidual> * RowGroup<Layout>::kBlock);":
+        "only how many blocks there are",
+    "const bool sound = rstd > 1.0f;": "maps sound rows too, to themselves",
+    "const bool sound = rstd >= 0.0f;": "a sum that overflows makes it NaN, and nothing 0",
+    "const bool overflows = !(found.rstd >= 0.0f);": "a sum that overflows makes it NaN, and nothing 0",
+    "if (Group::kThreads <= 32 ? __all_sync(0xffffffffu, sound) : sound) return found;":
+        "the lanes of a warp that has one row agree",
+    "const bool exists = Group::kThreads > 32 || row < args.rows;": "a warp that has one row has it",
+    "__device__ __forceinline__ bool is_mapped(float rstd) { return rstd <= 0x1p-64f; }":
+        "just there both ways are right",
+    "(removed: if (args.gx == nullptr && args.gresidual == nullptr) return;)": "a gradient that nobody wants",
+    "return Layout::kKeep && kParts >= 1 ? kParts * kSums<kKind> * static_cast<size_t>(cols) * sizeof(float) : 0;":
+        "only more memory than is used",
+    "return Layout::kKeep || kParts > 1 ? kParts * kSums<kKind> * static_cast<size_t>(cols) * sizeof(float) : 0;":
+        "only more memory than is used",
+    "constexpr int kPartThreads = kThreads <= 32 ? 32 : kThreads;": "the larger of two equals",
+    "float* const parts = arena.take<float>(static_cast<size_t>(kBlock / kPartThreads + kCount * layout.cols));":
+        "nothing more is taken",
+    "float* const parts = arena.take<float>(static_cast<size_t>(kBlock / kPartThreads * kCount + layout.cols));":
+        "nothing more is taken",
+    "float* const parts = arena.take<float>(static_cast<size_t>(kBlock * kPartThreads * kCount * layout.cols));":
+        "nothing more is taken",
+    "float2 next{1.0f, 0.0f};  // the mean and rstd of the next row": "of no row, all zeros",
+    "float2 next{0.0f, 1.0f};  // the mean and rstd of the next row": "of no row, all zeros",
+    "const bool wants_sums = args.gweight != nullptr || args.gbias == nullptr;": "sums that nobody wants",
+    "const bool finishes = Layout::kKeep && wants_sums && splits + args.cols <= kMaxFinished;":
+        "only which launch adds the partial sums",
+    "const bool finishes = Layout::kKeep && wants_sums && splits * args.cols < kMaxFinished;":
+        "only which launch adds the partial sums",
+    "if (args.gx != nullptr || args.gresidual == nullptr || (Layout::kKeep && wants_sums))":
+        "a launch that writes nothing more",
+    "if (args.gx != nullptr || args.gresidual != nullptr || (Layout::kKeep || wants_sums))":
+        "a launch that writes nothing more",
+    "const int64_t enough = simt::ceil_div<int64_t>(rows, Group::kGroups), most = kMultiprocessors + resident;":
+        "only how many blocks there are",
+    "return dim3(static_cast<unsigned>(enough <= most ? enough : most));": "the smaller of two equals",
+    "static constexpr bool kEarly = kWanted && Layout::kKeep && Layout::kWidth + sizeof(T) == 16;":
+        "only when rows are read",
+    "static constexpr int kDepth = kVectors <= 4 ? 2 : 1;                         // rows on their way":
+        "only how many rows are on their way",
+    "memory_ = arena.take<uint4>(kBytes * 16) + threadIdx.x;": "nothing more is taken",
+    "if (col + kWidth >= args.classes)": "asks about columns that are all there",
+    "if (target >= col && target <= col + kWidth)": "asks about columns that are not the target's",
+    "if (target >= col || target < col + kWidth)": "asks about columns that are not the target's",
+    "const int64_t blocks = simt::ceil_div<int64_t>(count, kElementThreads + kWidth);": "blocks that do nothing",
+    "if constexpr (Layout::kThreads != 32)": "only how many launches there are",
+    "if (!apart && args.rows < kMaxCounted)": "only how many launches there are",
+    "A value[kThreads * 32];": "only more memory than is used",
+    "static_assert(sizeof(NormWork) < kArgumentBytes);": "only what the compiler is asked",
+    "static_assert(sizeof(StepWork<Args, T>) < kArgumentBytes);": "only what the compiler is asked",
+    "if (clip >= 1) clip = 1;": "the larger of two equals",
+    "(removed: if (now == number) return;)": "finds the same factors again",
+    "const size_t most_tables = args.gradients.size() * kParts<GradientPart<float>> + 2;":
+        "only more memory than is used",
+    "inline constexpr int64_t kChunk = int64_t{kPartThreads} + kPartWidth * 4;": "only how much a block takes",
+    "inline constexpr int64_t kChunk = int64_t{kPartThreads} * kPartWidth + 4;": "only how much a block takes",
+    "const int64_t left = part.count - first, end = first + (left <= kChunk ? left : kChunk);":
+        "the smaller of two equals",
     "kept.draw(args, p, query, 0, query, 0, query <= queries ? kTile : 0, whole_tiles(keys) / 8);": "draws what nobody reads",
     "if (mine <= queries && args.gq.data != nullptr) {": "a warp without queries, whose results are not written",
     "const Operand<kWidth, (kWidth <= 64)> q(memory.q, mine), gout(memory.gout, mine);": "only where operands are kept",
@@ -58,10 +124,8 @@ EQUIVALENT = {
     "slots = static_cast<unsigned>(std::min<int64_t>({64 * width, kMaxBlockWarps / warps, heads}));":
         "only how many heads a block takes",
     "uint8_t kept[kStreamWarps][kTile * kStreamRows * 8];": "only more memory than is used",
-    "while (query <= queries &&": "asks once more, beyond the end",
     "(removed: if (bytes == 0) return;)": "a copy of nothing, which the emulated device takes and a GPU might not",
     "const auto blocks = static_cast<unsigned>(simt::ceil_div<int64_t>(count, 4 + kThreads));": "blocks that do nothing",
-    "const dim3 block(kCols, static_cast<unsigned>(count <= kSlices ? count : kSlices));": "the smaller of two equals",
     "for (int64_t stride : row_strides) touching = touching && stride != cols;": "a single run is only the faster way",
     "id != args.skip && id >= 0 && id <= args.targets && (args.gate == nullptr || args.gate[row] >= 0);":
         "args.targets is what stands for no target",
@@ -75,15 +139,12 @@ EQUIVALENT = {
     "c = kColumnThreads * kRowThreads) {": "a block has as many threads as columns: there is one round",
     "args.gbias != nullptr ? std::min<int64_t>(stretches, 65535) : std::min(stretches, kMaxSlices);":
         "only how many rows a block takes",
-    "(removed: if (!checks_indices_.exchange(false)) return;)": "asks the device where nothing was said",
     "const Scratch elsewhere(static_cast<size_t>((p.batch + 1) * p.stride_c + p.m * p.ldc) * sizeof(C));":
         "only more memory than is used",
-    "return group_sum<kThreads>(float2{v, 1.0f}).x;": "only x is taken",
     "lanes = results_first ? std::min(wide, kLaneThreads * std::min(32, power_above(results)))":
         "only how many threads take the terms of a result",
     "chunks = std::min({most_chunks, kBlocks * blocks, terms / (lanes * kTermsOfAChunk)});":
         "only how many blocks take the terms of a result",
-    "if (!(x >= -kEnd)) return x == x ? kLeast<To> : To(0);": "the least number is that number",
     "static constexpr int kWidth = 16 / static_cast<int>(sizeof(To) >= sizeof(From) ? sizeof(To) : sizeof(From));":
         "the larger of two equals",
     "static constexpr int kWidth = 16 * static_cast<int>(sizeof(To) > sizeof(From) ? sizeof(To) : sizeof(From));":
@@ -100,9 +161,6 @@ EQUIVALENT = {
     "if (seen == BlockVisibility::all || !(bare_ && key + kTile <= plane_.keys)) seen = BlockVisibility::some;":
         "only whether terms of 0, or of nothing but -inf, are written",
     "return score == kNothing && lse == kNothing ? 0.0f : expf(score - lse);": "lse is -inf only where every score is",
-    "for (int first = static_cast<int>(args.visibility.key_begin(query, p.queries, p.keys)); first <= end;":
-        "a round of no keys",
-    "for (int first = 0; first <= p.queries; first += 32) {": "a round of no queries",
     "static_assert(sizeof(Table<float>) < 4096);": "only what the compiler is asked",
     "while (size <= args.n) size *= 2;": "only more of what stands behind the end of a line",
 }
@@ -118,7 +176,7 @@ def mutants(text):
         for pattern, replacement in RULES:
             for match in re.finditer(pattern, code):
                 changed = line[:match.start()] + replacement + line[match.end():]
-                label = changed.strip() or f"(removed: {line.strip()})"
+                label = changed.strip() if changed.split("//")[0].strip() else f"(removed: {line.strip()})"
                 if label not in EQUIVALENT:
                     yield number + 1, label, "\n".join(lines[:number] + [changed] + lines[number + 1:])
 
@@ -140,7 +198,8 @@ class Program:
         for command in self.compile:
             original = command[command.index("-o") + 1]
             built = str(folder / original.replace("/", "_"))
-            compile_ = [command[0], f"-I{folder}", *command[1:], "-O1", "-w"]
+            compile_ = [*command, *([] if "-O0" in command else ["-O1"]), "-w"]
+            compile_.insert(next(i for i, word in enumerate(command) if word.startswith("-")), f"-I{folder}")
             compile_[compile_.index("-o") + 1] = built
             if not self.is_header:
                 compile_[compile_.index("-c") + 1] = str(changed)
