@@ -229,6 +229,12 @@ TEST(OptimizerKernels, NormOfManyGradients) {
   EXPECT_EQ(norm_of({{there.data(), 0}}), 0);
 }
 
+// More launches that find out their last block than there are counters for it.
+TEST(OptimizerKernels, CountersAreUsedAgain) {
+  const DeviceBuffer<float> three(std::vector<float>{3}), four(std::vector<float>{4});
+  for (int i = 0; i < 1030; ++i) ASSERT_EQ(norm_of({{three.data(), 1}, {four.data(), 1}}), 5) << i;
+}
+
 // Four elements that could be taken at once but for their place among the moments.
 TEST(OptimizerKernels, MomentsLieAnywhere) {
   const std::vector<float> gradient{1, -2, 3, -4};
