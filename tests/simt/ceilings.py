@@ -269,7 +269,7 @@ def page_of(found):
         counts=table(["Kernel", "Launch", "Warps", "Instructions a warp"], count_rows(found)))
 
 
-COUNTED = re.compile(r"^\| ([^|]+) \| (`\w+`: `\w+`) \| ([\d,]+) \| ([\d,]+) \|$", re.M)
+COUNTED = re.compile(r"^\| ([^|]+) \| (`[\w/]+`: `\w+`) \| ([\d,]+) \| ([\d,]+) \|$", re.M)
 
 
 def outdated(listings, page=None):

@@ -194,10 +194,10 @@ def hopper_launch(object_, kernel, a, groups, step, kept, tiles_ahead):
 
 def hopper_attention(direction, a):
     if direction == "forward":
-        launches = [hopper_launch("attention_forward", "forward_kernel", a, 3 if a.width == 64 else 2, 128, "queries", 1)]
+        launches = [hopper_launch("hopper/attention_forward", "forward_kernel", a, 3 if a.width == 64 else 2, 128, "queries", 1)]
     else:
-        launches = [hopper_launch("attention_backward", "query_kernel", a, 2, 128, "queries", 0),
-                    hopper_launch("attention_backward", "key_kernel", a, 2, 64, "keys", 0)]
+        launches = [hopper_launch("hopper/attention_backward", "query_kernel", a, 2, 128, "queries", 0),
+                    hopper_launch("hopper/attention_backward", "key_kernel", a, 2, 64, "keys", 0)]
     return attention("Hopper", direction, a, [launch for launch, _ in launches], max(busiest for _, busiest in launches))
 
 
