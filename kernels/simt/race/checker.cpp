@@ -20,7 +20,7 @@ void Checker::launch_begin(const void* kernel, const void* arguments, size_t arg
   launch_ = stream_order().current();
   arguments_ = static_cast<const char*>(arguments);
   argument_bytes_ = argument_bytes;
-  fenced_blocks_.clear();
+  published_.clear();
   announced_ = {};
   shadow_.set_program(kernel);
 }
@@ -126,17 +126,23 @@ void Checker::check_streams(Cell& cell, const void* address, bool write, const U
   cell.last_write = now;
 }
 
+// Whether what another block did is known to one that does something now.
+bool Checker::published(const Cell& cell, const Access& earlier, const Access& now) const {
+  const auto block = published_.find(cell.block);
+  return block != published_.end() && block->second.covers(earlier.moment) &&
+         clocks_.after_atomic(now.moment.thread);
+}
+
 // Makes the cell speak of the running block, after comparing with what another block of the same launch did.
 // False if the other block's write stays on record, so that a third block is compared with it too.
 bool Checker::enter_block(Cell& cell, Space space, const void* address, const Use& use) {
   if (cell.launch == launch_ && cell.block == block_) return true;
   const bool other_block = space == Space::global && cell.launch == launch_;
   if (other_block) {
-    const bool fenced = fenced_blocks_.count(cell.block) != 0 && fenced_blocks_.count(block_) != 0;
-    if (!fenced && cell.has_writer && !(cell.writer.atomic && use.by.atomic))
+    if (cell.has_writer && !(cell.writer.atomic && use.by.atomic) && !published(cell, cell.writer, use.by))
       report_error("data race between blocks on " + where(space, address) + ": " + verb(use) + " by " +
                    who(use.by) + ", unordered with the write by another block's " + who(cell.writer));
-    if (!fenced && use.write && cell.readers != 0)
+    if (use.write && cell.readers != 0 && !published(cell, cell.reader[0], use.by))
       report_error("data race between blocks on " + where(space, address) + ": " + verb(use) + " by " +
                    who(use.by) + ", unordered with the read by another block's " + who(cell.reader[0]));
     if (!use.write && cell.has_writer) return false;
@@ -204,6 +210,9 @@ void Checker::access(const void* address, size_t bytes, bool write, unsigned thr
 
 void Checker::atomic(const void* address, size_t bytes, unsigned thread, Location at) {
   touch({address, bytes, true, access_by(thread, sites_.of(at), true)});
+  if (shared_offset(address) < kArenaBytes) return;
+  clocks_.atomic(thread);
+  if (!clocks_.published().clocks.empty()) published_[block_] = clocks_.published();
 }
 
 void Checker::instrumented(const void* address, size_t bytes, bool write, const void* return_address) {

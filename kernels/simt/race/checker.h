@@ -5,7 +5,7 @@
 #pragma once
 
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 
 #include <heed/kernels/simt/host/monitor.h>
 #include <heed/kernels/simt/race/clocks.h>
@@ -25,7 +25,7 @@ class Checker final : public Monitor {
   void arrive(const void* barrier, unsigned thread) override { clocks_.arrive(barrier, thread); }
   void leave(const void* barrier, unsigned thread) override { clocks_.leave(barrier, thread); }
   void barrier_done(const void* barrier) override { clocks_.barrier_done(barrier); }
-  void fence(unsigned) override { fenced_blocks_.insert(block_); }
+  void fence(unsigned thread) override { clocks_.fence(thread); }
 
   void access(const void* address, size_t bytes, bool write, unsigned thread, Location at) override;
   void atomic(const void* address, size_t bytes, unsigned thread, Location at) override;
@@ -81,6 +81,7 @@ class Checker final : public Monitor {
   void touch(const Use& use);
   void touch_cell(Cell& cell, Space space, const void* address, const Use& use);
   void check_streams(Cell& cell, const void* address, bool write, const Use* use);
+  bool published(const Cell& cell, const Access& earlier, const Access& now) const;
   bool enter_block(Cell& cell, Space space, const void* address, const Use& use);
   void record_read(Cell& cell, const Use& use);
   void check_proxy(const Cell& cell, Space space, const void* address, const Use& use);
@@ -97,8 +98,8 @@ class Checker final : public Monitor {
   Clocks clocks_;
   Shadow shadow_;
   Sites sites_;
-  uint32_t launch_ = 0, block_ = 0;  // launch_ is the operation's number in StreamOrder
-  std::unordered_set<uint32_t> fenced_blocks_;
+  uint32_t launch_ = 0, block_ = 0;                   // launch_ is the operation's number in StreamOrder
+  std::unordered_map<uint32_t, Snapshot> published_;  // by the blocks of the launch
   const char* arguments_ = nullptr;
   size_t argument_bytes_ = 0;
   Announced announced_;

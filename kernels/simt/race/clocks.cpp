@@ -9,7 +9,10 @@ void Clocks::start(unsigned threads) {
   ++epoch_;
   passed_on_.clear();
   released_.clear();
-  fences_.assign(threads, {});
+  fences_.clear();
+  published_ = {};
+  atomics_.assign(threads, {});
+  async_fences_.assign(threads, {});
   seen_.assign(static_cast<size_t>(threads) * columns(), 0);
   for (unsigned t = 0; t < threads; ++t) seen(t, t) = 1;
 }
@@ -62,14 +65,37 @@ void Clocks::phase_seen(const void* mbarrier, unsigned thread) {
   if (released != released_.end()) merge(thread, released->second);
 }
 
+void Clocks::fence(unsigned thread) {
+  const uint32_t* const row = &seen(thread, 0);
+  fences_.push_back({now(thread), {epoch_, Row(row, row + columns())}});
+  ++seen(thread, thread);
+}
+
+void Clocks::atomic(unsigned thread) {
+  if (atomics_[thread].epoch == 0) atomics_[thread] = now(thread);
+  std::erase_if(fences_, [&](const Fence& fence) {
+    if (!before(fence.moment, thread)) return false;
+    published_.epoch = std::max(published_.epoch, fence.covered.epoch);
+    published_.clocks.resize(columns());
+    for (unsigned i = 0; i < columns(); ++i)
+      published_.clocks[i] = std::max(published_.clocks[i], fence.covered.clocks[i]);
+    return true;
+  });
+}
+
+bool Clocks::after_atomic(unsigned thread) const {
+  return std::ranges::any_of(
+      atomics_, [&](const Moment& moment) { return moment.epoch != 0 && before(moment, thread); });
+}
+
 void Clocks::fence_async(unsigned thread) {
-  fences_[thread].push_back(now(thread));
+  async_fences_[thread].push_back(now(thread));
   ++seen(thread, thread);
 }
 
 bool Clocks::visible_to_agents(const Moment& written, unsigned reader) const {
   if (is_agent(written)) return true;
-  const std::vector<Moment>& fences = fences_[written.thread];
+  const std::vector<Moment>& fences = async_fences_[written.thread];
   const auto fence =
       std::lower_bound(fences.begin(), fences.end(), written.clock,
                        [](const Moment& moment, uint32_t clock) { return moment.clock < clock; });

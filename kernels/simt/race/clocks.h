@@ -21,6 +21,16 @@ struct Moment {
   unsigned thread;
 };
 
+/// What had happened in a block.
+struct Snapshot {
+  uint32_t epoch = 0;            // all of earlier ones,
+  std::vector<uint32_t> clocks;  // and so much of each thread's or agent's in this one
+
+  bool covers(const Moment& moment) const {
+    return moment.epoch < epoch || (moment.thread < clocks.size() && moment.clock <= clocks[moment.thread]);
+  }
+};
+
 constexpr unsigned kMaxGroups = kMaxThreads / 128;
 constexpr unsigned kAgents = kMaxGroups + kMaxMbarriers;
 
@@ -60,6 +70,13 @@ class Clocks {
   void phase_end(const void* mbarrier) { released_[mbarrier] = passed_on_[mbarrier]; }
   void phase_seen(const void* mbarrier, unsigned thread);
 
+  /// What happened before a __threadfence() that happened before an atomic is published: known to the threads
+  /// of other blocks that come after an atomic of theirs.
+  void fence(unsigned thread);
+  void atomic(unsigned thread);
+  const Snapshot& published() const { return published_; }
+  bool after_atomic(unsigned thread) const;
+
   /// What the thread wrote is visible to agents, as far as its fence is known.
   void fence_async(unsigned thread);
   bool visible_to_agents(const Moment& written, unsigned reader) const;
@@ -67,6 +84,10 @@ class Clocks {
  private:
   static constexpr uint32_t kNoEpoch = ~0u;
   using Row = std::vector<uint32_t>;
+  struct Fence {
+    Moment moment;
+    Snapshot covered;
+  };
 
   unsigned columns() const { return threads_ + kAgents; }
   void merge(unsigned thread, const Row& row);
@@ -81,7 +102,10 @@ class Clocks {
   uint32_t epoch_ = 0;
   Row seen_;  // [threads, threads and agents]: the last moment of the second that the first knows to be over
   std::unordered_map<const void*, Row> passed_on_, released_;
-  std::vector<std::vector<Moment>> fences_;  // of each thread, in order
+  std::vector<Fence> fences_;  // of which no atomic has published what they cover
+  Snapshot published_;
+  std::vector<Moment> atomics_;                    // the first of each thread; of epoch 0 where it had none
+  std::vector<std::vector<Moment>> async_fences_;  // of each thread, in order
 };
 
 }  // namespace heed::emulator

@@ -115,28 +115,31 @@ __global__ void overflowing_index(float* out, const float* in, int stride) {
 __global__ void add_atomically(float* out) { atomicAdd(out + threadIdx.x, 1.0f); }
 
 // The last block to finish adds what the others left; leaves everything as it found it.
-template <bool kFence>
+enum class Ticket { right, no_fence, no_barrier };
+
+template <Ticket kTicket>
 __global__ void last_block_adds(float* out, float* partials, unsigned* counter) {
   auto& is_last = simt::shared<bool>();
-  if (threadIdx.x == 0) {
+  if (threadIdx.x == 64) {
     partials[blockIdx.x] = 1.0f + static_cast<float>(blockIdx.x);  // here
-    if (kFence) __threadfence();
-    is_last = atomicAdd(counter, 1u) == gridDim.x - 1;
+    if (kTicket != Ticket::no_fence) __threadfence();
   }
+  if (kTicket != Ticket::no_barrier) __syncthreads();
+  if (threadIdx.x == 0) is_last = atomicAdd(counter, 1u) == gridDim.x - 1;
   __syncthreads();
   if (!is_last || threadIdx.x != 3) return;
   for (unsigned i = 0; i < gridDim.x; ++i) out[0] += partials[i];  // here
   *counter = 0;
 }
 
-template <bool kFence>
+template <Ticket kTicket>
 void run_last_block_adds(float* out, const float*) {
   float* partials = nullptr;
   unsigned* counter = nullptr;
   cudaMalloc(&partials, 5 * sizeof(float));
   cudaMalloc(&counter, sizeof(unsigned));
   cudaMemset(counter, 0, sizeof(unsigned));
-  go(last_block_adds<kFence>, 5, 0, out, partials, counter);
+  go(last_block_adds<kTicket>, 5, 0, out, partials, counter);
   cudaFree(partials);
   cudaFree(counter);
 }
@@ -237,7 +240,9 @@ std::vector<Bug> memory_bugs() {
        "", "", "data race between blocks on global memory"},
       {"atomic_beside_plain", [](float* o, const float*) { go(atomic_beside_plain, 1, 0, o); }, "differs",
        "differs", "data race on global memory"},
-      {"no_fence_before_ticket", run_last_block_adds<false>, "", "", "data race between blocks"},
+      {"no_fence_before_ticket", run_last_block_adds<Ticket::no_fence>, "", "", "data race between blocks"},
+      {"no_barrier_before_ticket", run_last_block_adds<Ticket::no_barrier>, "", "",
+       "data race between blocks"},
       {"state_left_by_the_last_launch",
        [](float* o, const float*) {
          static float* const total = [] {
@@ -295,7 +300,7 @@ std::vector<Bug> launch_bugs() {
 std::vector<Bug> correct_memory_kernels() {
   return {
       {"add_atomically", [](float* o, const float*) { go(add_atomically, 3, 0, o); }, "", "", ""},
-      {"last_block_adds", run_last_block_adds<true>, "", "", ""},
+      {"last_block_adds", run_last_block_adds<Ticket::right>, "", "", ""},
       {"histogram", [](float* o, const float* i) { go(histogram, 1, 0, o, i); }, "", "", ""},
       {"copy_through_struct",
        [](float* o, const float* i) {
