@@ -6,7 +6,9 @@
 #include <type_traits>
 
 #include <heed/core/base/dtype.h>
+#include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/cpu/gemm/gemm_block.h>
+#include <heed/kernels/cpu/tasks/grain.h>
 #include <heed/kernels/cpu/tasks/workspace.h>
 
 namespace heed::cpu {
@@ -51,6 +53,18 @@ void store_run(const A* from, int64_t count, T* to, int64_t stride, bool accumul
   }
   for (int64_t i = 0; i < count; ++i, to += stride)
     *to = static_cast<T>(accumulate ? static_cast<A>(*to) + from[i] : from[i]);
+}
+
+/// out[i] += the sum of sums[part, i] over the parts, in order.
+template <class A>
+void add_parts(const A* sums, int64_t parts, int64_t elements, A* out) {
+  if (parts == 0) return;
+  parallel_for(elements, elements_per_task(elements), [&](int64_t begin, int64_t end) {
+    for (int64_t part = 0; part < parts; ++part) {
+      const A* const more = sums + part * elements;
+      for (int64_t i = begin; i < end; ++i) out[i] += more[i];
+    }
+  });
 }
 
 /// A matrix [rows, cols], or a copy of it in the type of computation.

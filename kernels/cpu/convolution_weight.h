@@ -10,7 +10,6 @@
 #include <heed/kernels/convolution.h>
 #include <heed/kernels/cpu/convolution_patches.h>
 #include <heed/kernels/cpu/convolution_product.h>
-#include <heed/kernels/cpu/tasks/grain.h>
 
 namespace heed::cpu {
 
@@ -74,13 +73,7 @@ class WeightGradient {
       for (int64_t task = begin; task < end; ++task)
         sum(task % parts_, task / parts_ / blocks_.parts, task / parts_ % blocks_.parts);
     });
-    parallel_for(elements(), elements_per_task(elements()), [&](int64_t begin, int64_t end) {
-      A* const sum = args_.gweight;
-      for (int64_t part = 1; part < parts_; ++part) {
-        const A* const more = sums_.data() + (part - 1) * elements();
-        for (int64_t i = begin; i < end; ++i) sum[i] += more[i];
-      }
-    });
+    add_parts(sums_.data(), parts_ - 1, elements(), args_.gweight);
   }
 
  private:

@@ -6,7 +6,6 @@
 #include <heed/kernels/cpu/convolution_product.h>
 #include <heed/kernels/cpu/convolution_winograd.h>
 #include <heed/kernels/cpu/convolution_winograd_tiles.h>
-#include <heed/kernels/cpu/tasks/grain.h>
 
 namespace heed::cpu {
 namespace {
@@ -35,13 +34,7 @@ class WinogradWeightGradient {
     parallel_for(parts_ * blocks(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) add_tiles(i / blocks(), block(i % blocks()));
     });
-    if (parts_ == 1) return;
-    parallel_for(elements(), elements_per_task(elements()), [&](int64_t begin, int64_t end) {
-      for (int64_t part = 1; part < parts_; ++part) {
-        const A* const more = sums_.data() + (part - 1) * elements();
-        for (int64_t i = begin; i < end; ++i) args_.gweight[i] += more[i];
-      }
-    });
+    add_parts(sums_.data(), parts_ - 1, elements(), args_.gweight);
   }
 
  private:
