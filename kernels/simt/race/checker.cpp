@@ -62,19 +62,19 @@ void Checker::count(Region& region, const Use& use) {
   if (use.write) region.traffic.written += use.bytes;
 }
 
-// Finds the cells of what is used and calls `each` for every byte; fails if that is not memory of the device.
+// Finds what is used and calls `each` for its cells; fails if that is not memory of the device.
 template <class F>
 void Checker::check(const Use& use, F each) {
   if (skipped(use.address)) return;
   const unsigned char* p = static_cast<const unsigned char*>(use.address);
   const size_t offset = shared_offset(p);
   if (offset < kArenaBytes) {
-    for (size_t i = 0; i < use.bytes; ++i) {
+    for (size_t i = 0; i < use.bytes; ++i)
       if (offset + i >= kArenaBytes || !shadow_.is_piece(offset + i))
         report_error(std::string("out-of-bounds shared memory ") + verb(use) + " of " +
                      std::to_string(use.bytes) + " bytes by " + by_whom(use));
-      each(shadow_.shared(offset + i), Space::shared, p + i);
-    }
+    shadow_.shared().visit(offset, use.bytes, use.write,
+                           [&](Cell& cell, size_t at) { each(cell, Space::shared, p + (at - offset)); });
   } else if (shadow_.is_variable(p)) {
     for (size_t i = 0; i < use.bytes; ++i) each(shadow_.variable(p + i), Space::variable, p + i);
   } else if (Region* region = shadow_.region_near(p)) {
@@ -91,7 +91,8 @@ void Checker::check(const Use& use, F each) {
                    " before Dependent::wait(), while kernels in front may use it");
     if (!use.counted) count(*region, use);
     const size_t first = static_cast<size_t>(p - region->start);
-    for (size_t i = 0; i < use.bytes; ++i) each(region->cells[first + i], Space::global, p + i);
+    region->cells.visit(first, use.bytes, use.write,
+                        [&](Cell& cell, size_t at) { each(cell, Space::global, p + (at - first)); });
   } else if (!shadow_.is_constant(p) && !sites_.in_library(use.by.site)) {
     report_error(
         std::string(verb(use)) + " of host memory by " + who(use.by) +
@@ -261,7 +262,7 @@ void Checker::product_read(const void* address, size_t bytes, unsigned group, ui
 void Checker::region_added(void* address, size_t bytes, bool device_only) {
   Region& region = shadow_.add_region(static_cast<unsigned char*>(address), bytes, device_only);
   if (!device_only)  // the host may write it unseen
-    for (size_t i = 0; i < bytes; ++i) region.cells[i].written = true;
+    region.cells.visit(0, bytes, true, [](Cell& cell, size_t) { cell.written = true; });
 }
 
 Traffic Checker::traffic(const void* address) {
@@ -276,13 +277,14 @@ void Checker::range_used(const void* address, size_t bytes, bool write) {
   const unsigned char* p = static_cast<const unsigned char*>(address);
   Region* region = shadow_.region_near(p);
   if (region == nullptr || p < region->start || p + bytes > region->start + region->bytes) return;
-  for (size_t i = 0; i < bytes; ++i) {
-    Cell& cell = region->cells[static_cast<size_t>(p - region->start) + i];
-    check_streams(cell, p + i, write, nullptr);
-    if (!write) continue;
+  region->cells.visit(static_cast<size_t>(p - region->start), bytes, write, [&](Cell& cell, size_t at) {
+    check_streams(cell, region->start + at, write, nullptr);
+    if (!write) return;
+    const uint32_t now = cell.last_write;
+    cell = {};  // of launches that are over nothing more is asked
+    cell.last_write = now;
     cell.written = true;
-    cell.writer.atomic = false;
-  }
+  });
 }
 
 }  // namespace heed::emulator

@@ -5,23 +5,14 @@
 #include <heed/kernels/simt/race/shadow.h>
 
 namespace heed::emulator {
-namespace {
-
-// Untouched pages of a large zeroed block cost nothing.
-std::unique_ptr<Cell[], decltype(&std::free)> zeroed_cells(size_t count) {
-  return {static_cast<Cell*>(std::calloc(count, sizeof(Cell))), &std::free};
-}
-
-}  // namespace
-
-Shadow::Shadow() : shared_(zeroed_cells(kArenaBytes)), piece_(kArenaBytes, 0) {}
+Shadow::Shadow() : shared_(kArenaBytes), piece_(kArenaBytes, 0) {}
 
 Region& Shadow::add_region(unsigned char* start, size_t bytes, bool device_only) {
-  return regions_.insert_or_assign(start, Region{start, bytes, device_only, zeroed_cells(bytes)})
-      .first->second;
+  return regions_.insert_or_assign(start, Region{start, bytes, device_only, Cells(bytes)}).first->second;
 }
 
 Region* Shadow::region_near(const unsigned char* address) {
+  if (last_ != nullptr && static_cast<size_t>(address - last_->start) < last_->bytes) return last_;
   const auto after = regions_.upper_bound(address);
   Region* near = nullptr;
   if (after != regions_.end() && static_cast<size_t>(after->first - address) <= kGuard) near = &after->second;
@@ -33,6 +24,7 @@ Region* Shadow::region_near(const unsigned char* address) {
     else if (near != nullptr && offset - before.bytes <= static_cast<size_t>(near->start - address))
       near = &before;
   }
+  if (near != nullptr) last_ = near;
   return near;
 }
 
