@@ -310,10 +310,10 @@ void check_large(const Case& c, double level, double low) {
 }
 
 TEST(NormNumerics, RowsUpToTheLargestNumber) {
-  for (const int64_t cols : {2, 33, 100, 264, 1025, 8200, 8201})
-    for (const double level : {1e15, 1e18, 3e19, 1e25, 1e30, 3.3e38})
+  for (const int64_t cols : {2, 33, 264, 1025, 8200, 8201})
+    for (const double level : {1e18, 3e19, 3.3e38})  // sums of squares overflow, squares, and sums
       for (const double low : {-0.99, 0.4}) {
-        for (const Case& c : {Case{6, cols}, rms({6, cols})}) {
+        for (const Case& c : {Case{3, cols}, rms({3, cols})}) {
           check_large<float>(c, level, low);
           check_large<bfloat16>(c, level, low);
         }
