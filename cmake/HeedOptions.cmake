@@ -9,6 +9,7 @@ option(HEED_ONEDNN "Use oneDNN for matrix products where it is faster" ON)
 option(HEED_UNITY "Compile sources that can be together in one file: less work for a build from nothing, more after a change" OFF)
 option(HEED_EMULATOR "Build and install the emulator of CUDA kernels, for projects with kernels of their own" OFF)
 option(HEED_WARNINGS_AS_ERRORS "Treat compiler warnings as errors" OFF)
+set(HEED_LIBRARY_LAUNCHER "" CACHE STRING "A compiler cache for the sources of libraries alone, which several builds share")
 set(HEED_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined")
 set(HEED_ISA "amx" CACHE STRING "The widest instruction set the CPU kernels are built for: baseline, avx2, avx512 or amx")
 set_property(CACHE HEED_ISA PROPERTY STRINGS baseline avx2 avx512 amx)
@@ -56,9 +57,6 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 reports false positives of these three inside libstdc++ at -O2 and above.
   target_compile_options(heed_build_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict -Wno-maybe-uninitialized -Wno-array-bounds>)
-  if(HEED_UNITY)  # it takes a source that is included for a header
-    target_compile_options(heed_build_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
-  endif()
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # A loop that we ask to be vectorised and that clang leaves as it is costs time, not correctness.

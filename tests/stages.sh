@@ -143,13 +143,12 @@ PYTHON
   test_consumer "$base/prefix" find_package
 }
 
-# A project with heed's sources in its tree, as shared libraries, and one that finds those where they were installed. Without
-# precompiled headers and other sources beside it each source has to include what it uses; the programs' in test_readme.
+# A project with heed's sources in its tree, as shared libraries, and one that finds those where they were installed.
 test_shared() {
   local base=$build/consumers
   logged "$build/log/consumer-add_subdirectory.log" cmake -S "$root/tests/consumers/add_subdirectory" \
     -B "$base/add_subdirectory" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0 -DBUILD_SHARED_LIBS=ON \
-    -DHEED_ISA=baseline -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON || return 1
+    -DHEED_ISA=baseline -DHEED_UNITY=ON || return 1
   compile "$base/add_subdirectory"
   run_tests "$base/add_subdirectory" || return 1
   rm -rf "$base/prefix"
@@ -183,10 +182,10 @@ test_static() {
     -DHWY_ENABLE_CONTRIB=OFF || return 1
   compile "$base/highway"
   logged "$build/log/install.log" cmake --install "$base/highway" --prefix "$prefix" || return 1
-  logged "$build/log/consumer-static.log" cmake -S "$root" -B "$base/heed" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" \
-    -DHEED_CUDA=OFF -DHEED_APPS=OFF -DHEED_ONEDNN=OFF -DCMAKE_DISABLE_FIND_PACKAGE_SentencePiece=ON || return 1
-  compile "$base/heed"
-  logged "$build/log/install.log" cmake --install "$base/heed" --prefix "$prefix" || return 1
+  configure release -B "$build/static" -DCMAKE_PREFIX_PATH="$prefix" -DHEED_APPS=OFF -DHEED_ONEDNN=OFF \
+    -DCMAKE_DISABLE_FIND_PACKAGE_SentencePiece=ON
+  compile "$build/static"
+  logged "$build/log/install.log" cmake --install "$build/static" --prefix "$prefix" || return 1
   logged "$build/log/consumer-static.log" cmake -S "$root/tests/consumers/static" -B "$base/consumer" -G Ninja \
     -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix" || return 1
   compile "$base/consumer"
@@ -233,14 +232,15 @@ command_test() {
   [[ $# -le 1 && $mode =~ ^(--kernels|--avx512|--all)?$ ]] || wrong_usage "test takes only --kernels, --avx512 or --all"
   local packages=("${run_packages[@]}" "${test_packages[@]}")
   if [[ $mode == --all ]]; then packages+=("${all_packages[@]}"); fi
+  if [[ ${HEED_ONCE:-0} == 1 ]]; then packages+=(ccache); fi
   if [[ $mode == --avx512 ]]; then packages+=("${avx512_packages[@]}"); fi
   need "${packages[@]}" || exit 1
   need_figures
   local include
   include=$(cuda_include)
   cuda=(-DHEED_CUDA_INCLUDE="$include")
-  if [[ $mode == --all || ${HEED_WARNINGS_AS_ERRORS:-0} == 1 ]]; then extra=(-DHEED_WARNINGS_AS_ERRORS=ON); fi
-  if [[ ${HEED_ONCE:-0} == 1 ]]; then extra+=(-DHEED_UNITY=ON); fi
+  if [[ $mode == --all ]]; then export HEED_WARNINGS_AS_ERRORS=1; fi
+  if [[ ${HEED_ONCE:-0} == 1 ]]; then extra=(-DHEED_UNITY=ON); fi
   case $mode in
     '')
       stage "build with the emulated CUDA device" build_preset emulated "${cuda[@]}" "${extra[@]}"
