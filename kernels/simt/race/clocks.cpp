@@ -3,6 +3,14 @@
 #include <heed/kernels/simt/race/clocks.h>
 
 namespace heed::emulator {
+namespace {
+
+// Each of `into` becomes the later of it and its like in `from`.
+void take_later(uint32_t* __restrict into, const uint32_t* __restrict from, size_t count) {
+  for (size_t i = 0; i < count; ++i) into[i] = into[i] < from[i] ? from[i] : into[i];
+}
+
+}  // namespace
 
 void Clocks::start(unsigned threads) {
   threads_ = threads;
@@ -32,10 +40,7 @@ void Clocks::warp_barrier(unsigned warp, uint32_t lanes) {
     for (uint32_t rest = lanes; rest != 0; rest &= rest - 1)
       f(warp * 32 + static_cast<unsigned>(__builtin_ctz(rest)));
   };
-  for_each([&](unsigned thread) {
-    for (unsigned other = 0; other < columns(); ++other)
-      all[other] = std::max(all[other], seen(thread, other));
-  });
+  for_each([&](unsigned thread) { take_later(all.data(), &seen(thread, 0), all.size()); });
   for_each([&](unsigned thread) {
     std::copy(all.begin(), all.end(), &seen(thread, 0));
     ++seen(thread, thread);
@@ -45,14 +50,14 @@ void Clocks::warp_barrier(unsigned warp, uint32_t lanes) {
 void Clocks::arrive(const void* barrier, unsigned thread) {
   Row& passed = passed_on_[barrier];
   passed.resize(columns());
-  for (unsigned other = 0; other < columns(); ++other)
-    passed[other] = std::max(passed[other], seen(thread, other));
+  take_later(passed.data(), &seen(thread, 0), passed.size());
   ++seen(thread, thread);
 }
 
 void Clocks::merge(unsigned thread, const Row& row) {
-  for (unsigned other = 0; other < row.size(); ++other)
-    if (other != thread) seen(thread, other) = std::max(seen(thread, other), row[other]);
+  const uint32_t own = seen(thread, thread);
+  take_later(&seen(thread, 0), row.data(), row.size());
+  seen(thread, thread) = own;
 }
 
 void Clocks::leave(const void* barrier, unsigned thread) {
@@ -77,8 +82,7 @@ void Clocks::atomic(unsigned thread) {
     if (!before(fence.moment, thread)) return false;
     published_.epoch = std::max(published_.epoch, fence.covered.epoch);
     published_.clocks.resize(columns());
-    for (unsigned i = 0; i < columns(); ++i)
-      published_.clocks[i] = std::max(published_.clocks[i], fence.covered.clocks[i]);
+    take_later(published_.clocks.data(), fence.covered.clocks.data(), columns());
     return true;
   });
 }

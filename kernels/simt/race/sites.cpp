@@ -26,29 +26,26 @@ std::string source_line(const void* return_address) {
 
 }  // namespace
 
-uint32_t Sites::of(const void* return_address) {
-  const auto [known, is_new] = by_address_.try_emplace(return_address, static_cast<uint32_t>(sites_.size()));
-  if (is_new) sites_.push_back({return_address, {}});
-  return known->second;
-}
-
-uint32_t Sites::of(Location at) {
-  for (size_t i = sites_.size(); i-- > 0;)
-    if (sites_[i].address == nullptr && sites_[i].at.file == at.file && sites_[i].at.line == at.line)
-      return static_cast<uint32_t>(i);
-  sites_.push_back({nullptr, at});
-  return static_cast<uint32_t>(sites_.size() - 1);
+uint32_t Sites::of(const Site& site) {
+  Found& found = found_[Hash()(site) % found_.size()];
+  if (found.site != site) {
+    const auto [known, is_new] = numbers_.try_emplace(site, static_cast<uint32_t>(sites_.size()));
+    if (is_new) sites_.push_back(site);
+    found = {site, known->second};
+  }
+  return found.number;
 }
 
 std::string Sites::text(uint32_t site) const {
-  if (sites_[site].address == nullptr) return emulator::text(sites_[site].at);
-  const std::string line = source_line(sites_[site].address);
+  const Site& known = sites_[site];
+  if (known.line != 0 || known.address == nullptr)
+    return emulator::text({static_cast<const char*>(known.address), known.line});
+  const std::string line = source_line(known.address);
   return line.substr(line.rfind('/') + 1);
 }
 
 bool Sites::in_library(uint32_t site) const {
-  return sites_[site].address != nullptr &&
-         source_line(sites_[site].address).find("/c++/") != std::string::npos;
+  return sites_[site].line == 0 && source_line(sites_[site].address).find("/c++/") != std::string::npos;
 }
 
 }  // namespace heed::emulator
