@@ -137,6 +137,10 @@ inline std::vector<Options> sgd_options() {
           {.norm = 7, .clip = 0.5, .momentum = 0.9}};
 }
 
+inline std::vector<Options> lion_options() {
+  return {{}, {.decay = 0.1, .beta2 = 0.99}, {.norm = 7, .clip = 0.5}};
+}
+
 /// Runs four steps of `run` beside `plain(value, m, v, gradient, step)` for each element, and expects the
 /// same bits. Every second parameter begins with its first step.
 template <class T, class Run, class Plain>

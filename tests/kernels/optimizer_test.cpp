@@ -2,29 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "optimizer_reference.h"
+#include "optimizer_cases.h"
 
 namespace heed {
 namespace {
 
 using namespace heed::testing;
-
-template <class T>
-void adam(Arenas<T>& arenas, int64_t step, const Options& o) {
-  cpu::adam_step<T>(
-      {slice_of(arenas, step, o), arenas.m.data(), arenas.v.data(), o.beta1, o.beta2, 1e-8, o.decoupled});
-}
-
-template <class T>
-void sgd(Arenas<T>& arenas, int64_t step, const Options& o) {
-  cpu::sgd_step<T>({slice_of(arenas, step, o), o.momentum != 0 ? arenas.m.data() : nullptr, o.momentum,
-                    o.dampening, o.nesterov});
-}
-
-template <class T>
-void lion(Arenas<T>& arenas, int64_t step, const Options& o) {
-  cpu::lion_step<T>({slice_of(arenas, step, o), arenas.m.data(), o.beta1, o.beta2});
-}
 
 // Parameters of `size` elements that have n together, the first of which has one; or one of all.
 std::vector<int64_t> cut(int64_t n, int64_t size) {
@@ -37,77 +20,42 @@ std::vector<int64_t> cut(int64_t n, int64_t size) {
 std::vector<int64_t> some_sizes(int64_t n) { return cut(n, n % 2 == 0 ? n : 100); }
 
 template <class T>
-class OptimizerTest : public ::testing::Test {};
-TYPED_TEST_SUITE(OptimizerTest, FloatingTypes);
+struct Cpu {
+  using Type = T;
 
-TYPED_TEST(OptimizerTest, AdamIsTheTextbookBitForBit) {
-  using T = TypeParam;
-  for (const Options& o : adam_options()) {
-    for (int64_t n : kSizes) {
-      for (bool with_master : {false, true}) {
-        expect_same_steps(
-            Arenas<T>(some_sizes(n), with_master), [&](auto& arenas, int64_t step) { adam(arenas, step, o); },
-            [&](auto& value, auto& m, auto& v, auto g, int64_t step) {
-              plain_adam(value, m, v, g, step, o);
-            });
-      }
-    }
+  static std::vector<Arenas<T>> arenas() {
+    std::vector<Arenas<T>> all;
+    for (const int64_t n : kSizes)
+      for (const bool with_master : {false, true}) all.emplace_back(some_sizes(n), with_master);
+    return all;
   }
-}
 
-TYPED_TEST(OptimizerTest, SgdIsTheTextbookBitForBit) {
-  using T = TypeParam;
-  for (const Options& o : sgd_options()) {
-    for (int64_t n : kSizes) {
-      for (bool with_master : {false, true}) {
-        expect_same_steps(
-            Arenas<T>(some_sizes(n), with_master), [&](auto& arenas, int64_t step) { sgd(arenas, step, o); },
-            [&](auto& value, auto& m, auto&, auto g, int64_t step) { plain_sgd(value, m, g, step == 1, o); });
-      }
-    }
+  static void adam(Arenas<T>& arenas, const kernels::StepSlice<T>& slice, const Options& o) {
+    cpu::adam_step<T>({slice, arenas.m.data(), arenas.v.data(), o.beta1, o.beta2, 1e-8, o.decoupled});
   }
-}
 
-TYPED_TEST(OptimizerTest, LionIsTheTextbookBitForBit) {
-  using T = TypeParam;
-  for (const Options& o : {Options{}, {.decay = 0.1, .beta2 = 0.99}, {.norm = 7, .clip = 0.5}})
-    for (int64_t n : kSizes)
-      for (bool with_master : {false, true})
-        expect_same_steps(
-            Arenas<T>(some_sizes(n), with_master), [&](auto& arenas, int64_t step) { lion(arenas, step, o); },
-            [&](auto& value, auto& m, auto&, auto g, int64_t) { plain_lion(value, m, g, o); });
-}
-
-TEST(Optimizer, LionStandsStillWhereNothingPointsAndKeepsNan) {
-  Arenas<float> arenas(3, false);
-  arenas.value = {5, 5, 5};
-  arenas.gradient = {0, -2, NAN};
-  lion(arenas, 1, {});
-  EXPECT_EQ(arenas.value[0], 5);
-  EXPECT_EQ(arenas.value[1], 5 + float(kLr));
-  EXPECT_TRUE(std::isnan(arenas.value[2]));
-}
-
-// A master is finer than the value that it rounds to; another value was written since and stands.
-TEST(Optimizer, AWrittenValueReplacesAMasterThatDoesNotRoundToIt) {
-  const double still = 0;
-  for (const bool written : {false, true}) {
-    Arenas<bfloat16> arenas(300, true);
-    for (size_t i = 0; i < 300; ++i) {
-      arenas.master[i] = 1 + 0x1p-10f;  // rounds to 1
-      arenas.value[i] = bfloat16(i % 3 == 0 ? 5.0f : 1.0f);
-    }
-    arenas.draw_gradient(1);
-    auto slice = arenas.slice(1, 0, nullptr, 0);
-    slice.written = written;
-    slice.lr = &still;
-    cpu::sgd_step<bfloat16>({slice, nullptr, 0, 0, false});
-    for (size_t i = 0; i < 300; ++i) {
-      EXPECT_EQ(arenas.master[i], written && i % 3 == 0 ? 5.0f : 1 + 0x1p-10f);
-      EXPECT_EQ(float(arenas.value[i]), written && i % 3 == 0 ? 5.0f : 1.0f);
-    }
+  static void sgd(Arenas<T>& arenas, const kernels::StepSlice<T>& slice, const Options& o) {
+    cpu::sgd_step<T>(
+        {slice, o.momentum != 0 ? arenas.m.data() : nullptr, o.momentum, o.dampening, o.nesterov});
   }
-}
+
+  static void lion(Arenas<T>& arenas, const kernels::StepSlice<T>& slice, const Options& o) {
+    cpu::lion_step<T>({slice, arenas.m.data(), o.beta1, o.beta2});
+  }
+
+  static double rate(double value) {
+    double lr = 0;
+    cpu::set_lr({&lr, value});
+    return lr;
+  }
+
+  static void advance(int64_t& step, std::vector<int64_t>& steps, const std::vector<int64_t>& stepped,
+                      const double* norm) {
+    cpu::advance_steps({&step, steps.data(), stepped, norm});
+  }
+};
+using CpuTypes = ::testing::Types<Cpu<float>, Cpu<bfloat16>, Cpu<double>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Cpu, OptimizerSteps, CpuTypes);
 
 // Against the published update in wider arithmetic, so that the formula above is not its own judge.
 TEST(OptimizerAccuracy, DoublesAreWithinRoundingOfTheFormula) {
@@ -125,62 +73,24 @@ TEST(OptimizerAccuracy, DoublesAreWithinRoundingOfTheFormula) {
                   v_hat = v[i] / (1 - std::pow(Exact(o.beta2), step));
       value[i] -= Exact(kLr) * m_hat / (std::sqrt(v_hat) + Exact(1e-8));
     }
-    adam(arenas, step, o);
+    Cpu<double>::adam(arenas, slice_of(arenas, step, o), o);
     // 1 - beta2 holds three digits less than a double, which shifts sqrt(v_hat) by some 1e-14 of the step.
     for (size_t i = 0; i < value.size(); ++i) ASSERT_NEAR(arenas.value[i], value[i], 1e-15 * step) << step;
   }
 }
 
-TYPED_TEST(OptimizerTest, ANormThatIsNotFiniteChangesNothing) {
-  for (const double norm : {double(NAN), double(INFINITY)}) {
-    Arenas<TypeParam> arenas(33, false);
-    arenas.draw_gradient(1);
-    const Arenas<TypeParam> before = arenas;
-    int64_t step = 0, steps[3] = {4, 5, 6};
-    const int64_t stepped[] = {0, 2};
-    cpu::advance_steps({&step, steps, stepped, &norm});
-    EXPECT_EQ(step, 0);
-    EXPECT_EQ(steps[0], 4);
-    cpu::advance_steps({&step, steps, stepped, nullptr});
-    EXPECT_EQ(step, 1);
-    EXPECT_EQ(std::vector<int64_t>(steps, steps + 3), (std::vector<int64_t>{5, 5, 7}));
-    const auto slice = arenas.slice(0, 0, &norm, 1);
-    cpu::adam_step<TypeParam>({slice, arenas.m.data(), arenas.v.data(), 0.9, 0.999, 1e-8, false});
-    cpu::sgd_step<TypeParam>({slice, arenas.m.data(), 0.9, 0, false});
-    cpu::lion_step<TypeParam>({slice, arenas.m.data(), 0.9, 0.99});
-    EXPECT_TRUE(same_bits(arenas.value, before.value));
-    EXPECT_TRUE(same_bits(arenas.m, before.m));
-  }
-}
+template <class T>
+class OptimizerThreads : public ::testing::Test {};
+TYPED_TEST_SUITE(OptimizerThreads, FloatingTypes);
 
-TEST(Optimizer, TheRateOfASliceIsTheRateTimesItsFactor) {
-  Arenas<double> arenas(1, false);
-  arenas.value = {1};
-  arenas.gradient = {2};
-  double lr = 0;
-  cpu::set_lr({&lr, 0.25});
-  auto slice = arenas.slice(1, 0, nullptr, 0);
-  slice.lr = &lr;
-  slice.lr_factor = 0.5;
-  cpu::sgd_step<double>({slice, nullptr, 0, 0, false});
-  EXPECT_EQ(arenas.value[0], 1 - 0.25 * 0.5 * 2);
-}
-
-TYPED_TEST(OptimizerTest, NoThreadCountChangesABit) {
+TYPED_TEST(OptimizerThreads, NoThreadCountChangesABit) {
   using T = TypeParam;
   expect_same_for_all_thread_counts([] {
     Arenas<T> arenas(some_sizes(100003), true);
     arenas.draw_gradient(1);
-    adam(arenas, 1, {});
+    Cpu<T>::adam(arenas, arenas.slice(1, 0, nullptr, 0), {});
     return arenas.value;
   });
-}
-
-TEST(Optimizer, NothingToDo) {
-  Arenas<float> arenas(0, false);
-  adam(arenas, 1, {});
-  sgd(arenas, 1, {});
-  lion(arenas, 1, {});
 }
 
 template <class A>

@@ -1,4 +1,4 @@
-// The optimizers' steps on the device, bit for bit those of plain loops, and the norm of many gradients.
+// The optimizers' steps on the device, and the norm of many gradients.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 #include <heed/kernels/optimizer.h>
 #include <heed/kernels/runtime.h>
 
-#include "../kernels/optimizer_reference.h"
+#include "../kernels/optimizer_cases.h"
 #include "device_buffer.h"
 #include "device_test.h"
 
@@ -45,27 +45,6 @@ void on_device(Arenas<T>& host, kernels::StepSlice<T> slice, const Step& step) {
   host.v = v.get();
 }
 
-template <class T>
-void adam(Arenas<T>& arenas, const kernels::StepSlice<T>& slice, const Options& o) {
-  on_device(arenas, slice, [&](const kernels::StepSlice<T>& there, float* m, float* v) {
-    cuda::adam_step<T>({there, m, v, o.beta1, o.beta2, 1e-8, o.decoupled});
-  });
-}
-
-template <class T>
-void sgd(Arenas<T>& arenas, const kernels::StepSlice<T>& slice, const Options& o) {
-  on_device(arenas, slice, [&](const kernels::StepSlice<T>& there, float* m, float*) {
-    cuda::sgd_step<T>({there, o.momentum != 0 ? m : nullptr, o.momentum, o.dampening, o.nesterov});
-  });
-}
-
-template <class T>
-void lion(Arenas<T>& arenas, const kernels::StepSlice<T>& slice, const Options& o) {
-  on_device(arenas, slice, [&](const kernels::StepSlice<T>& there, float* m, float*) {
-    cuda::lion_step<T>({there, m, o.beta1, o.beta2});
-  });
-}
-
 // Parameters that can be read four elements at a time and that cannot, each more than a launch has; and one
 // of more than a block takes at once.
 std::vector<std::vector<int64_t>> all_sizes() {
@@ -74,132 +53,54 @@ std::vector<std::vector<int64_t>> all_sizes() {
 }
 
 template <class T>
-class OptimizerKernel : public ::testing::Test {
- protected:
-  // `run(arenas, slice, options)` beside `plain(value, m, v, gradient, step, options)`.
-  template <class Run, class Plain>
-  static void check(const std::vector<Options>& options, const Run& run, const Plain& plain) {
-    for (const Options& o : options)
-      for (const std::vector<int64_t>& sizes : all_sizes())
-        for (const bool with_master : {false, true}) {
-          if (with_master && sizeof(T) != 2) continue;
-          ++kernel_cases.count;
-          expect_same_steps(
-              Arenas<T>(sizes, with_master),
-              [&](Arenas<T>& arenas, int64_t step) { run(arenas, slice_of(arenas, step, o), o); },
-              [&](float& value, float& m, float& v, float g, int64_t step) {
-                plain(value, m, v, g, step, o);
-              });
-        }
+struct Cuda {
+  using Type = T;
+
+  static std::vector<Arenas<T>> arenas() {
+    std::vector<Arenas<T>> all;
+    for (const std::vector<int64_t>& sizes : all_sizes()) {
+      all.emplace_back(sizes, false);
+      if (sizeof(T) == 2) all.emplace_back(sizes, true);
+    }
+    kernel_cases.count += static_cast<int>(all.size());
+    return all;
+  }
+
+  static void adam(Arenas<T>& arenas, const kernels::StepSlice<T>& slice, const Options& o) {
+    on_device(arenas, slice, [&](const kernels::StepSlice<T>& there, float* m, float* v) {
+      cuda::adam_step<T>({there, m, v, o.beta1, o.beta2, 1e-8, o.decoupled});
+    });
+  }
+
+  static void sgd(Arenas<T>& arenas, const kernels::StepSlice<T>& slice, const Options& o) {
+    on_device(arenas, slice, [&](const kernels::StepSlice<T>& there, float* m, float*) {
+      cuda::sgd_step<T>({there, o.momentum != 0 ? m : nullptr, o.momentum, o.dampening, o.nesterov});
+    });
+  }
+
+  static void lion(Arenas<T>& arenas, const kernels::StepSlice<T>& slice, const Options& o) {
+    on_device(arenas, slice, [&](const kernels::StepSlice<T>& there, float* m, float*) {
+      cuda::lion_step<T>({there, m, o.beta1, o.beta2});
+    });
+  }
+
+  static double rate(double value) {
+    const DeviceBuffer<double> lr(1);
+    cuda::set_lr({lr.data(), value});
+    return lr.get()[0];
+  }
+
+  static void advance(int64_t& step, std::vector<int64_t>& steps, const std::vector<int64_t>& stepped,
+                      const double* norm) {
+    const DeviceBuffer<double> measured(norm == nullptr ? std::vector<double>() : std::vector<double>{*norm});
+    const DeviceBuffer<int64_t> step_there(std::vector<int64_t>{step}), steps_there(steps);
+    cuda::advance_steps({step_there.data(), steps_there.data(), stepped, measured.data()});
+    step = step_there.get()[0];
+    steps = steps_there.get();
   }
 };
-TYPED_TEST_SUITE(OptimizerKernel, KernelTypes);
-
-TYPED_TEST(OptimizerKernel, AdamIsTheTextbookBitForBit) {
-  TestFixture::check(adam_options(), adam<TypeParam>, plain_adam<float>);
-}
-
-TYPED_TEST(OptimizerKernel, SgdIsTheTextbookBitForBit) {
-  TestFixture::check(sgd_options(), sgd<TypeParam>,
-                     [](float& value, float& m, float&, float g, int64_t step, const Options& o) {
-                       plain_sgd(value, m, g, step == 1, o);
-                     });
-}
-
-TYPED_TEST(OptimizerKernel, LionIsTheTextbookBitForBit) {
-  TestFixture::check(
-      {{}, {.decay = 0.1, .beta2 = 0.99}, {.norm = 7, .clip = 0.5}}, lion<TypeParam>,
-      [](float& value, float& m, float&, float g, int64_t, const Options& o) { plain_lion(value, m, g, o); });
-}
-
-TYPED_TEST(OptimizerKernel, WhatIsNotFiniteChangesNothing) {
-  using T = TypeParam;
-  for (const double norm : {double(NAN), double(INFINITY)}) {
-    Arenas<T> arenas(33, false);
-    arenas.draw_gradient(1);
-    const Arenas<T> before = arenas;
-    const Options o{.norm = norm, .clip = 1, .momentum = 0.9};
-    adam(arenas, arenas.slice(1, 0, &norm, 1), o);
-    sgd(arenas, arenas.slice(1, 0, &norm, 1), o);
-    lion(arenas, arenas.slice(1, 0, &norm, 1), o);
-    EXPECT_TRUE(same_bits(arenas.value, before.value));
-    EXPECT_TRUE(same_bits(arenas.m, before.m) && same_bits(arenas.v, before.v));
-  }
-}
-
-TEST(OptimizerKernels, ClippingTakesANormAndALimit) {
-  const auto stepped = [](const double* norm, double clip) {
-    Arenas<float> arenas(33, false);
-    arenas.draw_gradient(1);
-    sgd(arenas, arenas.slice(1, 0, norm, clip), {});
-    return arenas.value;
-  };
-  const double norm = 7;
-  const std::vector<float> plain = stepped(nullptr, 0);
-  EXPECT_TRUE(same_bits(stepped(&norm, 0), plain));
-  EXPECT_TRUE(same_bits(stepped(nullptr, 1), plain));
-  EXPECT_FALSE(same_bits(stepped(&norm, 1), plain));
-}
-
-TEST(OptimizerKernels, LionStandsStillWhereNothingPointsAndKeepsNan) {
-  Arenas<float> arenas(3, false);
-  arenas.value = {5, 5, 5};
-  arenas.gradient = {0, -2, NAN};
-  lion(arenas, arenas.slice(1, 0, nullptr, 0), {});
-  EXPECT_EQ(arenas.value[0], 5);
-  EXPECT_EQ(arenas.value[1], 5 + float(kLr));
-  EXPECT_TRUE(std::isnan(arenas.value[2]));
-}
-
-// A master is finer than the value that it rounds to; another value was written since and stands.
-TEST(OptimizerKernels, AWrittenValueReplacesAMasterThatDoesNotRoundToIt) {
-  const double still = 0;
-  for (const bool written : {false, true}) {
-    Arenas<bfloat16> arenas(300, true);
-    for (size_t i = 0; i < 300; ++i) {
-      arenas.master[i] = 1 + 0x1p-10f;  // rounds to 1
-      arenas.value[i] = bfloat16(i % 3 == 0 ? 5.0f : 1.0f);
-    }
-    arenas.draw_gradient(1);
-    auto slice = arenas.slice(1, 0, nullptr, 0);
-    slice.written = written;
-    slice.lr = &still;
-    sgd(arenas, slice, {});
-    for (size_t i = 0; i < 300; ++i) {
-      EXPECT_EQ(arenas.master[i], written && i % 3 == 0 ? 5.0f : 1 + 0x1p-10f);
-      EXPECT_EQ(float(arenas.value[i]), written && i % 3 == 0 ? 5.0f : 1.0f);
-    }
-  }
-}
-
-TEST(OptimizerKernels, RatesAndNumbersOfSteps) {
-  const DeviceBuffer<double> rate(1);
-  cuda::set_lr({rate.data(), 0.25});
-  EXPECT_EQ(rate.get()[0], 0.25);
-  Arenas<float> arenas(1, false);
-  arenas.value = {1};
-  arenas.gradient = {2};
-  auto slice = arenas.slice(1, 0, nullptr, 0);
-  const double lr = 0.25;
-  slice.lr = &lr;
-  slice.lr_factor = 0.5;
-  sgd(arenas, slice, {});
-  EXPECT_EQ(arenas.value[0], 1 - 0.25f * 0.5f * 2);
-
-  std::vector<int64_t> stepped, expected(1000, 3);  // more than a launch has
-  for (int64_t i = 0; i < 700; ++i) stepped.push_back(999 - i);
-  for (const double norm : {3.0, double(INFINITY), double(NAN)}) {
-    const DeviceBuffer<double> measured(std::vector<double>{norm});
-    const DeviceBuffer<int64_t> step(std::vector<int64_t>{2}), steps(expected);
-    cuda::advance_steps({step.data(), steps.data(), stepped, measured.data()});
-    const int64_t moved = norm == 3 ? 1 : 0;
-    EXPECT_EQ(step.get()[0], 2 + moved);
-    const std::vector<int64_t> got = steps.get();
-    for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], 3 + (i >= 300 ? moved : 0)) << i;
-    cuda::advance_steps({step.data(), steps.data(), {}, nullptr});
-    EXPECT_EQ(step.get()[0], 3 + moved);
-  }
-}
+using CudaTypes = ::testing::Types<Cuda<float>, Cuda<bfloat16>>;
+INSTANTIATE_TYPED_TEST_SUITE_P(Cuda, OptimizerSteps, CudaTypes);
 
 double norm_of(const std::vector<kernels::GradientPart<float>>& parts) {
   const DeviceBuffer<double> norm(1);
@@ -268,7 +169,7 @@ TEST(OptimizerKernels, ABlockGoesFromOneParameterToTheNext) {
   arenas.behind = 2;
   arenas.draw_gradient(1);
   const Arenas<float> before = arenas;
-  adam(arenas, arenas.slice(3, 0, nullptr, 0), {});
+  Cuda<float>::adam(arenas, arenas.slice(3, 0, nullptr, 0), {});
   for (const int64_t first : {int64_t{0}, kLarge - 8, kLarge})
     for (size_t i = static_cast<size_t>(first); i < static_cast<size_t>(first) + 8; ++i) {
       float value = before.value[i], m = 0, v = 0;
