@@ -18,12 +18,7 @@ TEST(BeamSearch, AWideBeamFindsWhatExhaustiveSearchFinds) {
         beam_search(*model, source, {.max_length = 3, .beam = 5, .length_penalty = alpha}).front();
     model->eval();
     const NoGrad no_grad;
-    std::map<std::vector<int64_t>, double> all;
-    enumerate(*model, model->encode(source), source, {1}, 0, 3, alpha, all);
-    double best = -1e300;
-    for (const auto& entry : all) best = std::max(best, entry.second);
-    EXPECT_NEAR(found.front().score, best, 1e-5);
-    for (const Hypothesis& h : found) EXPECT_NEAR(h.score, all.at(h.tokens), 1e-5);
+    expect_best_of(all_outputs(*model, source, 3, alpha), found);
     for (size_t i = 1; i < found.size(); ++i) EXPECT_GE(found[i - 1].score, found[i].score);
     model->train();
   }
@@ -147,8 +142,7 @@ TEST(BeamSearch, APrefixIsForced) {
   model->eval();
   const NoGrad no_grad;
   const Tokens first = Tokens::packed({{1, 3, 4, 2}});
-  std::map<std::vector<int64_t>, double> all;
-  enumerate(*model, model->encode(first), first, {1}, 0, 3, 0, all);
+  const Scores all = all_outputs(*model, first, 3, 0);
   // {4, 3} and one token more, or the end: five outputs, all of them in a beam of five.
   std::vector<double> scores;
   for (const auto& [tokens, score] : all)

@@ -2,19 +2,17 @@
 // every way to find an output.
 #include <cmath>
 #include <limits>
-#include <map>
 
 #include <gtest/gtest.h>
 
 #include <heed/core/ops.h>
 #include <heed/nn/decoding/decode.h>
 #include <heed/nn/decoding/ensemble.h>
-#include <heed/nn/init.h>
 #include <heed/nn/models/seq2seq_rnn.h>
-#include <heed/nn/models/transformer.h>
 
 #include "expect_error.h"
 #include "op_check.h"
+#include "search_model.h"
 
 namespace heed::nn {
 namespace {
@@ -30,16 +28,8 @@ std::shared_ptr<Transformer> small_model(uint64_t seed, int64_t vocabulary = kVo
   TransformerConfig config;
   config.source_vocabulary = 7;
   config.target_vocabulary = vocabulary;
-  config.d_model = 24;
-  config.heads = 3;
-  config.d_ff = 40;
   config.encoder_layers = config.decoder_layers = 1 + static_cast<int64_t>(seed % 2);
-  config.set_dropout(0.1);  // must not act while decoding
-  Generator generator(seed);
-  auto model = std::make_shared<Transformer>(config, generator);
-  initialize(*model, {{"*embedding*", Initializer::normal, 0.3}, {"*weight", Initializer::normal, 0.3}},
-             generator);
-  return model;
+  return small_model(config, seed);
 }
 
 std::shared_ptr<Seq2SeqRnn> small_rnn() {
@@ -47,8 +37,6 @@ std::shared_ptr<Seq2SeqRnn> small_rnn() {
   return std::make_shared<Seq2SeqRnn>(
       Seq2SeqRnnConfig{.source_vocabulary = 7, .target_vocabulary = kVocabulary, .d_model = 8}, generator);
 }
-
-const std::vector<std::vector<int64_t>> kSources{{1, 3, 4, 2}, {1, 5, 2}, {1, 3, 3, 4, 6, 2}};
 
 // Of logits [rows, vocabulary], in f64.
 std::vector<double> probabilities(const Tensor& logits) {
@@ -191,26 +179,19 @@ TEST(Ensemble, NothingUnderflows) {
   EXPECT_EQ(got[4], never);
 }
 
-// The probability of every output of at most `length` tokens: the product of the means over the models.
-void enumerate(const Models& models, const Tokens& source, const std::vector<int64_t>& input, double score,
-               int64_t length, double alpha, std::map<std::vector<int64_t>, double>& all) {
-  std::vector<Tensor> logits;
-  for (const auto& model : models) {
-    const Tensor rows = model->forward(source, Tokens::packed({input}));
-    logits.push_back(rows.slice(0, rows.size(0) - 1, rows.size(0)));
-  }
-  const std::vector<double> mean = mean_probabilities(logits);
-  const auto made = std::ssize(input);  // tokens with this one
-  const double penalty = std::pow((5.0 + static_cast<double>(made)) / 6.0, alpha);
-  for (int64_t token = 0; token < kVocabulary; ++token) {
-    const double next = score + std::log(mean[static_cast<size_t>(token)]);
-    std::vector<int64_t> longer = input;
-    if (token != 2) longer.push_back(token);
-    if (token == 2 || made == length)
-      all[{longer.begin() + 1, longer.end()}] = next / penalty;
-    else
-      enumerate(models, source, longer, next, length, alpha, all);
-  }
+// Of every output of at most `length` tokens: the product of the means over the models.
+Scores all_outputs(const Models& models, const Tokens& source, int64_t length, double alpha) {
+  const auto next = [&](const std::vector<int64_t>& input) {
+    std::vector<Tensor> logits;
+    for (const auto& model : models) {
+      const Tensor rows = model->forward(source, Tokens::packed({input}));
+      logits.push_back(rows.slice(0, rows.size(0) - 1, rows.size(0)));
+    }
+    std::vector<double> mean = mean_probabilities(logits);
+    for (double& p : mean) p = std::log(p);
+    return mean;
+  };
+  return nn::all_outputs(next, length, alpha);
 }
 
 TEST(Ensemble, AWideBeamFindsWhatExhaustiveSearchFinds) {
@@ -219,16 +200,12 @@ TEST(Ensemble, AWideBeamFindsWhatExhaustiveSearchFinds) {
   const NoGrad no_grad;
   const Tokens source = Tokens::packed({kSources[0]});
   for (const double alpha : {0.0, 1.0}) {
-    std::map<std::vector<int64_t>, double> all;
-    enumerate(models, source, {1}, 0, 3, alpha, all);
+    const Scores all = all_outputs(models, source, 3, alpha);
     EXPECT_EQ(all.size(), 1u + 4 + 4 * 4 + 4 * 4 * 4);
     const auto found =
         beam_search(ensemble, source, {.max_length = 3, .beam = kVocabulary, .length_penalty = alpha})
             .front();
-    double best = -kInfinity;
-    for (const auto& entry : all) best = std::max(best, entry.second);
-    EXPECT_NEAR(found.front().score, best, 1e-5);
-    for (const Hypothesis& h : found) EXPECT_NEAR(h.score, all.at(h.tokens), 1e-5);
+    expect_best_of(all, found);
   }
 }
 
@@ -254,21 +231,7 @@ TEST(Ensemble, DrawsFromTheMean) {
   Seq2SeqEnsemble ensemble(models);
   const NoGrad no_grad;
   const Tokens source = Tokens::packed({kSources[0]});
-  Generator generator(3);
-  const int64_t draws = 4000;
-  const auto found = beam_search(
-      ensemble, source, {.max_length = 2, .beam = draws, .sample = SampleOptions{.generator = &generator}});
-  std::map<std::vector<int64_t>, double> all;
-  std::map<std::vector<int64_t>, int> counts;
-  enumerate(models, source, {1}, 0, 2, 0, all);
-  for (const Hypothesis& h : found.front()) {
-    ++counts[h.tokens];
-    EXPECT_NEAR(h.score, all.at(h.tokens), 1e-5);
-  }
-  for (const auto& [tokens, score] : all) {
-    const double p = std::exp(score), deviation = std::sqrt(draws * p * (1 - p));
-    EXPECT_NEAR(counts[tokens], draws * p, 5 * deviation + 1);
-  }
+  expect_drawn_from(all_outputs(models, source, 2, 0), ensemble, source);
 }
 
 TEST(Ensemble, BatchesChangeNothing) {

@@ -10,23 +10,11 @@ namespace {
 TEST(Sampling, DrawsWhatTheModelSays) {
   const auto model = small_model(NormPlacement::pre, PositionKind::sinusoidal, 5);
   const Tokens source = Tokens::packed({{1, 3, 4, 2}});
-  Generator generator(3);
-  const int64_t draws = 4000;
-  const auto found = beam_search(
-      *model, source, {.max_length = 2, .beam = draws, .sample = SampleOptions{.generator = &generator}});
   model->eval();
   const NoGrad no_grad;
-  std::map<std::vector<int64_t>, double> all;
-  std::map<std::vector<int64_t>, int> counts;
-  enumerate(*model, model->encode(source), source, {1}, 0, 2, 0, all);
-  for (const Hypothesis& h : found.front()) {
-    ++counts[h.tokens];
-    EXPECT_NEAR(h.score, all.at(h.tokens), 1e-5);
-  }
-  for (const auto& [tokens, score] : all) {
-    const double p = std::exp(score), deviation = std::sqrt(draws * p * (1 - p));
-    EXPECT_NEAR(counts[tokens], draws * p, 5 * deviation + 1);
-  }
+  const Scores all = all_outputs(*model, source, 2, 0);
+  model->train();
+  expect_drawn_from(all, *model, source);
 }
 
 TEST(Sampling, FollowsSeedLimitsAndPrefix) {
