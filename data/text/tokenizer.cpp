@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <charconv>
-#include <unordered_set>
 #include <utility>
 
 #include <heed/core/base/check.h>
@@ -129,10 +128,10 @@ TokenizerOptions read_header(std::string_view& content, std::string_view file) {
 }
 
 // A piece a line; a newline in it is \n, a backslash \\.
-std::string write_pieces(const std::vector<std::string>& pieces) {
+std::string write_pieces(const Vocabulary& pieces) {
   std::string text;
-  for (const std::string& piece : pieces) {
-    for (const char c : piece) {
+  for (int32_t id = 0; id < pieces.size(); ++id) {
+    for (const char c : pieces.piece(id)) {
       if (c == '\n')
         text += "\\n";
       else if (c == '\\')
@@ -145,9 +144,8 @@ std::string write_pieces(const std::vector<std::string>& pieces) {
   return text;
 }
 
-std::vector<std::string> read_pieces(std::string_view text, std::string_view file) {
+Vocabulary read_pieces(std::string_view text, std::string_view file) {
   std::vector<std::string> pieces;
-  std::unordered_set<std::string> seen;
   while (!text.empty()) {
     const std::optional<std::string_view> line = take_line(text);
     const auto check = [&](bool holds, const char* what) {
@@ -166,11 +164,14 @@ std::vector<std::string> read_pieces(std::string_view text, std::string_view fil
       }
       piece += c;
     }
-    check(seen.insert(piece).second, "stands there twice");
     check(std::ssize(pieces) < kMaxIds, "is one too many");
     pieces.push_back(std::move(piece));
   }
-  return pieces;
+  Vocabulary vocabulary(std::move(pieces), concat(file, ": the vocabulary"));
+  for (int32_t id = 0; id < vocabulary.size(); ++id)
+    HEED_CHECK(vocabulary.find(vocabulary.piece(id)) == id, CheckpointError, file, ": piece ", id + 1,
+               " of the vocabulary stands there twice");
+  return vocabulary;
 }
 
 }  // namespace detail
@@ -182,7 +183,8 @@ std::shared_ptr<const Tokenizer> train_tokenizer_on_stream(const TokenizerOption
   HEED_CHECK(options.kind != TokenizerKind::pretrained, ConfigError,
              "a pretrained tokenizer is loaded, not trained");
   if (of_sub_words(options.kind)) return detail::train_sub_words(options, texts);
-  return std::make_shared<detail::VocabularyTokenizer>(options, detail::frequent_pieces(options, texts));
+  return std::make_shared<detail::VocabularyTokenizer>(
+      options, detail::Vocabulary(detail::frequent_pieces(options, texts), "the vocabulary"));
 }
 
 std::shared_ptr<const Tokenizer> train_tokenizer(const TokenizerOptions& options,

@@ -1,6 +1,7 @@
 #include "detail/vocabulary_tokenizer.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include <heed/core/base/check.h>
@@ -63,6 +64,11 @@ void split(TokenizerKind kind, std::string_view text, F&& f) {
   }
 }
 
+struct StringHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
+
 std::string prepared(std::string_view text, const TokenizerOptions& options) {
   std::string result = normalize(text, options.normalization, options.lowercase);
   // The first word looks as it would in the middle.
@@ -76,22 +82,17 @@ int64_t first_piece(TokenizerKind kind) {
   return kind == TokenizerKind::symbols ? kUnknown + 1 : kFirstSymbol + kBytes;
 }
 
-VocabularyTokenizer::VocabularyTokenizer(const TokenizerOptions& options, std::vector<std::string> pieces)
-    : options_(options), pieces_(std::move(pieces)) {
-  int64_t id = first_piece(options_.kind);
-  for (const std::string& piece : pieces_) ids_.emplace(piece, id++);
-}
+VocabularyTokenizer::VocabularyTokenizer(const TokenizerOptions& options, Vocabulary pieces)
+    : options_(options), pieces_(std::move(pieces)) {}
 
-int64_t VocabularyTokenizer::vocab() const {
-  return first_piece(options_.kind) + static_cast<int64_t>(pieces_.size());
-}
+int64_t VocabularyTokenizer::vocab() const { return first_piece(options_.kind) + pieces_.size(); }
 
 TokenIds VocabularyTokenizer::encode(std::string_view text) const {
   TokenIds ids;
   const std::string ready = prepared(text, options_);
   split(options_.kind, ready, [&](std::string_view piece) {
-    if (const auto found = ids_.find(piece); found != ids_.end())
-      ids.push_back(found->second);
+    if (const auto found = pieces_.find(piece))
+      ids.push_back(first_piece(options_.kind) + *found);
     else if (options_.kind == TokenizerKind::symbols)
       ids.push_back(kUnknown);
     else
@@ -115,7 +116,7 @@ std::string VocabularyTokenizer::piece(int64_t id) const {
   if (id == kPad) return "<pad>";
   if (id == kStart) return "<start>";
   if (id == kEnd) return "<end>";
-  if (id >= first_piece(options_.kind)) return pieces_[static_cast<size_t>(id - first_piece(options_.kind))];
+  if (id >= first_piece(options_.kind)) return pieces_.piece(id - first_piece(options_.kind));
   if (options_.kind == TokenizerKind::symbols) return "<unk>";
   const auto byte = static_cast<size_t>(id - kFirstSymbol);
   return std::string("<0x") + kDigits[byte >> 4] + kDigits[byte & 15] + ">";
@@ -130,7 +131,7 @@ std::vector<std::string> frequent_pieces(const TokenizerOptions& options, const 
   HEED_CHECK(options.min_count >= 1, ConfigError, "min_count is ", options.min_count,
              "; expected at least 1");
   if (options.kind == TokenizerKind::bytes) return {};
-  StringMap<int64_t> counts;
+  std::unordered_map<std::string, int64_t, StringHash, std::equal_to<>> counts;
   texts([&](std::string_view text) {
     split(options.kind, prepared(text, options), [&](std::string_view piece) {
       const auto found = counts.find(piece);

@@ -19,7 +19,7 @@ void check_collisions(size_t entries, const std::string& place);
 class Vocabulary {
  public:
   Vocabulary() = default;
-  /// The pieces that are not empty are all different; `place` names them in errors. See check_collisions().
+  /// Of equal pieces the first is found; `place` names them in errors. See check_collisions().
   Vocabulary(std::vector<std::string> pieces, const std::string& place);
   Vocabulary(const Vocabulary&) = delete;
   Vocabulary& operator=(const Vocabulary&) = delete;

@@ -3,25 +3,18 @@
 
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include <heed/data/text/tokenizer.h>
 
+#include "vocabulary.h"
+
 namespace heed::data::detail {
-
-struct StringHash {
-  using is_transparent = void;
-  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
-};
-
-template <class Value>
-using StringMap = std::unordered_map<std::string, Value, StringHash, std::equal_to<>>;
 
 /// Ids: the marks, then 256 bytes or for symbols <unk>, then the pieces.
 class VocabularyTokenizer final : public Tokenizer {
  public:
-  VocabularyTokenizer(const TokenizerOptions& options, std::vector<std::string> pieces);
+  VocabularyTokenizer(const TokenizerOptions& options, Vocabulary pieces);
 
   TokenIds encode(std::string_view text) const override;
   std::string bytes(int64_t id, bool first) const override;
@@ -32,8 +25,7 @@ class VocabularyTokenizer final : public Tokenizer {
 
  private:
   TokenizerOptions options_;
-  std::vector<std::string> pieces_;
-  StringMap<int64_t> ids_;
+  Vocabulary pieces_;  // their ids less first_piece()
 };
 
 /// The id of the first piece.
@@ -43,8 +35,8 @@ int64_t first_piece(TokenizerKind kind);
 std::vector<std::string> frequent_pieces(const TokenizerOptions& options, const TextStream& texts);
 
 /// Pieces as lines of a file, and back; CheckpointError.
-std::string write_pieces(const std::vector<std::string>& pieces);
-std::vector<std::string> read_pieces(std::string_view text, std::string_view file);
+std::string write_pieces(const Vocabulary& pieces);
+Vocabulary read_pieces(std::string_view text, std::string_view file);
 
 /// The lines of a tokenizer's file that come before its vocabulary.
 std::string write_header(const TokenizerOptions& options);

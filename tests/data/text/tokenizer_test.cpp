@@ -1,3 +1,5 @@
+#include <unordered_map>
+
 #include <gtest/gtest.h>
 
 #include <heed/core/base/check.h>
@@ -175,6 +177,25 @@ TEST(Tokenizer, ForgedFilesAreRefused) {
       continue;  // the ends of a piece and of the header
     EXPECT_THROW(parse_tokenizer(good.substr(0, size), "f"), CheckpointError) << size;
   }
+}
+
+// The table's hash is fixed, so that anybody can find pieces that all stand in one of its buckets.
+TEST(Tokenizer, PiecesThatCollideAreRefused) {
+  constexpr size_t kColliding = 1001;
+  std::unordered_map<std::string_view, int32_t> table;
+  table.reserve(kColliding);
+  std::string colliding, others;
+  for (size_t number = 0, found = 0; found < kColliding; ++number) {
+    const std::string piece = std::to_string(number);
+    if (number < kColliding) others += piece + '\n';
+    if (table.bucket(piece) != 0) continue;
+    colliding += piece + '\n';
+    ++found;
+  }
+  const std::string header = trained({.kind = Kind::words}, {})->serialize();
+  EXPECT_EQ(parse_tokenizer(header + others, "f")->vocab(), 259 + 1001);
+  expect_error<CheckpointError>([&] { parse_tokenizer(header + colliding, "f"); },
+                                {"f: the vocabulary", "collide"});
 }
 
 TEST(Tokenizer, KindsHaveNames) {
