@@ -26,12 +26,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-extern "C" {
-void* __libc_malloc(size_t);
-void* __libc_calloc(size_t, size_t);
-void* __libc_realloc(void*, size_t);
-void* __libc_memalign(size_t, size_t);
-}
+#include "../replaced_malloc.h"
 
 namespace {
 
@@ -89,11 +84,6 @@ bool fails(Kind kind, int error) {
   return true;
 }
 
-bool memory_fails(const void* caller) {
-  const auto address = reinterpret_cast<uintptr_t>(caller);
-  return (address < libc_begin || address >= libc_end) && fails(kMemory, ENOMEM);
-}
-
 template <class Function>
 Function* next(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
@@ -110,6 +100,11 @@ int armed_main(int argc, char** argv, char** environment) {
 
 }  // namespace
 
+static bool allocation_fails(const void* caller) {
+  const auto address = reinterpret_cast<uintptr_t>(caller);
+  return (address < libc_begin || address >= libc_end) && fails(kMemory, ENOMEM);
+}
+
 extern "C" {
 
 int __libc_start_main(int (*main)(int, char**, char**), int argc, char** argv,
@@ -119,25 +114,8 @@ int __libc_start_main(int (*main)(int, char**, char**), int argc, char** argv,
                                                                 stack);
 }
 
-void* malloc(size_t bytes) noexcept {
-  return memory_fails(__builtin_return_address(0)) ? nullptr : __libc_malloc(bytes);
-}
-void* calloc(size_t count, size_t bytes) noexcept {
-  return memory_fails(__builtin_return_address(0)) ? nullptr : __libc_calloc(count, bytes);
-}
-void* realloc(void* memory, size_t bytes) noexcept {
-  return memory_fails(__builtin_return_address(0)) ? nullptr : __libc_realloc(memory, bytes);
-}
-void* aligned_alloc(size_t alignment, size_t bytes) noexcept {
-  return memory_fails(__builtin_return_address(0)) ? nullptr : __libc_memalign(alignment, bytes);
-}
-int posix_memalign(void** memory, size_t alignment, size_t bytes) noexcept {
-  if (memory_fails(__builtin_return_address(0))) return ENOMEM;
-  *memory = __libc_memalign(alignment, bytes);
-  return *memory ? 0 : ENOMEM;
-}
 void* mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) noexcept {
-  if ((flags & MAP_ANONYMOUS) && memory_fails(__builtin_return_address(0))) return MAP_FAILED;
+  if ((flags & MAP_ANONYMOUS) && allocation_fails(__builtin_return_address(0))) return MAP_FAILED;
   return reinterpret_cast<void*>(::syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
 }
 

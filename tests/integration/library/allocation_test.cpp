@@ -18,13 +18,7 @@
 #include <heed/optim/adam.h>
 #include <heed/train/seq2seq.h>
 
-// Of the C library, beneath the functions that this program replaces.
-extern "C" {
-void* __libc_malloc(size_t);
-void* __libc_calloc(size_t, size_t);
-void* __libc_realloc(void*, size_t);
-void* __libc_memalign(size_t, size_t);
-}
+#include "../replaced_malloc.h"
 
 namespace {
 
@@ -54,17 +48,12 @@ void count() {
 
 }  // namespace
 
-extern "C" {
-void* malloc(size_t bytes) { return count(), __libc_malloc(bytes); }
-void* calloc(size_t n, size_t bytes) { return count(), __libc_calloc(n, bytes); }
-void* realloc(void* old, size_t bytes) { return count(), __libc_realloc(old, bytes); }
-void* memalign(size_t alignment, size_t bytes) { return count(), __libc_memalign(alignment, bytes); }
-void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
-int posix_memalign(void** out, size_t alignment, size_t bytes) {
-  *out = memalign(alignment, bytes);
-  return *out ? 0 : ENOMEM;
+static bool allocation_fails(const void*) {
+  count();
+  return false;
 }
 
+extern "C" {
 // Called once for each of oneDNN's products: counted on the way.
 int dnnl_primitive_execute(const void* primitive, void* stream, int count, const void* arguments) {
   using Execute = int (*)(const void*, void*, int, const void*);
