@@ -2,7 +2,7 @@
 """Measures the tests of a CUDA kernel: changes one line of it at a time and counts the changes that some test notices.
 
     tests/simt/mutate.py BUILD [--file norm/norm.cu] [--filter '*Norm*'] [--also PROGRAM] [--users FILE,FILE]
-                         [--limit N] [--jobs 2]
+                         [--lines N,N] [--builds address] [--limit N] [--jobs 2]
 
 BUILD is configured with HEED_CHECKED_KERNELS; its simt_kernels_test, simt_kernels_address_test, simt_kernels_race_test and
 each further PROGRAM are up to date. A changed header need only be compiled into some of the sources that include it: what the tests
@@ -25,8 +25,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The objects of kernels that a program is linked with, where they are not those of the library.
 OBJECTS = {"simt_cublas_test": "heed_cublas_kernels"}
-# The cheapest first: most mutants do not get further.
-VARIANTS = ("", "_address", "_race")
+# The builds of the kernels' tests and how their programs' names tell them apart; the cheapest first: most mutants do not
+# get further.
+BUILDS = {"plain": "", "address": "_address", "race": "_race"}
 TARGET = 0.95
 # (pattern, replacement): each match in a line of code is one mutant.
 RULES = [
@@ -244,7 +245,7 @@ def objects_with(build, file, sources):
 
 
 def programs(options, file):
-    """The further programs asked for, which know what the results should be, and the kernels' tests in three builds."""
+    """The further programs asked for, which know what the results should be, and the kernels' tests in their builds."""
     users = objects_with(options.build, file, options.users)
 
     def program(name, libraries, gtest_filter):
@@ -255,7 +256,7 @@ def programs(options, file):
     kernels = ["heed_emulated_kernels", "heed_kernels"]  # the first where the library itself is not emulated
     found = [*(program(name, [OBJECTS.get(name, "heed_kernels")], "*") for name in options.also),
              *(program(f"simt_kernels{name}_test", [f"heed_emulated_kernels{name}"] if name else kernels, options.filter)
-               for name in VARIANTS)]
+               for name in (BUILDS[build] for build in options.builds))]
     found = [test for test in found if test is not None]
     if not found:
         sys.exit(f"none of the programs in {options.build} is built with {file.name}")
@@ -285,6 +286,10 @@ def main():
     parser.add_argument("--also", action="append", default=[], metavar="PROGRAM", help="a further test, of the operation")
     parser.add_argument("--users", type=lambda names: names.split(","), default=[], metavar="FILE,FILE",
                         help="of the sources that include a header, those to be compiled with it")
+    parser.add_argument("--lines", type=lambda numbers: [int(number) for number in numbers.split(",")], default=[],
+                        metavar="N,N", help="only mutants of these lines, as those that have survived before")
+    parser.add_argument("--builds", type=lambda names: names.split(","), default=list(BUILDS), metavar="BUILD,BUILD",
+                        help=f"of the kernels' tests: {', '.join(BUILDS)} (all)")
     parser.add_argument("--limit", type=int, default=0, help="at most this many mutants, spread over the file")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--seconds", type=float, default=240, help="a test program that runs longer is one that never ends")
@@ -292,7 +297,7 @@ def main():
     source = ROOT / "kernels" / "cuda" / options.file
     tests = programs(options, source)
     original = source.read_text()
-    todo = list(mutants(original))
+    todo = [mutant for mutant in mutants(original) if not options.lines or mutant[0] in options.lines]
     if options.limit and len(todo) > options.limit:
         todo = [todo[i * len(todo) // options.limit] for i in range(options.limit)]
     if noticed_by(tests, options.file, original, options.seconds) != "":
