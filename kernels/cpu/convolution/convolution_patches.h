@@ -8,7 +8,7 @@
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/int_math.h>
 #include <heed/kernels/convolution.h>
-#include <heed/kernels/cpu/convolution_columns.h>
+#include <heed/kernels/cpu/convolution/convolution_columns.h>
 #include <heed/kernels/cpu/tasks/workspace.h>
 
 namespace heed::cpu {

@@ -9,10 +9,10 @@
 #include <heed/core/base/int_math.h>
 #include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/convolution.h>
-#include <heed/kernels/cpu/convolution_patches.h>
-#include <heed/kernels/cpu/convolution_product.h>
-#include <heed/kernels/cpu/convolution_weight.h>
-#include <heed/kernels/cpu/convolution_winograd.h>
+#include <heed/kernels/cpu/convolution/convolution_patches.h>
+#include <heed/kernels/cpu/convolution/convolution_product.h>
+#include <heed/kernels/cpu/convolution/convolution_weight.h>
+#include <heed/kernels/cpu/convolution/convolution_winograd.h>
 #include <heed/kernels/cpu/tasks/grain.h>
 
 namespace heed::cpu {

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include <heed/core/base/threads/parallel_for.h>
-#include <heed/kernels/cpu/convolution_product.h>
-#include <heed/kernels/cpu/convolution_winograd.h>
-#include <heed/kernels/cpu/convolution_winograd_tiles.h>
+#include <heed/kernels/cpu/convolution/convolution_product.h>
+#include <heed/kernels/cpu/convolution/convolution_winograd.h>
+#include <heed/kernels/cpu/convolution/convolution_winograd_tiles.h>
 
 namespace heed::cpu {
 namespace {

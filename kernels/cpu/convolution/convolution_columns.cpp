@@ -2,10 +2,10 @@
 
 #include <hwy/cache_control.h>
 
-#include <heed/kernels/cpu/convolution_columns.h>
+#include <heed/kernels/cpu/convolution/convolution_columns.h>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "heed/kernels/cpu/convolution_columns.cpp"
+#define HWY_TARGET_INCLUDE "heed/kernels/cpu/convolution/convolution_columns.cpp"
 #include <heed/kernels/cpu/simd/simd.h>
 
 HWY_BEFORE_NAMESPACE();

@@ -1,7 +1,7 @@
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "heed/kernels/cpu/convolution_winograd_transforms.cpp"
+#define HWY_TARGET_INCLUDE "heed/kernels/cpu/convolution/convolution_winograd_transforms.cpp"
 
-#include <heed/kernels/cpu/convolution_winograd_transforms.h>
+#include <heed/kernels/cpu/convolution/convolution_winograd_transforms.h>
 #include <heed/kernels/cpu/gemm/gemm_pack-inl.h>
 #include <heed/kernels/cpu/simd/simd.h>
 

@@ -9,8 +9,8 @@
 #include <heed/core/base/dtype.h>
 #include <heed/core/base/int_math.h>
 #include <heed/kernels/convolution.h>
-#include <heed/kernels/cpu/convolution_product.h>
-#include <heed/kernels/cpu/convolution_winograd_transforms.h>
+#include <heed/kernels/cpu/convolution/convolution_product.h>
+#include <heed/kernels/cpu/convolution/convolution_winograd_transforms.h>
 #include <heed/kernels/cpu/tasks/workspace.h>
 
 namespace heed::cpu {
