@@ -24,12 +24,16 @@ kernels::ConvolutionSizes sizes(int64_t batch, int64_t channels, int64_t height,
           {.kernel = {3, 3}, .stride = {stride, stride}, .padding = {padding, padding}, .dilation = {1, 1}}};
 }
 
-// By columns: a stride, few channels, few outputs. By Winograd's transforms: panels and tiles that are not
-// full, channels and outputs in several blocks, groups, a row of tiles that is cut, padding of 0 to 3.
+// By columns: few channels, few outputs, a stride, with which sizes that it divides or not, panels that are
+// full or not, several images at a time in several pieces of the outputs, and outputs in parts. By Winograd's
+// transforms: panels and tiles that are not full, channels and outputs in several blocks, groups, a row of
+// tiles that is cut, padding of 0 to 3.
 const std::vector<kernels::ConvolutionSizes> kShapes{
-    sizes(2, 40, 9, 8, 34, 1, 2, 1),   sizes(3, 4, 9, 11, 7, 1, 1, 1),    sizes(5, 6, 8, 8, 4, 2, 1, 0),
-    sizes(2, 33, 11, 14, 34, 1, 1, 1), sizes(9, 80, 7, 7, 40, 1, 1, 0),   sizes(1, 64, 10, 140, 48, 1, 1, 2),
-    sizes(2, 66, 11, 16, 70, 2, 1, 3), sizes(4, 70, 10, 10, 150, 1, 1, 1)};
+    sizes(3, 4, 9, 11, 7, 1, 1, 1),    sizes(5, 6, 8, 8, 4, 2, 1, 0),      sizes(2, 40, 9, 8, 34, 1, 2, 1),
+    sizes(3, 12, 7, 9, 10, 2, 2, 0),   sizes(1, 5, 3, 81, 6, 1, 2, 1),     sizes(8, 5, 28, 28, 110, 1, 2, 1),
+    sizes(4, 260, 6, 5, 9, 1, 2, 1),   sizes(2, 6, 9, 10, 7, 1, 3, 1),     sizes(2, 33, 11, 14, 34, 1, 1, 1),
+    sizes(9, 80, 7, 7, 40, 1, 1, 0),   sizes(1, 64, 10, 140, 48, 1, 1, 2), sizes(2, 66, 11, 16, 70, 2, 1, 3),
+    sizes(4, 70, 10, 10, 150, 1, 1, 1)};
 
 // Small whole numbers: every sum of theirs is exact in whatever order, and so are the quarters of Winograd's
 // transforms.

@@ -9,7 +9,9 @@
 #include <heed/core/base/int_math.h>
 #include <heed/core/base/threads/parallel_for.h>
 #include <heed/kernels/convolution.h>
+#include <heed/kernels/cpu/convolution/convolution_cut.h>
 #include <heed/kernels/cpu/convolution/convolution_patches.h>
+#include <heed/kernels/cpu/convolution/convolution_phases.h>
 #include <heed/kernels/cpu/convolution/convolution_product.h>
 #include <heed/kernels/cpu/convolution/convolution_weight.h>
 #include <heed/kernels/cpu/convolution/convolution_winograd.h>
@@ -17,10 +19,6 @@
 
 namespace heed::cpu {
 namespace {
-
-constexpr int64_t kColumnElements = 160 << 10;  // that stay in a second-level cache
-constexpr int64_t kImageTasks = 4;              // the same where a task takes several images
-constexpr int64_t kPartOutputs = 128;           // of a task, at least, where outputs are divided
 
 /// Where the sums of position (i, j) of an image go: out[n * image + o * plane + i * row_stride + j *
 /// col_stride] (+)= bias[o] + the sum.
@@ -108,32 +106,6 @@ void correlate(const PatchGrid& grid, const PatchTask<T>& task) {
     }
 }
 
-/// How all positions, groups, outputs and images are cut into tasks. Small images are taken several at a
-/// time, so that their positions fill whole vectors; of these there are few, and outputs are divided.
-struct Cut {
-  EvenSplit images, positions, outputs;  // outputs of a group
-  int64_t groups;
-
-  int64_t tasks() const { return images.parts * groups * outputs.parts * positions.parts; }
-};
-
-Cut cut(int64_t positions, int64_t batch, int64_t groups, int64_t outputs, const GemmGeometry& geometry) {
-  int64_t most = kMaxPositions;
-  while (batch * groups * ceil_divide(positions, most) < kTasks && most > geometry.nr) most /= 2;
-  const int64_t most_parts = std::max<int64_t>(outputs / kPartOutputs, 1);
-  int64_t images = std::clamp<int64_t>(most / positions, 1, batch);
-  while (images > 1 && groups * ceil_divide(batch, images) * most_parts < kImageTasks) images /= 2;
-  EvenSplit chunks(batch, 1, images);
-  if (chunks.parts > 1 && chunks.parts % 2 == 1 && images > 1)
-    ++chunks.parts;  // two threads share them evenly
-  if (images == 1) return {chunks, {positions, geometry.nr, most}, {outputs, outputs, outputs}, groups};
-  const int64_t parts = std::clamp<int64_t>(kImageTasks / (groups * chunks.parts), 1, most_parts);
-  return {chunks,
-          {positions, positions, positions},
-          {outputs, geometry.mr, round_up(ceil_divide(outputs, parts), geometry.mr)},
-          groups};
-}
-
 /// The sums at all positions of all images. weight [groups, outputs, planes * taps], outputs and planes of a
 /// group; `target` is that of the first group of the first image.
 template <class T>
@@ -144,54 +116,23 @@ void correlate_all(const PatchGrid& grid, int64_t batch, int64_t groups, const T
   const Cut by = cut(positions, batch, groups, outputs, gemm_functions<accumulator_t<T>>().geometry);
   parallel_for(by.tasks(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t slice = i % by.positions.parts, rows = i / by.positions.parts;
-      const int64_t part = rows % by.outputs.parts, planes_of = rows / by.outputs.parts;
-      const int64_t group = planes_of % groups, chunk = planes_of / groups;
-      const int64_t first = by.images.begin(chunk), images = by.images.size(chunk),
-                    output = group * outputs + by.outputs.begin(part);
+      const Cut::Task task = by[i];
+      const int64_t output = task.group * outputs + task.output;
       PatchTarget<T> own = target;
-      own.out += first * own.image + output * own.plane;
+      own.out += task.image * own.image + output * own.plane;
       if (own.bias != nullptr) own.bias += output;
-      correlate(grid, PatchTask<T>{.in = in + (first * groups + group) * planes * plane,
+      correlate(grid, PatchTask<T>{.in = in + (task.image * groups + task.group) * planes * plane,
                                    .in_image = groups * planes * plane,
                                    .weight = weight + output * depth,
                                    .target = own,
                                    .planes = planes,
-                                   .outputs = by.outputs.size(part),
-                                   .images = images,
-                                   .begin = by.positions.begin(slice),
-                                   .end = images > 1 ? images * positions : by.positions.begin(slice + 1)});
+                                   .outputs = task.outputs,
+                                   .images = task.images,
+                                   .begin = task.begin,
+                                   .end = task.end});
     }
   });
 }
-
-/// The pixels of x with row % stride[0] == row and column % stride[1] == col: those that the same taps reach.
-struct Phase {
-  int64_t row, col;
-  PatchGrid grid;             // positions are these pixels, planes those of gy
-  std::vector<int64_t> taps;  // which of the window's
-
-  Phase(const kernels::ConvolutionSizes& s, int64_t row, int64_t col)
-      : row(row),
-        col(col),
-        grid{s.out_height(),
-             s.out_width(),
-             ceil_divide(s.height - row, s.window.stride[0]),
-             ceil_divide(s.width - col, s.window.stride[1]),
-             {1, 1},
-             {},
-             {}} {
-    const kernels::Window& w = s.window;
-    for (int64_t k = 0; k < w.kernel[0]; ++k)
-      for (int64_t l = 0; l < w.kernel[1]; ++l) {
-        const int64_t i = row + w.padding[0] - k * w.dilation[0], j = col + w.padding[1] - l * w.dilation[1];
-        if (i % w.stride[0] != 0 || j % w.stride[1] != 0) continue;
-        taps.push_back(k * w.kernel[1] + l);
-        grid.tap_row.push_back(i / w.stride[0]);
-        grid.tap_col.push_back(j / w.stride[1]);
-      }
-  }
-};
 
 /// Of a window's taps those of a phase: all, in order, or some.
 template <class T>
@@ -247,8 +188,9 @@ void backward_input(const kernels::ConvolutionBackward<T>& args) {
   const bool no_sums = s.outputs == 0 || s.pixels() == 0;
   const auto has_none = [&](const Phase& phase) { return no_sums || phase.taps.empty(); };
   const int64_t image = s.channels * s.height * s.width;
-  if (!args.accumulate_x && std::any_of(phases.begin(), phases.end(), has_none))
-    clear(args.gx, s.batch * image);
+  const bool all_have = s.batch > 0 && std::none_of(phases.begin(), phases.end(), has_none);
+  if (all_have && JointPhases<T>::serves(s, phases)) return JointPhases<T>(args, phases).run();
+  if (!args.accumulate_x && !all_have) clear(args.gx, s.batch * image);
   for (const Phase& phase : phases) {
     if (has_none(phase)) continue;
     Workspace<accumulator_t<T>> weight(s.channels * s.group_outputs() * phase.grid.taps());

@@ -94,15 +94,13 @@ class Patches {
   /// kColumnSlack elements of room behind the last.
   void fill(int64_t begin, int64_t end, A* out, int64_t width) {
     find_runs(begin, end);
-    fill_columns<A>({.image = room_.data(),
-                     .plane = images_ * image_,
-                     .channels = planes_,
-                     .tap = taps_.data(),
-                     .taps = grid_.taps(),
-                     .runs = runs_.data(),
-                     .run_count = static_cast<int64_t>(runs_.size()),
-                     .out = out,
-                     .width = width});
+    fill_taps(0, grid_.taps(), out, width);
+  }
+
+  /// The same with a row for each tap and plane.
+  void fill_by_tap(int64_t begin, int64_t end, A* out, int64_t width) {
+    find_runs(begin, end);
+    for (int64_t t = 0; t < grid_.taps(); ++t) fill_taps(t, 1, out + t * planes_ * width, width);
   }
 
   /// What the positions [begin, end) under every tap are multiplied to by few outputs' weights [outputs,
@@ -172,6 +170,18 @@ class Patches {
   };
 
   int64_t beyond() const { return rows_.shared() * cols_.size() + cols_.shared() + 2 * kColumnSlack; }
+
+  void fill_taps(int64_t first, int64_t count, A* out, int64_t width) const {
+    fill_columns<A>({.image = room_.data(),
+                     .plane = images_ * image_,
+                     .channels = planes_,
+                     .tap = taps_.data() + first,
+                     .taps = count,
+                     .runs = runs_.data(),
+                     .run_count = static_cast<int64_t>(runs_.size()),
+                     .out = out,
+                     .width = width});
+  }
 
   void find_runs(int64_t begin, int64_t end) {
     runs_.clear();
