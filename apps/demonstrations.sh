@@ -132,8 +132,9 @@ pronounce() {
   if ! is_trained "$folder"; then
     dictionary=$(cmudict)
     say "training on it, some ten minutes on two cores; ./heed run translate goes on where it is stopped"
-    # With AMX, bf16 leaves time for more epochs; without, it was slower than f32 on the same Xeon.
-    if grep -qsw amx_bf16 /proc/cpuinfo; then more=(--dtype bf16 --epochs 26); fi
+    # With AMX, and on a Zen, bf16 leaves time for more epochs; without AMX it was slower than f32 on a Xeon.
+    if grep -qsw amx_bf16 /proc/cpuinfo ||
+      { grep -qsw avx512_bf16 /proc/cpuinfo && grep -qs AuthenticAMD /proc/cpuinfo; }; then more=(--dtype bf16 --epochs 26); fi
     train_in "$folder" "$program" train --preset pronounce --data "$dictionary" "${more[@]}"
   fi
   say "the model is in $folder; a few words, spoken by it:"
