@@ -157,9 +157,9 @@ class JointPhases {
            (group * s_.group_outputs() + pieces_.begin(piece)) * s_.group_channels() * part.count();
   }
 
-  /// Some channels a task: lines that are written in turn stay in the first-level cache.
+  /// Some channels a task, panel after panel of the outputs, as if to multiply by them.
   void exchange() const {
-    constexpr int64_t kChannels = 4;
+    constexpr int64_t kChannels = 16;
     const int64_t channels = s_.group_channels(), blocks = ceil_divide(channels, kChannels);
     const int64_t tasks = s_.groups * pieces_.parts * blocks;
     parallel_for(tasks, rows_per_task(tasks, pieces_.size(0) * s_.taps() * kChannels),
@@ -173,18 +173,22 @@ class JointPhases {
   }
 
   void exchange(int64_t group, int64_t piece, int64_t first, int64_t last) const {
-    const int64_t channels = s_.group_channels(), planes = pieces_.size(piece);
-    for (int64_t o = 0; o < planes; ++o) {
-      const int64_t output = group * s_.group_outputs() + pieces_.begin(piece) + o;
-      const T* from = args_.weight + (output * channels + first) * s_.taps();
-      for (int64_t c = first; c < last; ++c, from += s_.taps())
-        for (const Part& part : parts_) {
-          A* to = weight_of(part, group, piece) + c * part.count() * planes + o;
+    const int64_t nr = geometry().nr, planes = pieces_.size(piece), columns = (last - first) * s_.taps();
+    const T* const weight =
+        args_.weight + (group * s_.group_outputs() + pieces_.begin(piece)) * s_.depth() + first * s_.taps();
+    const Workspace<A> panel(nr * columns);
+    for (int64_t o = 0; o < planes; o += nr) {
+      const int64_t count = std::min(nr, planes - o), width = count > nr / 2 ? nr : nr / 2;
+      const Widened<T> rows(weight + o * s_.depth(), count, columns, s_.depth());
+      gemm_functions<A>().pack_b({rows.data(), 1, rows.stride()}, columns, count, panel.data());
+      for (const Part& part : parts_) {
+        A* to = weight_of(part, group, piece) + first * part.count() * planes + o;
+        for (int64_t c = 0; c < last - first; ++c)
           for (const int64_t tap : part.taps) {
-            *to = static_cast<A>(from[tap]);
+            std::copy_n(panel.data() + (c * s_.taps() + tap) * width, count, to);
             to += planes;
           }
-        }
+      }
     }
   }
 
