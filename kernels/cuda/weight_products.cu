@@ -180,7 +180,7 @@ struct Part<float> {
 };
 
 template <class T>
-struct Stages {
+struct alignas(128) Stages {
   alignas(16) T g[kStages][Part<T>::kRows * kSide];
   alignas(16) T x[kStages][Part<T>::kRows * kSide];
 };

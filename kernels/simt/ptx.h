@@ -102,6 +102,13 @@ HEED_SIMT_DEVICE uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
+/// The same number, of which the compiler knows nothing: what follows from it is computed where it stands,
+/// and takes no registers over the loops around.
+HEED_SIMT_DEVICE int opaque(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 /// Reads a V (float4, uint4, …) at an address that must be aligned for it, or writes one to global memory.
 template <class V, class T>
 HEED_SIMT_DEVICE V load_as(const T* address) {
@@ -166,7 +173,8 @@ HEED_SIMT_DEVICE void cp_async_wait() {
 
 /// ldmatrix: 8×8 matrices of 16-bit elements; lane 8 i + r gives the address of row r of matrix i (16 bytes,
 /// aligned). Lane l receives of each matrix the elements 2 (l % 4) and + 1 of row l / 4 (of column l / 4,
-/// transposed).
+/// transposed). Of four matrices the address may be given by bits of it to turn over, and then bytes to go
+/// on: many that differ in these alone take one register.
 HEED_SIMT_DEVICE void ldmatrix_x1(uint32_t (&out)[1], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];"
                : "=r"(out[0])
@@ -179,10 +187,11 @@ HEED_SIMT_DEVICE void ldmatrix_x2(uint32_t (&out)[2], const void* row) {
                : "r"(shared_address(row))
                : "memory");
 }
-HEED_SIMT_DEVICE void ldmatrix_x4(uint32_t (&out)[4], const void* row) {
+HEED_SIMT_DEVICE void ldmatrix_x4(uint32_t (&out)[4], const void* row, uint32_t turned = 0,
+                                  uint32_t further = 0) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-               : "r"(shared_address(row))
+               : "r"((shared_address(row) ^ turned) + further)
                : "memory");
 }
 HEED_SIMT_DEVICE void ldmatrix_x1_trans(uint32_t (&out)[1], const void* row) {
@@ -197,10 +206,11 @@ HEED_SIMT_DEVICE void ldmatrix_x2_trans(uint32_t (&out)[2], const void* row) {
                : "r"(shared_address(row))
                : "memory");
 }
-HEED_SIMT_DEVICE void ldmatrix_x4_trans(uint32_t (&out)[4], const void* row) {
+HEED_SIMT_DEVICE void ldmatrix_x4_trans(uint32_t (&out)[4], const void* row, uint32_t turned = 0,
+                                        uint32_t further = 0) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
-               : "r"(shared_address(row))
+               : "r"((shared_address(row) ^ turned) + further)
                : "memory");
 }
 

@@ -1,5 +1,6 @@
 // The attention kernels that hold tiles of bf16 rows, against plain loops in double.
 #include <limits>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -66,6 +67,9 @@ TEST(AttentionPath, NeedsAlignedRowsOfBf16) {
   EXPECT_EQ(cuda::attention_path(args), kGeneric);
   args = some_forward(32, 20, 20);
   args.v.row_stride = 257;
+  EXPECT_EQ(cuda::attention_path(args), kGeneric);
+  args = some_forward(32, 20, 20);
+  args.v.row_stride = int64_t{1} << 31;  // 32 bits don't hold it
   EXPECT_EQ(cuda::attention_path(args), kGeneric);
   args = some_forward(32, 20, 20);
   args.out.head_stride = 36;
@@ -138,6 +142,14 @@ TEST(CudaAttention, LongLengths) {
            .visibility = {.causal = causal ? Causal::top_left : Causal::none},
            .dropout = causal ? 0.2 : 0},
           kFlash);
+  }
+}
+
+TEST(CudaAttention, ScalesThatAreNotPositive) {
+  for (const double scale : {-0.3, 0.0}) {
+    Problem p(aligned({.sequences = {{70, 200}}, .width = 64}));
+    p.scale = scale;
+    check_problem(std::move(p), kFlash);
   }
 }
 

@@ -201,25 +201,30 @@ def hopper_attention(direction, a):
     return attention("Hopper", direction, a, [launch for launch, _ in launches], max(busiest for _, busiest in launches))
 
 
-def flash_launch(object_, kernel, a, step, kept, loops):
-    """Blocks of four warps of 16 rows."""
-    tiles = mean_tiles(a.length, 64, step, a.causal, kept)
-    copies = Loop(COPY_ASYNC, count=step * a.width // 8 // 128, every=True)
-    needs = {} if loops else {"HMMA": ALL}
-    plan = Loop(loops=[Loop("HMMA", rounds=tiles, needs=needs, loops=[copies, *loops])])
-    return Launch(object_, f"{kernel}ILi{a.width}E", a.sequences * a.heads * math.ceil(a.length / 64) * 4, plan)
+def flash_launch(object_, kernel, a, kept, rows, step, needs, loops=()):
+    """Blocks of four warps of `rows` rows; every tile of `step` is taken for one that needs no masks."""
+    tiles = mean_tiles(a.length, rows, step, a.causal, kept)
+    copies = {COPY_ASYNC: 2 * step * a.width // 8 // 128}
+    plan = Loop(loops=[Loop("HMMA", rounds=tiles, needs=copies | needs, loops=loops)])
+    return Launch(object_, f"{kernel}ILi{a.width}ELb0E", a.sequences * a.heads * math.ceil(a.length / rows), plan)
 
 
 def flash_attention(direction, a):
-    if direction == "forward":
-        launch = flash_launch("attention_flash", "flash_forward_kernel", a, 64, "queries", [])
-        return attention("portable", direction, a, [launch])
     step = 64 if a.width <= 64 else 32
-    operands = [Loop("HMMA", count=16, every=True)] if a.width > 64 else []  # not kept in registers: loops of their own
-    blocks = [Loop("HMMA", rounds=step / 16, needs={"HMMA": ALL}, loops=loops) for loops in ([], operands)]
+    products = 2 * a.width // 16  # of 16 rows, the width and 16 of a tile: HMMA
+    if direction == "forward":
+        needs = {"HMMA": 2 * 2 * products * step // 16, EXPONENTIAL: step + 4}
+        launch = flash_launch("attention_flash", "flash_forward_kernel", a, "queries", 32, step, needs)
+        return attention("portable", direction, a, [launch])
+    rows = 32 if a.width <= 64 else 16
+
+    def backward(kernel, kept, times):
+        block = Loop("HMMA", rounds=step / 16, needs={"HMMA": times * products * rows // 16, EXPONENTIAL: rows // 2},
+                     without="STS")
+        return flash_launch("attention_flash_backward", kernel, a, kept, rows, step, {}, [block])
+
     return attention("portable", direction, a,
-                     [flash_launch("attention_flash_backward", "flash_query_kernel", a, step, "queries", blocks[:1]),
-                      flash_launch("attention_flash_backward", "flash_key_kernel", a, step, "keys", blocks[1:])])
+                     [backward("flash_query_kernel", "queries", 3), backward("flash_key_kernel", "keys", 4)])
 
 
 def short_attention(direction, a):
@@ -229,8 +234,7 @@ def short_attention(direction, a):
     if direction == "forward":
         plan = Loop(loops=[copies], needs={"HMMA": 4 * steps * blocks, EXPONENTIAL: 8 * blocks + 2})
     else:
-        operands = [Loop("HMMA", count=2 * steps, every=True)] if a.width == 64 else []
-        pairs = Loop("HMMA", rounds=blocks, needs={"HMMA": ALL}, loops=operands, every=True)
+        pairs = Loop("HMMA", rounds=blocks, needs={"HMMA": ALL}, every=True)
         plan = Loop(loops=[copies, Loop("HMMA", rounds=1, loops=[copies, pairs])])
     return attention("short", direction, a, [Launch("attention_short", f"{len(direction) + 7}{direction}_kernelILi{a.width}E",
                                                     a.sequences * a.heads * blocks, plan)])

@@ -1,6 +1,6 @@
-// The gradients of attention over sequences of any length, in two launches: a block keeps 64 queries and lets
-// the keys stream past, then keeps 64 keys and lets the queries of all their heads stream past. Each makes
-// the weights again, so that every sum has one owner and nothing is added atomically.
+// The gradients of attention over sequences of any length, in two launches: a block keeps the queries of its
+// warps and lets the keys stream past, then keeps keys and lets the queries of all their heads stream past.
+// Each makes the weights again, so that every sum has one owner and nothing is added atomically.
 #include <heed/kernels/cuda/attention/attention_gaps.cuh>
 #include <heed/kernels/cuda/attention/attention_gradient.cuh>
 #include <heed/kernels/cuda/attention/attention_path.h>
@@ -10,154 +10,266 @@
 namespace heed::cuda {
 namespace {
 
+// Queries, or keys, of a warp. At width 128 their gradients take half of the registers with sixteen, and with
+// more a block would leave no room for a second one in shared memory.
+template <int kWidth>
+constexpr int kRows = kWidth <= 64 ? 32 : 16;
+
+template <int kWidth>
+constexpr int kBlockRows = kStreamWarps* kRows<kWidth>;
+
 // Rows of a tile that streams past: what fits into 99 KB together with the rows that stay.
 template <int kWidth>
 constexpr int kStep = kWidth <= 64 ? 64 : 32;
 
 template <int kWidth>
-using Keys = KeyStream<kWidth, kStep<kWidth>, Bf16Backward>;
+using Keys = KeyStream<kWidth, kBlockRows<kWidth>, kStep<kWidth>, Bf16Backward>;
 
 template <int kWidth>
 struct QueryMemory {
-  bfloat16 q[kStreamRows * kWidth], gout[kStreamRows * kWidth];
+  bfloat16 q[kBlockRows<kWidth> * kWidth], gout[kBlockRows<kWidth> * kWidth];
   typename Keys<kWidth>::Memory keys;
-  float lse[kStreamRows], delta[kStreamRows], scratch[kStreamWarps][Pairs<Bf16Backward>::kScratch];
-  uint8_t kept[kStreamWarps][kTile * kStep<kWidth> / 8];
+  float shift[kBlockRows<kWidth>], delta[kBlockRows<kWidth>];
+  float scratch[kStreamWarps][kRows<kWidth> / kTile * Pairs<Bf16Backward>::kScratch];
+  uint8_t kept[kStreamWarps][kRows<kWidth> * kStep<kWidth> / 8];
 };
 
-// delta_to: [heads, query_rows], Σ gout * out of each query.
-// Budget: 248 registers, 0 bytes shared.
-template <int kWidth>
+// values: [heads, query_rows] each, what the second launch needs of each query.
+// Budget: 256 registers, 0 bytes shared.
+template <int kWidth, bool kDropout>
 __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks<kWidth>)
-    flash_query_kernel(Bf16Backward args, int64_t blocks, float* delta_to) {
-  const StreamTask task(blocks, true);
+    flash_query_kernel(Bf16Backward args, int64_t blocks, QueryValues values) {
+  constexpr int kMine = kRows<kWidth>, kStreamed = kStep<kWidth>;
+  const StreamTask<kBlockRows<kWidth>> task(blocks, true);
   const BatchHead p(args, task.sequence, static_cast<int>(blockIdx.y));
   clear_query_gaps<8>(args, task.sequence, p.head, task.thread(), task.threads);
   if (task.first >= p.queries) return;
   simt::Arena<> arena;
-  auto& memory = *arena.take<QueryMemory<kWidth>>(1, 16);
-  const int warp = static_cast<int>(threadIdx.x) / 32, row = warp * kTile, query = task.first + row;
+  auto& memory = *arena.take<QueryMemory<kWidth>>(1, 128);
+  const int warp = static_cast<int>(threadIdx.x) / 32, row = warp * kMine, own = task.first + row;
   const int64_t first_row = p.query_first + task.first, at = p.head * args.query_rows + first_row;
-  write_deltas<kWidth>(memory.delta + row, args, first_row + row, p.head, p.queries - query);
+  const QueryValues mine{memory.shift + row, memory.delta + row};
+#pragma unroll
+  for (int i = 0; i < kMine; i += kTile) write_query_values<kWidth>(mine.from(i), args, p, own + i);
   __syncwarp();
-  if (const int i = lane_id(); i < kTile && query + i < p.queries)
-    delta_to[at + row + i] = memory.delta[row + i];
+  if (const int i = lane_id(); i < kMine && own + i < p.queries) {
+    values.shift[at + row + i] = mine.shift[i];
+    values.delta[at + row + i] = mine.delta[i];
+  }
   if (args.gq.data == nullptr) return;
 
-  const int valid = p.queries - task.first;
-  stream<kWidth>(memory.q, args.q, first_row, p.head, valid);
-  stream<kWidth>(memory.gout, args.gout, first_row, p.head, valid);
-  load_values(memory.lse, args.lse + at, kStreamRows, valid, static_cast<int>(threadIdx.x), kStreamThreads);
+  stream<kWidth>(memory.q, args.q, first_row, p.head, p.queries - task.first);
+  stream<kWidth>(memory.gout, args.gout, first_row, p.head, p.queries - task.first);
   simt::cp_async_commit();
   Keys<kWidth> keys(args, p, task.first, memory.keys);
   simt::cp_async_wait<0>();
   __syncthreads();
-  const Operand<kWidth> q(memory.q, row), gout(memory.gout, row);
+  const Operand<kWidth, kMine> q(memory.q, row), gout(memory.gout, row);
   const Pairs<Bf16Backward> pairs(args, p, memory.scratch[warp]);
-  const KeptKeys kept(memory.kept[warp], kStep<kWidth> / 8, args.dropout.active());
-  const QueryValues values{memory.lse + row, memory.delta + row};
-  Sums<kWidth> gq;
+  const KeptKeys kept(memory.kept[warp], kStreamed / 8, kDropout);
+  LaneQueries<RowsAre::queries> of_lane[kMine / kTile];
+#pragma unroll
+  for (int t = 0; t < kMine / kTile; ++t) of_lane[t].load(mine, t * kTile);
+  Sums<kWidth> gq[kMine / kTile];
+  const auto plain_range = [&](int query) { return plain_keys(args, p, query, kMine); };
+  const Range plain = plain_range(own);
   while (keys.next()) {
+    const int key = keys.key(), query = simt::opaque(own);  // less to keep in registers from tile to tile
     if (query >= p.queries) continue;
-    const int key = keys.key(), count = p.keys - key < kStep<kWidth> ? p.keys - key : kStep<kWidth>;
-    kept.draw(args, p, query, key / 8, 0, 0, kTile, kStep<kWidth> / 8);
-    add_query_gradients(gq, q, gout, args, pairs, kept, values, 0, query, {keys.k(), keys.v()}, key, count);
+    if (args.visibility.blocks.given() && !args.visibility.blocks.holds(query, key)) continue;
+    kept.draw(args, p, query, key / 8, 0, 0, kMine, kStreamed / 8);
+    const auto add = [&]<bool kMasked>(int i) {
+      add_query_gradients<kTile, kMasked>(gq, q, gout, of_lane, args, pairs, kept, 0, i / 8,
+                                          kMasked ? simt::opaque(query) : query,
+                                          {keys.k() + i * kWidth, keys.v() + i * kWidth}, key + i);
+    };
+    // Dropout takes long and needs registers: the range is found again.
+    if ((kDropout ? plain_range(query) : plain).contains(key, key + kStreamed)) {
+#pragma unroll 1
+      for (int i = 0; i < kStreamed; i += kTile) add.template operator()<false>(i);
+    } else if (pairs.seen(query, kMine, key, kStreamed) != BlockVisibility::none) {
+#pragma unroll 1
+      for (int i = 0; i < kStreamed && key + i < p.keys; i += kTile) add.template operator()<true>(i);
+    }
   }
-  if (query < p.queries) write_query_gradients(gq, args, p, query, memory.scratch[warp]);
+  const BatchHead again(args, task.sequence, static_cast<int>(blockIdx.y));  // less to keep in registers
+  if (own < again.queries) write_query_gradients(gq, args, again, own, memory.scratch[warp]);
 }
+
+/// The tiles of queries of all heads that see some of a block's keys, head by head, each on its way while the
+/// one before is worked on.
+template <int kWidth>
+class QueryStream {
+ public:
+  struct Memory {
+    bfloat16 q[2][kStep<kWidth> * kWidth], gout[2][kStep<kWidth> * kWidth];
+    float shift[2][kStep<kWidth>], delta[2][kStep<kWidth>];
+  };
+
+  /// Begins to copy the first tile for keys from `key` on; plane: that of the first of `heads` heads.
+  __device__ __forceinline__ QueryStream(const Bf16Backward& args, const QueryValues& values,
+                                         const BatchHead& plane, int heads, int key, Memory& memory)
+      : args_(args),
+        plane_(plane),
+        memory_(memory),
+        copy_q_(args.q, plane.query_first, plane.head),
+        copy_gout_(args.gout, plane.query_first, plane.head),
+        values_(values),
+        key_(key),
+        heads_(heads) {
+    find();
+    load(0);
+  }
+
+  /// On to the next tile, if there is one: by the whole block, which is then done with the one before.
+  __device__ __forceinline__ bool next() {
+    if (next_head_ >= heads_) return false;
+    simt::cp_async_wait<0>();
+    __syncthreads();
+    head_ = next_head_;
+    query_ = next_;
+    stage_ ^= 1;
+    next_ += kStep<kWidth>;
+    find();
+    load(stage_ ^ 1);
+    return true;
+  }
+
+  __device__ __forceinline__ int head() const { return head_; }    // of all heads, from the first on
+  __device__ __forceinline__ int query() const { return query_; }  // the first of the tile
+  /// The tile from row `row` on.
+  __device__ __forceinline__ QueryTile tile(int row) const {
+    return {memory_.q[stage_] + row * kWidth,
+            memory_.gout[stage_] + row * kWidth,
+            {memory_.shift[stage_] + row, memory_.delta[stage_] + row}};
+  }
+
+ private:
+  // To the first tile from next_ on that may be seen, or to that of the next head.
+  __device__ __forceinline__ void find() {
+    const int key = simt::opaque(key_);  // less to keep in registers from tile to tile
+    while (true) {
+      const int found = args_.visibility.next_query(key, key + kBlockRows<kWidth>, next_, kStep<kWidth>,
+                                                    plane_.queries, plane_.keys);
+      const bool seen = found < plane_.queries;
+      skip(seen ? 0 : 1, (seen ? found : 0) - next_);
+      next_ = seen ? found : 0;
+      if (seen || ++next_head_ >= heads_) return;
+    }
+  }
+
+  __device__ __forceinline__ void skip(int heads, int queries) {
+    copy_q_.skip(heads * args_.q.head_stride + queries * args_.q.row_stride);
+    copy_gout_.skip(heads * args_.gout.head_stride + queries * args_.gout.row_stride);
+  }
+
+  __device__ __forceinline__ void load(int stage) {
+    if (next_head_ >= heads_) return;
+    const int thread = static_cast<int>(threadIdx.x), valid = plane_.queries - next_;
+    const QueryValues values =
+        values_.from((plane_.head + next_head_) * args_.query_rows + plane_.query_first + next_);
+    copy_q_.next(memory_.q[stage], valid);
+    copy_gout_.next(memory_.gout[stage], valid);
+    load_values(memory_.shift[stage], values.shift, kStep<kWidth>, valid, thread, kStreamThreads);
+    load_values(memory_.delta[stage], values.delta, kStep<kWidth>, valid, thread, kStreamThreads);
+    simt::cp_async_commit();
+  }
+
+  const Bf16Backward& args_;
+  const BatchHead plane_;
+  Memory& memory_;
+  TileCopy<kWidth, kStep<kWidth>> copy_q_, copy_gout_;
+  const QueryValues& values_;
+  int key_, heads_, next_ = 0, next_head_ = 0, head_ = 0, query_ = 0, stage_ = 1;
+};
 
 template <int kWidth>
 struct KeyMemory {
-  bfloat16 k[kStreamRows * kWidth], v[kStreamRows * kWidth];
-  bfloat16 q[2][kStep<kWidth> * kWidth], gout[2][kStep<kWidth> * kWidth];
-  float lse[2][kStep<kWidth>], delta[2][kStep<kWidth>], scratch[kStreamWarps][Pairs<Bf16Backward>::kScratch];
-  uint8_t kept[kStreamWarps][kStep<kWidth> * kTile / 8];
+  bfloat16 k[kBlockRows<kWidth> * kWidth], v[kBlockRows<kWidth> * kWidth];
+  typename QueryStream<kWidth>::Memory queries;
+  float scratch[kStreamWarps][kRows<kWidth> / kTile * Pairs<Bf16Backward>::kScratch];
+  uint8_t kept[kStreamWarps][kStep<kWidth> * kRows<kWidth> / 8];
 };
 
 // blockIdx.y: the head of the keys.
 // Budget: 256 registers, 0 bytes shared.
-template <int kWidth>
+template <int kWidth, bool kDropout>
 __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks<kWidth>)
-    flash_key_kernel(Bf16Backward args, int64_t blocks, const float* delta) {
-  const StreamTask task(blocks, false);
+    flash_key_kernel(Bf16Backward args, int64_t blocks, QueryValues values) {
+  constexpr int kMine = kRows<kWidth>, kStreamed = kStep<kWidth>;
+  const StreamTask<kBlockRows<kWidth>> task(blocks, false);
   const int group = heads_of_a_key_head(args);
   const BatchHead first(args, task.sequence, static_cast<int>(blockIdx.y) * group);
-  const int queries = first.queries, keys = first.keys;
   clear_key_gaps<8>(args, task.sequence, first.key_head, task.thread(), task.threads);
-  if (task.first >= keys) return;
+  if (task.first >= first.keys) return;
   simt::Arena<> arena;
-  auto& memory = *arena.take<KeyMemory<kWidth>>(1, 16);
-  const auto load_queries = [&](int head, int query, int stage) {
-    const int64_t row = first.query_first + query, at = head * args.query_rows + row;
-    const int thread = static_cast<int>(threadIdx.x), valid = queries - query;
-    stream<kWidth>(memory.q[stage], args.q, row, head, valid);
-    stream<kWidth>(memory.gout[stage], args.gout, row, head, valid);
-    load_values(memory.lse[stage], args.lse + at, kStep<kWidth>, valid, thread, kStreamThreads);
-    load_values(memory.delta[stage], delta + at, kStep<kWidth>, valid, thread, kStreamThreads);
-    simt::cp_async_commit();
-  };
-  const auto next_visible = [&](int query) {
-    return args.visibility.next_query(task.first, task.first + kStreamRows, query, kStep<kWidth>, queries,
-                                      keys);
-  };
-
-  const int begin = next_visible(0);
+  auto& memory = *arena.take<KeyMemory<kWidth>>(1, 128);
   const int64_t row = first.key_first + task.first;
-  const int end = first.head + group;
-  stream<kWidth>(memory.k, args.k, row, first.key_head, keys - task.first);
-  stream<kWidth>(memory.v, args.v, row, first.key_head, keys - task.first);
-  int head = begin < queries ? first.head : end;
-  int query = begin;
-  if (head < end) load_queries(head, query, 0);
+  stream<kWidth>(memory.k, args.k, row, first.key_head, first.keys - task.first);
+  stream<kWidth>(memory.v, args.v, row, first.key_head, first.keys - task.first);
   simt::cp_async_commit();
+  QueryStream<kWidth> queries(args, values, first, group, task.first, memory.queries);
   simt::cp_async_wait<0>();
   __syncthreads();
-  const int warp = static_cast<int>(threadIdx.x) / 32, key = task.first + warp * kTile;
-  const Operand<kWidth, (kWidth <= 64)> k(memory.k, warp * kTile), v(memory.v, warp * kTile);
-  const KeptKeys kept(memory.kept[warp], kTile / 8, args.dropout.active());
-  Sums<kWidth> gk, gv;
-  for (int stage = 0; head < end; stage ^= 1) {
-    simt::cp_async_wait<0>();
-    __syncthreads();  // this tile is there, and nobody reads the one before
-    const BatchHead p(args, task.sequence, head);
-    const int now = query;
-    query = next_visible(now + kStep<kWidth>);
-    if (query >= queries) {
-      query = begin;
-      ++head;
-    }
-    if (head < end) load_queries(head, query, stage ^ 1);
-    if (key >= keys) continue;
-    kept.draw(args, p, now, key / 8, 0, 0, kStep<kWidth>, kTile / 8);
+  const int warp = static_cast<int>(threadIdx.x) / 32, own = task.first + warp * kMine;
+  const Operand<kWidth, kMine, false> k(memory.k, warp * kMine), v(memory.v, warp * kMine);
+  const KeptKeys kept(memory.kept[warp], kMine / 8, kDropout);
+  const auto plain_range = [&](int key) { return plain_queries(args, first, key, kMine); };
+  const Range plain = plain_range(own);
+  constexpr bool kApart = kWidth != 64 || !kDropout;  // else there are no registers for both loops
+  Sums<kWidth> gk[kMine / kTile], gv[kMine / kTile];
+  while (queries.next()) {
+    const int query = queries.query(),
+              key = simt::opaque(own);  // less to keep in registers from tile to tile
+    if (key >= first.keys) continue;
+    if (args.visibility.blocks.given() && !args.visibility.blocks.holds(query, key)) continue;
+    BatchHead p = first;
+    p.head += queries.head();
+    p.queries = simt::opaque(p.queries);
     const Pairs<Bf16Backward> pairs(args, p, memory.scratch[warp]);
-    add_key_gradients(gk, gv, k, v, args, pairs, kept, 0,
-                      {memory.q[stage], memory.gout[stage], {memory.lse[stage], memory.delta[stage]}}, now,
-                      queries - now < kStep<kWidth> ? queries - now : kStep<kWidth>, key);
+    kept.draw(args, p, query, key / 8, 0, 0, kStreamed, kMine / 8);
+    const auto add = [&]<bool kMasked>(int i) {
+      add_key_gradients<kTile, kMasked>(gk, gv, k, v, args, pairs, kept, i, 0, query + i, queries.tile(i),
+                                        kMasked ? simt::opaque(key) : key);
+    };
+    // Dropout takes long and needs registers: the range is found again.
+    if (kApart && (kDropout ? plain_range(key) : plain).contains(query, query + kStreamed)) {
+#pragma unroll 1
+      for (int i = 0; i < kStreamed; i += kTile) add.template operator()<false>(i);
+    } else if (pairs.seen(query, kStreamed, key, kMine) != BlockVisibility::none) {
+#pragma unroll 1
+      for (int i = 0; i < kStreamed && query + i < p.queries; i += kTile) add.template operator()<true>(i);
+    }
   }
-  if (key < keys) write_key_gradients(gk, gv, args, first, key, memory.scratch[warp]);
+  const BatchHead again(args, task.sequence,
+                        static_cast<int>(blockIdx.y) * group);  // less to keep in registers
+  if (own < again.keys) write_key_gradients(gk, gv, args, again, own, memory.scratch[warp]);
 }
 
-template <int kWidth>
+template <int kWidth, bool kDropout>
 void backward(const char* what, const Bf16Backward& args) {
   const SegmentsView& s = args.segments;
-  const Scratch scratch(static_cast<size_t>(args.heads * args.query_rows) * sizeof(float));
-  float* const delta = scratch.as<float>();
-  if (s.max_query > 0) {
-    const int64_t blocks = simt::ceil_div<int64_t>(s.max_query, kStreamRows);
-    launch(what, flash_query_kernel<kWidth>, attention_grid(s.count * blocks, args.heads),
-           dim3(kStreamThreads), sizeof(QueryMemory<kWidth>), args, blocks, delta);
-  }
-  if (s.max_key > 0 && (args.gk.data != nullptr || args.gv.data != nullptr)) {
-    const int64_t blocks = simt::ceil_div<int64_t>(s.max_key, kStreamRows);
-    launch(what, flash_key_kernel<kWidth>, attention_grid(s.count * blocks, args.key_heads),
-           dim3(kStreamThreads), sizeof(KeyMemory<kWidth>), args, blocks, static_cast<const float*>(delta));
-  }
+  const auto rows = args.heads * args.query_rows;
+  const Scratch scratch(static_cast<size_t>(2 * rows) * sizeof(float));
+  const QueryValues values{scratch.as<float>(), scratch.as<float>() + rows};
+  const auto blocks = [](int64_t longest) { return simt::ceil_div<int64_t>(longest, kBlockRows<kWidth>); };
+  if (s.max_query > 0)
+    launch(what, flash_query_kernel<kWidth, kDropout>,
+           attention_grid(s.count * blocks(s.max_query), args.heads), dim3(kStreamThreads),
+           sizeof(QueryMemory<kWidth>), args, blocks(s.max_query), values);
+  if (s.max_key > 0 && (args.gk.data != nullptr || args.gv.data != nullptr))
+    launch(what, flash_key_kernel<kWidth, kDropout>,
+           attention_grid(s.count * blocks(s.max_key), args.key_heads), dim3(kStreamThreads),
+           sizeof(KeyMemory<kWidth>), args, blocks(s.max_key), values);
 }
 
 }  // namespace
 
 void flash_attention_backward(const char* what, const Bf16Backward& args) {
-  with_width(args.width, [&](auto width) { backward<decltype(width)::value>(what, args); });
+  with_width(args.width, [&](auto width) {
+    constexpr int kWidth = decltype(width)::value;
+    args.dropout.active() ? backward<kWidth, true>(what, args) : backward<kWidth, false>(what, args);
+  });
 }
 
 }  // namespace heed::cuda

@@ -8,12 +8,14 @@ namespace heed::cuda {
 
 using Bf16Backward = AttentionBackward<bfloat16>;
 
-/// Where a warp reads log-sum-exp and delta of queries.
+/// Where what the backward knows of queries is: what is taken off their scores, and Σ gout * out.
 struct QueryValues {
-  const float *lse, *delta;
+  float *shift, *delta;
+
+  __device__ __forceinline__ QueryValues from(int64_t query) const { return {shift + query, delta + query}; }
 };
 
-/// Where it reads all that it needs of them, in shared memory.
+/// Where a warp reads all that it needs of queries, in shared memory.
 struct QueryTile {
   const bfloat16 *q, *gout;
   QueryValues values;
@@ -52,115 +54,165 @@ __device__ __forceinline__ void write_deltas(float* delta, const Bf16Backward& a
   }
 }
 
-/// A block of scores and of the gradients of weights becomes weights, zero where dropped (their scale is left
-/// to the end), and gradients of scores. The block's queries are in `queries` from `row` on, its decisions in
-/// `kept` from (row, group) on; `scale` is dropout's.
+/// What is taken off a query's scores, in units of log 2: its log-sum-exp, or +inf where it sees nothing, for
+/// weights of 0.
+__device__ __forceinline__ float shift_of(float lse) { return lse == -kInfinity ? kInfinity : lse * kLog2e; }
+
+/// Writes the values of sixteen queries from `query` on, those of weights of 0 behind the last.
+template <int kWidth>
+__device__ __forceinline__ void write_query_values(const QueryValues& to, const Bf16Backward& args,
+                                                   const BatchHead& p, int query) {
+  const int64_t row = p.query_first + query;
+  write_deltas<kWidth>(to.delta, args, row, p.head, p.queries - query);
+  if (const int i = lane_id(); i < kTile)
+    to.shift[i] = query + i < p.queries ? shift_of(args.lse[p.head * args.query_rows + row + i]) : kInfinity;
+}
+
+/// A lane's values of sixteen queries from `row` on.
 template <RowsAre kRows>
-__device__ __forceinline__ void pair_gradients(float (&weight)[2][4], float (&gradient)[2][4],
-                                               const QueryValues& queries, int row, const KeptKeys& kept,
-                                               int group, float scale) {
+struct LaneQueries {
+  static constexpr int kCount = kRows == RowsAre::queries ? 2 : 4;
+
+  float shift[kCount], delta[kCount];
+
+  __device__ __forceinline__ void load(const QueryValues& values, int row) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const int query =
+          row + (kRows == RowsAre::queries ? lane_id() / 4 + i * 8 : i / 2 * 8 + lane_id() % 4 * 2 + i % 2);
+      shift[i] = values.shift[query];
+      delta[i] = values.delta[query];
+    }
+  }
+
+  /// Which of them element i of the n-th half of a block belongs to.
+  static __device__ __forceinline__ int of(int n, int i) {
+    return kRows == RowsAre::queries ? i / 2 : n * 2 + i % 2;
+  }
+};
+
+__device__ __forceinline__ float dropout_scale(const Bf16Backward& args) {
+  return args.dropout.active() ? args.dropout.scale : 1.0f;
+}
+
+/// A block of scores, but for a factor, and of the gradients of weights becomes weights, zero where dropped
+/// (their scale is left to the end), and gradients of scores. Its decisions are in `kept` from (row, group)
+/// on.
+template <RowsAre kRows>
+__device__ __forceinline__ void pair_gradients(float (*weight)[4], float (*gradient)[4], float factor,
+                                               const LaneQueries<kRows>& queries, const Bf16Backward& args,
+                                               const KeptKeys& kept, int row, int group) {
   const auto each = [&]<bool kDropout>() {
+    if constexpr (kDropout) __syncwarp();  // or decisions are loaded before, for which there are no registers
 #pragma unroll
     for (int n = 0; n < 2; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int query =
-            row + (kRows == RowsAre::queries ? lane_id() / 4 + i / 2 * 8 : n * 8 + lane_id() % 4 * 2 + i % 2);
-        const float lse = queries.lse[query];
-        // A query that sees nothing has a log-sum-exp of -inf, and weights of 0.
-        const float w = simt::exp2_approx(weight[n][i] - (lse == -kInfinity ? kInfinity : lse * kLog2e));
+        const int of = LaneQueries<kRows>::of(n, i);
+        const float w = simt::exp2_approx(fmaf(weight[n][i], factor, -queries.shift[of]));
         const float keep = kDropout ? kept.kept<kRows>(row, group, n, i) : 1.0f;
-        gradient[n][i] = w == 0.0f ? 0.0f : w * (gradient[n][i] * keep * scale - queries.delta[query]);
+        if constexpr (kDropout) gradient[n][i] *= keep * args.dropout.scale;
+        gradient[n][i] = w * (gradient[n][i] - queries.delta[of]);
         weight[n][i] = w * keep;
       }
   };
   kept.active() ? each.template operator()<true>() : each.template operator()<false>();
 }
 
-__device__ __forceinline__ float dropout_scale(const Bf16Backward& args) {
-  return args.dropout.active() ? args.dropout.scale : 1.0f;
+/// Adds to the gradients of kRows queries from `query` on what kKeys keys from `key` on give: rows [0, kKeys)
+/// of `keys`. Masked: sixteen keys, of which some may be hidden; otherwise Pairs::seen() said that none is.
+/// (row, group) is where the dropout decisions are.
+template <int kKeys, bool kMasked, int kWidth, int kRows, bool kInRegisters>
+__device__ __forceinline__ void add_query_gradients(
+    Sums<kWidth> (&gq)[kRows / kTile], const Operand<kWidth, kRows, kInRegisters>& q,
+    const Operand<kWidth, kRows, kInRegisters>& gout,
+    const LaneQueries<RowsAre::queries> (&values)[kRows / kTile], const Bf16Backward& args,
+    const Pairs<Bf16Backward>& pairs, const KeptKeys& kept, int row, int group, int query,
+    const KeyTile& keys, int key) {
+  static_assert(!kMasked || kKeys == kTile);
+  constexpr int kBlocks = kRows / kTile;
+  [[maybe_unused]] BlockVisibility seen[kBlocks];
+  if constexpr (kMasked)
+    if (!pairs.template prepare<RowsAre::queries>(seen, query, key)) return;
+  float weight[kBlocks][kKeys / 8][4], gradient[kBlocks][kKeys / 8][4];
+  q.template multiply<kKeys>(weight, keys.k, 0);
+  gout.template multiply<kKeys>(gradient, keys.v, 0);
+  if constexpr (kMasked) pairs.template scores<RowsAre::queries>(weight, seen);
+#pragma unroll
+  for (int t = 0; t < kBlocks; ++t)
+#pragma unroll
+    for (int n = 0; n < kKeys / 8; n += 2)
+      pair_gradients<RowsAre::queries>(weight[t] + n, gradient[t] + n, kMasked ? 1.0f : pairs.scale(),
+                                       values[t], args, kept, row + t * kTile, group + n);
+  add_weighted(gq, gradient, keys.k, 0);
 }
 
-/// Adds to the gradient of sixteen queries, rows [row, row + 16) of `queries`, what keys [key, key + count)
-/// give: rows [0, count) of `keys`, their decisions from byte 0 on.
-template <int kWidth, bool kInRegisters>
-__device__ __forceinline__ void add_query_gradients(Sums<kWidth>& gq, const Operand<kWidth, kInRegisters>& q,
-                                                    const Operand<kWidth, kInRegisters>& gout,
-                                                    const Bf16Backward& args,
-                                                    const Pairs<Bf16Backward>& pairs, const KeptKeys& kept,
-                                                    const QueryValues& queries, int row, int query,
-                                                    const KeyTile& keys, int key, int count) {
-#pragma unroll 1
-  for (int j = 0; j < count; j += kTile) {
-    const BlockVisibility seen = pairs.prepare(query, key + j);
-    if (seen == BlockVisibility::none) continue;
-    float weight[2][4], gradient[2][4];
-    q.multiply(weight, keys.k, j);
-    gout.multiply(gradient, keys.v, j);
-    pairs.template scores<RowsAre::queries>(weight, seen);
-    pair_gradients<RowsAre::queries>(weight, gradient, queries, row, kept, j / 8, dropout_scale(args));
-    gq.add(gradient[0], gradient[1], keys.k, j);
-  }
-}
-
-/// Adds to the gradients of sixteen keys what queries [query, query + count) give: rows [0, count) of
-/// `queries`; the decisions of the keys are at byte `group` of each row.
-template <int kWidth, bool kInRegisters>
-__device__ __forceinline__ void add_key_gradients(Sums<kWidth>& gk, Sums<kWidth>& gv,
-                                                  const Operand<kWidth, kInRegisters>& k,
-                                                  const Operand<kWidth, kInRegisters>& v,
+/// Adds to the gradients of kRows keys from `key` on what kQueries queries from `query` on give: rows
+/// [0, kQueries) of `queries`; likewise.
+template <int kQueries, bool kMasked, int kWidth, int kRows, bool kInRegisters>
+__device__ __forceinline__ void add_key_gradients(Sums<kWidth> (&gk)[kRows / kTile],
+                                                  Sums<kWidth> (&gv)[kRows / kTile],
+                                                  const Operand<kWidth, kRows, kInRegisters>& k,
+                                                  const Operand<kWidth, kRows, kInRegisters>& v,
                                                   const Bf16Backward& args, const Pairs<Bf16Backward>& pairs,
-                                                  const KeptKeys& kept, int group, const QueryTile& queries,
-                                                  int query, int count, int key) {
-#pragma unroll 1
-  for (int i = 0; i < count; i += kTile) {
-    const BlockVisibility seen = pairs.prepare(query + i, key);
-    if (seen == BlockVisibility::none) continue;
-    float weight[2][4], gradient[2][4];
-    k.multiply(weight, queries.q, i);
-    v.multiply(gradient, queries.gout, i);
-    pairs.template scores<RowsAre::keys>(weight, seen);
-    pair_gradients<RowsAre::keys>(weight, gradient, queries.values, i, kept, group, dropout_scale(args));
-    gv.add(weight[0], weight[1], queries.gout, i);
-    gk.add(gradient[0], gradient[1], queries.q, i);
+                                                  const KeptKeys& kept, int row, int group, int query,
+                                                  const QueryTile& queries, int key) {
+  static_assert(!kMasked || kQueries == kTile);
+  constexpr int kBlocks = kRows / kTile;
+  [[maybe_unused]] BlockVisibility seen[kBlocks];
+  if constexpr (kMasked)
+    if (!pairs.template prepare<RowsAre::keys>(seen, query, key)) return;
+  float weight[kBlocks][kQueries / 8][4], gradient[kBlocks][kQueries / 8][4];
+  k.template multiply<kQueries>(weight, queries.q, 0);
+  v.template multiply<kQueries>(gradient, queries.gout, 0);
+  if constexpr (kMasked) pairs.template scores<RowsAre::keys>(weight, seen);
+#pragma unroll
+  for (int n = 0; n < kQueries / 8; n += 2) {
+    LaneQueries<RowsAre::keys> values;
+    values.load(queries.values, n * 8);
+#pragma unroll
+    for (int t = 0; t < kBlocks; ++t)
+      pair_gradients<RowsAre::keys>(weight[t] + n, gradient[t] + n, kMasked ? 1.0f : pairs.scale(), values,
+                                    args, kept, row + n * 8, group + t * 2);
   }
+  add_weighted(gv, weight, queries.gout, 0);
+  add_weighted(gk, gradient, queries.q, 0);
 }
 
-/// Writes the gradients of sixteen queries.
-template <int kWidth>
-__device__ __forceinline__ void write_query_gradients(const Sums<kWidth>& gq, const Bf16Backward& args,
-                                                      const BatchHead& p, int query, float* scratch) {
-  const int valid = p.queries - query;
-  if (gq.finite(valid)) {
-    const float scale = static_cast<float>(args.scale);
-    gq.write(row_of(args.gq, p.query_first + query, p.head), args.gq.row_stride, valid, {scale, scale},
-             args.accumulate_q);
+/// Writes the gradients of a warp's queries from `query` on.
+template <int kWidth, int kTiles>
+__device__ __forceinline__ void write_query_gradients(const Sums<kWidth> (&gq)[kTiles],
+                                                      const Bf16Backward& args, const BatchHead& p, int query,
+                                                      float* scratch) {
+  const float scale = static_cast<float>(args.scale);
+  if (all_finite(gq, p.queries - query)) {
+    write_rows(gq, args.gq, p.query_first + query, p.head, p.queries - query, scale, args.accumulate_q);
     return;
   }
   __syncwarp();
-  for (int i = query; i < query + kTile && i < p.queries; ++i)  // perhaps 0 * NaN of a hidden key
+  for (int i = query; i < query + kTiles * kTile && i < p.queries; ++i)  // perhaps 0 * NaN of a hidden key
     query_gradient(args, p, i, delta_of(args, p.query_first + i, p.head, lane_id()),
                    WarpRows(scratch, kWidth, 1));
 }
 
-/// Writes the gradients of sixteen keys.
-template <int kWidth>
-__device__ __forceinline__ void write_key_gradients(const Sums<kWidth>& gk, const Sums<kWidth>& gv,
+/// Writes the gradients of a warp's keys from `key` on.
+template <int kWidth, int kTiles>
+__device__ __forceinline__ void write_key_gradients(const Sums<kWidth> (&gk)[kTiles],
+                                                    const Sums<kWidth> (&gv)[kTiles],
                                                     const Bf16Backward& args, const BatchHead& p, int key,
                                                     float* scratch) {
   const int valid = p.keys - key;
   const int64_t row = p.key_first + key;
-  if ((args.gk.data == nullptr || gk.finite(valid)) && (args.gv.data == nullptr || gv.finite(valid))) {
-    const float scale = static_cast<float>(args.scale), kept = dropout_scale(args);
+  if ((args.gk.data == nullptr || all_finite(gk, valid)) &&
+      (args.gv.data == nullptr || all_finite(gv, valid))) {
     if (args.gk.data != nullptr)
-      gk.write(row_of(args.gk, row, p.key_head), args.gk.row_stride, valid, {scale, scale},
-               args.accumulate_k);
+      write_rows(gk, args.gk, row, p.key_head, valid, static_cast<float>(args.scale), args.accumulate_k);
     if (args.gv.data != nullptr)
-      gv.write(row_of(args.gv, row, p.key_head), args.gv.row_stride, valid, {kept, kept}, args.accumulate_v);
+      write_rows(gv, args.gv, row, p.key_head, valid, dropout_scale(args), args.accumulate_v);
     return;
   }
   __syncwarp();
-  for (int i = key; i < key + kTile && i < p.keys; ++i)
+  for (int i = key; i < key + kTiles * kTile && i < p.keys; ++i)
     key_gradient(
         args, p.sequence, p.key_head, i,
         [&](int64_t query_row, int64_t head) {

@@ -21,12 +21,13 @@ inline constexpr int kShortLength =
 inline constexpr int kHopperLength =
     96;  // queries and keys of the longest sequence that is worth tiles of 128
 
-/// Whether rows of each head can be read 16 bytes at a time; a null view can.
+/// Whether rows of each head can be read 16 bytes at a time, and 32 bits hold how far they are apart; a null
+/// view can.
 template <class T>
 bool has_aligned_rows(const kernels::HeadsView<T>& view) {
   constexpr int64_t kElements = 16 / sizeof(T);
   return reinterpret_cast<uintptr_t>(view.data) % 16 == 0 && view.row_stride % kElements == 0 &&
-         view.head_stride % kElements == 0;
+         view.head_stride % kElements == 0 && view.row_stride == static_cast<int32_t>(view.row_stride);
 }
 
 /// For the width and lengths of Args, whose views are all aligned or not.

@@ -56,30 +56,30 @@ __device__ __forceinline__ void meet(const WarpPlace& me) {
   simt::barrier_sync(1 + static_cast<int>(me.slot), me.threads);
 }
 
-/// The shared memory of a slot; scratch is the warp's own. The forward has no gout, lse and delta.
+/// The shared memory of a slot; scratch is the warp's own. The forward has no gout, shift and delta.
 template <int kWidth, bool kBackward>
 struct SlotMemory {
   static constexpr int kScratch = Pairs<Bf16Backward>::kScratch;
 
   bfloat16 *q, *k, *v, *gout;
-  float *scratch, *lse, *delta;
+  float *scratch, *shift, *delta;
   uint8_t* kept;
 
   __device__ __forceinline__ SlotMemory(const Cut& cut, const WarpPlace& me) {
     simt::Arena<> arena;
-    q = arena.take<bfloat16>(cut.slots * elements(cut), 16) + me.slot * elements(cut);
+    q = arena.take<bfloat16>(cut.slots * elements(cut), 128) + me.slot * elements(cut);
     k = q + cut.query_rows * kWidth;
     v = k + cut.key_rows * kWidth;
     gout = v + cut.key_rows * kWidth;
     scratch = arena.take<float>(cut.slots * cut.warps * kScratch) + threadIdx.x / 32 * kScratch;
-    lse = arena.take<float>(cut.slots * values(cut)) + me.slot * values(cut);
-    delta = lse + cut.query_rows;
+    shift = arena.take<float>(cut.slots * values(cut)) + me.slot * values(cut);
+    delta = shift + cut.query_rows;
     kept = arena.take<uint8_t>(cut.slots * decisions(cut)) + me.slot * decisions(cut);
   }
 
   static size_t bytes(const Cut& cut) {
     return simt::SharedLayout()
-        .add<bfloat16>(cut.slots * elements(cut), 16)
+        .add<bfloat16>(cut.slots * elements(cut), 128)
         .add<float>(cut.slots * cut.warps * kScratch)
         .add<float>(cut.slots * values(cut))
         .add<uint8_t>(cut.slots * decisions(cut))
@@ -128,10 +128,10 @@ __global__ void __launch_bounds__(kMaxBlockWarps * 32, (kWidth < 64 ? 2 : 1))
   meet(me);
   if (query >= queries) return;
 
-  const Operand<kWidth> q(memory.q, query);
+  const Operand<kWidth, kTile> q(memory.q, query);
   const Pairs<AttentionForward<bfloat16>> pairs(args, p, memory.scratch);
-  OnlineSoftmax<kWidth> softmax;
-  softmax.template add<kShortLength>(q, memory.k, memory.v, pairs, kept, query, query, 0, keys);
+  OnlineSoftmax<kWidth, kTile> softmax;
+  softmax.template add<kShortLength, true>(q, memory.k, memory.v, pairs, kept, query, 0, query, 0, keys);
   softmax.write(args, p, query, memory.scratch);
 }
 
@@ -154,33 +154,39 @@ __global__ void __launch_bounds__(kMaxBlockWarps * 32, 1)
   Tile<kWidth>::load(memory.k, args.k, first.key_first, me.head, cut.key_rows, keys, me.thread, me.threads);
   Tile<kWidth>::load(memory.v, args.v, first.key_first, me.head, cut.key_rows, keys, me.thread, me.threads);
   const KeptKeys kept(memory.kept, cut.key_rows / 8, args.dropout.active());
-  const QueryTile query_tile{memory.q, memory.gout, {memory.lse, memory.delta}};
-  Sums<kWidth> gk, gv;
+  const QueryValues query_values{memory.shift, memory.delta};
+  Sums<kWidth> gk[1], gv[1];
   for (int head = me.head * group; head < (me.head + 1) * group; ++head) {
     const BatchHead p(args, static_cast<int>(blockIdx.x), head);
     clear_query_gaps<8>(args, p.sequence, head, me.thread, me.threads);
     Tile<kWidth>::load(memory.q, args.q, p.query_first, head, cut.query_rows, queries, me.thread, me.threads);
     Tile<kWidth>::load(memory.gout, args.gout, p.query_first, head, cut.query_rows, queries, me.thread,
                        me.threads);
-    load_values(memory.lse, args.lse + head * args.query_rows + p.query_first, cut.query_rows, queries,
-                me.thread, me.threads);
     simt::cp_async_commit();
     if (mine < cut.query_rows) {
-      write_deltas<kWidth>(memory.delta + mine, args, p.query_first + mine, head, queries - mine);
+      write_query_values<kWidth>(query_values.from(mine), args, p, mine);
       kept.draw(args, p, mine, 0, mine, 0, kTile, whole_tiles(keys) / 8);
     }
     meet(me);
     const Pairs<Bf16Backward> pairs(args, p, memory.scratch);
     if (mine < queries && args.gq.data != nullptr) {
-      const Operand<kWidth, (kWidth < 64)> q(memory.q, mine), gout(memory.gout, mine);
-      Sums<kWidth> gq;
-      add_query_gradients(gq, q, gout, args, pairs, kept, query_tile.values, mine, mine, {memory.k, memory.v},
-                          0, keys);
+      const Operand<kWidth, kTile, (kWidth < 64)> q(memory.q, mine), gout(memory.gout, mine);
+      LaneQueries<RowsAre::queries> of_lane[1];
+      of_lane[0].load(query_values, mine);
+      Sums<kWidth> gq[1];
+#pragma unroll 1
+      for (int key = 0; key < keys; key += kTile)
+        add_query_gradients<kTile, true>(gq, q, gout, of_lane, args, pairs, kept, mine, key / 8, mine,
+                                         {memory.k + key * kWidth, memory.v + key * kWidth}, key);
       write_query_gradients(gq, args, p, mine, memory.scratch);
     }
     if (mine < keys && (args.gk.data != nullptr || args.gv.data != nullptr)) {
-      const Operand<kWidth, (kWidth < 64)> k(memory.k, mine), v(memory.v, mine);
-      add_key_gradients(gk, gv, k, v, args, pairs, kept, mine / 8, query_tile, 0, queries, mine);
+      const Operand<kWidth, kTile, (kWidth < 64)> k(memory.k, mine), v(memory.v, mine);
+#pragma unroll 1
+      for (int query = 0; query < queries; query += kTile)
+        add_key_gradients<kTile, true>(
+            gk, gv, k, v, args, pairs, kept, query, mine / 8, query,
+            {memory.q + query * kWidth, memory.gout + query * kWidth, query_values.from(query)}, mine);
     }
     meet(me);  // before the next head's queries come
   }

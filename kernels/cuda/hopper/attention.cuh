@@ -188,15 +188,8 @@ struct Stage {
   }
 };
 
-/// Places [begin, end). What a row sees, or is seen by, has no holes here, since windows are not dilated, and
-/// moves on with the row.
-struct Range {
-  int begin, end;
-
-  __device__ __forceinline__ bool contains(int first, int last) const {
-    return begin <= first && last <= end;
-  }
-};
+// What a row sees, or is seen by, is a Range: it has no holes here, since windows are not dilated, and moves
+// on with the row.
 
 // Visibility's key_begin() and key_end() for the rules that is_for_hopper() lets through, in fewer registers.
 __device__ __forceinline__ Range keys_seen_by(const Visibility& v, int query, const BatchHead& p) {

@@ -20,9 +20,6 @@ constexpr int kReaders = kGroups * 4;  // warps
 
 constexpr int kQueries = 64;  // of a tile that streams past
 
-/// What is taken off a query's scores, in units of log 2: +inf where it sees nothing, for weights of 0.
-__device__ __forceinline__ float shift_of(float lse) { return lse == -kInfinity ? kInfinity : lse * kLog2e; }
-
 template <int kWidth>
 struct QueryMemory {
   Panels<kRows, kWidth> q, gout;
@@ -72,7 +69,7 @@ __device__ __forceinline__ void query_gradients(const Bf16Backward& args, const 
                       : kInfinity;
   }
 
-  Sums<kWidth> gq;
+  Sums<kWidth> gq[1];
   const KeyTiles tiles(args, p, block_first);
   if (tiles.begin < tiles.end) {
     int tile = tiles.end - 1;
@@ -108,7 +105,7 @@ __device__ __forceinline__ void query_gradients(const Bf16Backward& args, const 
         for (int i = 0; i < 4; ++i) gradient[j][i] = weight[j][i] * (gradient[j][i] - delta[i / 2]);
       operand.take(gradient);
       simt::wgmma_fence();
-      add_products(gq, operand, memory.k[turn.stage]);
+      add_products(gq[0], operand, memory.k[turn.stage]);
       simt::wgmma_commit();
       if (--tile < tiles.begin) break;
       Turn<kStages> ahead = turn;
@@ -117,13 +114,13 @@ __device__ __forceinline__ void query_gradients(const Bf16Backward& args, const 
       simt::wgmma_fence();
       multiply(weight, memory.q, group * kGroupRows, memory.k[ahead.stage]);
       simt::wgmma_commit();
-      simt::wgmma_wait<1>(gq.value);
+      simt::wgmma_wait<1>(gq[0].value);
       memory.k_stage[turn.stage].done();
       turn = ahead;
     }
     memory.q_stage.done();
     memory.gout_stage.done();
-    simt::wgmma_wait<0>(gq.value);
+    simt::wgmma_wait<0>(gq[0].value);
     memory.k_stage[turn.stage].done();
     turn.next();
   }
@@ -290,7 +287,7 @@ __device__ __forceinline__ void key_gradients(const Bf16Backward& args, const Ba
   const auto seen_by = [&](int row) { return queries_that_see(args.visibility, row, p); };
   const Range by_all = seen_by_all(first, kGroupRows, p.keys, seen_by);
   const float scale = static_cast<float>(args.scale) * kLog2e;
-  Sums<kWidth> gk, gv;
+  Sums<kWidth> gk[1], gv[1];
   QueryTiles tile(args, p, heads, block_first);
   if (tile.there()) {
     float weight[kStep / 8][4], gradient[kStep / 8][4];
@@ -320,7 +317,7 @@ __device__ __forceinline__ void key_gradients(const Bf16Backward& args, const Ba
       }
       weights.take(weight);
       simt::wgmma_fence();
-      add_products(gv, weights, memory.gout[turn.stage]);
+      add_products(gv[0], weights, memory.gout[turn.stage]);
       simt::wgmma_commit();
       simt::wgmma_wait<1>(gradient);
 #pragma unroll
@@ -331,7 +328,7 @@ __device__ __forceinline__ void key_gradients(const Bf16Backward& args, const Ba
       }
       gradients.take(gradient);
       simt::wgmma_fence();
-      add_products(gk, gradients, memory.q[turn.stage]);
+      add_products(gk[0], gradients, memory.q[turn.stage]);
       simt::wgmma_commit();
       tile.next();
       if (!tile.there()) break;
@@ -341,14 +338,14 @@ __device__ __forceinline__ void key_gradients(const Bf16Backward& args, const Ba
       simt::wgmma_fence();
       multiply(weight, memory.k, group * kGroupRows, memory.q[ahead.stage]);
       simt::wgmma_commit();
-      simt::wgmma_wait<1>(gk.value, gv.value);
+      simt::wgmma_wait<1>(gk[0].value, gv[0].value);
       __syncwarp();  // all lanes have read their values
       memory.stage[turn.stage].done();
       turn = ahead;
     }
     memory.k_stage.done();
     memory.v_stage.done();
-    simt::wgmma_wait<0>(gk.value, gv.value);
+    simt::wgmma_wait<0>(gk[0].value, gv[0].value);
     __syncwarp();
     memory.stage[turn.stage].done();
     turn.next();

@@ -20,6 +20,8 @@ namespace heed::simt {
 inline void griddepcontrol_wait(HEED_SIMT_AT) { emulator::wait_for_kernels_before(at); }
 inline void griddepcontrol_launch_dependents() {}  // these wait until all is over, whenever they begin
 
+inline int opaque(int x) { return x; }
+
 inline float exp2_approx(float x) {
   const float y = exp2f(x);
   return y < 0x1p-126f ? 0.0f : y;
@@ -37,14 +39,20 @@ void cp_async_wait(HEED_SIMT_AT) {
   emulator::wait_copies(kGroupsInFlight, at);
 }
 
+/// A row's address with bits turned over, and so many bytes on.
+inline const void* turned_address(const void* row, uint32_t turned, uint32_t further) {
+  return reinterpret_cast<const unsigned char*>(reinterpret_cast<uintptr_t>(row) ^ turned) + further;
+}
+
 inline void ldmatrix_x1(uint32_t (&out)[1], const void* row, HEED_SIMT_AT) {
   emulator::load_matrices(out, 1, false, row, "ldmatrix_x1", at);
 }
 inline void ldmatrix_x2(uint32_t (&out)[2], const void* row, HEED_SIMT_AT) {
   emulator::load_matrices(out, 2, false, row, "ldmatrix_x2", at);
 }
-inline void ldmatrix_x4(uint32_t (&out)[4], const void* row, HEED_SIMT_AT) {
-  emulator::load_matrices(out, 4, false, row, "ldmatrix_x4", at);
+inline void ldmatrix_x4(uint32_t (&out)[4], const void* row, uint32_t turned = 0, uint32_t further = 0,
+                        HEED_SIMT_AT) {
+  emulator::load_matrices(out, 4, false, turned_address(row, turned, further), "ldmatrix_x4", at);
 }
 inline void ldmatrix_x1_trans(uint32_t (&out)[1], const void* row, HEED_SIMT_AT) {
   emulator::load_matrices(out, 1, true, row, "ldmatrix_x1_trans", at);
@@ -52,8 +60,9 @@ inline void ldmatrix_x1_trans(uint32_t (&out)[1], const void* row, HEED_SIMT_AT)
 inline void ldmatrix_x2_trans(uint32_t (&out)[2], const void* row, HEED_SIMT_AT) {
   emulator::load_matrices(out, 2, true, row, "ldmatrix_x2_trans", at);
 }
-inline void ldmatrix_x4_trans(uint32_t (&out)[4], const void* row, HEED_SIMT_AT) {
-  emulator::load_matrices(out, 4, true, row, "ldmatrix_x4_trans", at);
+inline void ldmatrix_x4_trans(uint32_t (&out)[4], const void* row, uint32_t turned = 0, uint32_t further = 0,
+                              HEED_SIMT_AT) {
+  emulator::load_matrices(out, 4, true, turned_address(row, turned, further), "ldmatrix_x4_trans", at);
 }
 
 inline void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, HEED_SIMT_AT) {

@@ -26,6 +26,23 @@ __global__ void ldmatrix_kernel(const uint16_t* in, uint32_t* out) {
   for (int i = 0; i < kCount; ++i) out[lane * kCount + i] = matrix[i];
 }
 
+struct alignas(128) RowsFurtherOn {
+  uint16_t value[8 + 32][8];
+};
+
+template <bool kTransposed>
+__global__ void turned_ldmatrix_kernel(const uint16_t* in, uint32_t* out) {
+  auto& rows = simt::shared<RowsFurtherOn>();
+  const int lane = threadIdx.x;
+  for (int i = 0; i < 8; ++i) rows.value[8 + lane][i] = in[lane * 8 + i];
+  __syncwarp();
+  const void* row = rows.value[lane ^ 3];
+  uint32_t matrix[4];
+  kTransposed ? simt::ldmatrix_x4_trans(matrix, row, 3 * 16, 8 * 16)
+              : simt::ldmatrix_x4(matrix, row, 3 * 16, 8 * 16);
+  for (int i = 0; i < 4; ++i) out[lane * 4 + i] = matrix[i];
+}
+
 __device__ uint32_t pair(uint16_t low, uint16_t high) { return low | static_cast<uint32_t>(high) << 16; }
 
 __device__ void add_to_tile(float* d, const float (&values)[4]) {
@@ -95,6 +112,8 @@ __global__ void exp2_kernel(const float* in, float* out) {
   out[threadIdx.x] = simt::exp2_approx(in[threadIdx.x]);
 }
 
+__global__ void opaque_kernel(const int* in, int* out) { out[threadIdx.x] = simt::opaque(in[threadIdx.x]); }
+
 struct alignas(128) Strided {
   uint16_t value[8][64];
 };
@@ -122,6 +141,10 @@ void run_ldmatrix(int count, bool transposed, const uint16_t* in, uint32_t* out)
   if (count == 4) transposed ? go(ldmatrix_kernel<4, true>, in, out) : go(ldmatrix_kernel<4, false>, in, out);
 }
 
+void run_turned_ldmatrix(bool transposed, const uint16_t* in, uint32_t* out) {
+  go(transposed ? turned_ldmatrix_kernel<true> : turned_ldmatrix_kernel<false>, in, out);
+}
+
 void run_mma(bool is_bf16, const uint16_t* a, const uint16_t* b, float* d) {
   is_bf16 ? go(mma_kernel<true>, a, b, d) : go(mma_kernel<false>, a, b, d);
 }
@@ -136,6 +159,7 @@ void run_cp_async(int bytes, int valid, const unsigned char* in, unsigned char* 
   if (bytes == 16) go(cp_async_kernel<16>, valid, in, out);
 }
 
+void run_opaque(const int* in, int* out) { go(opaque_kernel, in, out); }
 void run_exp2(const float* in, float* out) { go(exp2_kernel, in, out); }
 void run_strided_ldmatrix(bool swizzled, uint32_t* out) { go(strided_ldmatrix_kernel, swizzled, out); }
 

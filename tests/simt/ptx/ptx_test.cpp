@@ -24,26 +24,43 @@ class Ptx : public ::testing::Test {
   }
 };
 
+// What `count` matrices of eight rows of eight elements give to the lanes.
+void expect_elements(const std::vector<uint32_t>& got, int count, bool transposed,
+                     const std::vector<uint16_t>& rows) {
+  for (int lane = 0; lane < 32; ++lane)
+    for (int m = 0; m < count; ++m) {
+      const auto element = [&](int second) -> uint32_t {
+        const int major = lane / 4, minor = lane % 4 * 2 + second;
+        return rows[static_cast<size_t>(transposed ? (8 * m + minor) * 8 + major
+                                                   : (8 * m + major) * 8 + minor)];
+      };
+      EXPECT_EQ(got[static_cast<size_t>(lane * count + m)], element(0) | element(1) << 16)
+          << "x" << count << (transposed ? " trans" : "") << " lane " << lane << " matrix " << m;
+    }
+}
+
 TEST_F(Ptx, LdmatrixGivesEachLaneItsElements) {
   std::vector<uint16_t> rows(32 * 8);
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<uint16_t>(1000 + i);
   const DeviceBuffer<uint16_t> in(rows);
-  for (int count : {1, 2, 4})
-    for (bool transposed : {false, true}) {
+  for (bool transposed : {false, true}) {
+    for (int count : {1, 2, 4}) {
       const DeviceBuffer<uint32_t> out(static_cast<size_t>(32 * count));
       run_ldmatrix(count, transposed, in.data(), out.data());
-      const std::vector<uint32_t> got = out.get();
-      for (int lane = 0; lane < 32; ++lane)
-        for (int m = 0; m < count; ++m) {
-          const auto element = [&](int second) -> uint32_t {
-            const int major = lane / 4, minor = lane % 4 * 2 + second;
-            return rows[static_cast<size_t>(transposed ? (8 * m + minor) * 8 + major
-                                                       : (8 * m + major) * 8 + minor)];
-          };
-          EXPECT_EQ(got[static_cast<size_t>(lane * count + m)], element(0) | element(1) << 16)
-              << "x" << count << (transposed ? " trans" : "") << " lane " << lane << " matrix " << m;
-        }
+      expect_elements(out.get(), count, transposed, rows);
     }
+    const DeviceBuffer<uint32_t> out(32 * 4);
+    run_turned_ldmatrix(transposed, in.data(), out.data());
+    expect_elements(out.get(), 4, transposed, rows);
+  }
+}
+
+TEST_F(Ptx, OpaqueNumbersAreTheSame) {
+  std::vector<int> numbers(32);
+  for (int i = 0; i < 32; ++i) numbers[static_cast<size_t>(i)] = (i - 16) * 100000001;
+  const DeviceBuffer<int> in(numbers), out(32);
+  run_opaque(in.data(), out.data());
+  EXPECT_EQ(out.get(), numbers);
 }
 
 int small(int i, int salt) { return (i * 37 + salt * 11) % 9 - 4; }
