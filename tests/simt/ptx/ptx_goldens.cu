@@ -20,7 +20,7 @@ __device__ uint16_t encode(int value, bool is_bf16) {
 
 __device__ uint32_t pair(uint16_t low, uint16_t high) { return low | static_cast<uint32_t>(high) << 16; }
 
-struct alignas(16) Rows {
+struct alignas(128) Rows {
   uint16_t value[32][8];
 };
 
@@ -39,6 +39,24 @@ __global__ void ldmatrix_case(const uint32_t*, uint32_t* out) {
   if constexpr (kCount == 4)
     kTransposed ? simt::ldmatrix_x4_trans(matrix, row) : simt::ldmatrix_x4(matrix, row);
   for (int i = 0; i < kCount; ++i) out[lane * kCount + i] = matrix[i];
+}
+
+// Rows whose addresses are given by bits to turn over and by bytes to go on: row r stands for (r ^ 3) + 16.
+template <bool kTransposed>
+__global__ void ldmatrix_turned_case(const uint32_t*, uint32_t* out) {
+  auto& rows = simt::shared<Rows>();
+  const int lane = threadIdx.x;
+  for (int i = 0; i < 8; ++i) rows.value[lane][i] = static_cast<uint16_t>(1000 + lane * 8 + i);
+  __syncwarp();
+  const void* row = rows.value[lane % 16];
+  uint32_t matrix[4];
+  kTransposed ? simt::ldmatrix_x4_trans(matrix, row, 48, 256) : simt::ldmatrix_x4(matrix, row, 48, 256);
+  for (int i = 0; i < 4; ++i) out[lane * 4 + i] = matrix[i];
+}
+
+__global__ void opaque_case(const uint32_t*, uint32_t* out) {
+  const int lane = threadIdx.x;
+  out[lane] = static_cast<uint32_t>(simt::opaque(lane * 1000 - 16000));
 }
 
 // Arbitrary fragments: which lane holds what is part of what is compared.
@@ -405,6 +423,9 @@ const std::vector<GoldenCase>& golden_cases() {
       {"ldmatrix_x1_trans", "ldmatrix_x1_trans", 32, launch_case<ldmatrix_case<1, true>, 32>},
       {"ldmatrix_x2_trans", "ldmatrix_x2_trans", 64, launch_case<ldmatrix_case<2, true>, 32>},
       {"ldmatrix_x4_trans", "ldmatrix_x4_trans", 128, launch_case<ldmatrix_case<4, true>, 32>},
+      {"ldmatrix_x4_turned", "ldmatrix_x4", 128, launch_case<ldmatrix_turned_case<false>, 32>},
+      {"ldmatrix_x4_trans_turned", "ldmatrix_x4_trans", 128, launch_case<ldmatrix_turned_case<true>, 32>},
+      {"opaque", "opaque", 32, launch_case<opaque_case, 32>},
       {"mma_m16n8k16_bf16", "mma_m16n8k16_bf16", 128, launch_case<mma_case<true>, 32>},
       {"mma_m16n8k16_f16", "mma_m16n8k16_f16", 128, launch_case<mma_case<false>, 32>},
       {"cp_async_4", "cp_async cp_async_commit cp_async_wait", 64, launch_case<cp_async_case<4>, 32>},
