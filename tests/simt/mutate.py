@@ -24,7 +24,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The objects of kernels that a program is linked with, where they are not those of the library.
-OBJECTS = {"simt_cublas_test": "heed_cublas_kernels"}
+OBJECTS = {"simt_cublas_test": ["heed_cublas_kernels"]}
+LIBRARY = ["heed_kernels", "heed_cuda_on_emulator"]
 # The builds of the kernels' tests and how their programs' names tell them apart; the cheapest first: most mutants do not
 # get further.
 BUILDS = {"plain": "", "address": "_address", "race": "_race"}
@@ -253,8 +254,8 @@ def programs(options, file):
         objects = [command for command in users if any(folder in command[command.index("-o") + 1] for folder in folders)]
         return Program(options.build, name, objects, file, gtest_filter) if objects else None
 
-    kernels = ["heed_emulated_kernels", "heed_kernels"]  # the first where the library itself is not emulated
-    found = [*(program(name, [OBJECTS.get(name, "heed_kernels")], "*") for name in options.also),
+    kernels = ["heed_emulated_kernels", *LIBRARY]  # the first where the library itself is not emulated
+    found = [*(program(name, OBJECTS.get(name, LIBRARY), "*") for name in options.also),
              *(program(f"simt_kernels{name}_test", [f"heed_emulated_kernels{name}"] if name else kernels, options.filter)
                for name in (BUILDS[build] for build in options.builds))]
     found = [test for test in found if test is not None]
