@@ -112,20 +112,11 @@ EQUIVALENT = {
         "the smaller of two equals",
     "kept.draw(args, p, query, 0, query, 0, query <= queries ? kTile : 0, whole_tiles(keys) / 8);": "draws what nobody reads",
     "if (mine <= queries && args.gq.data != nullptr) {": "a warp without queries, whose results are not written",
-    "const Operand<kWidth, (kWidth <= 64)> q(memory.q, mine), gout(memory.gout, mine);": "only where operands are kept",
     "constexpr int kStep = kWidth < 64 ? 64 : 32;": "only how many rows come at a time",
     "if (task.first > p.queries) return;": "a block without queries, whose results are not written",
-    "if (task.first > keys) return;": "a block without keys, whose results are not written",
-    "const int key = keys.key(), count = p.keys - key <= kStep<kWidth> ? p.keys - key : kStep<kWidth>;":
-        "the smaller of two equals",
-    "if (key > keys) continue;": "a warp without keys, whose results are not written",
-    "if (query <= p.queries) softmax.write(args, p, query, memory.scratch[warp]);": "writes no row",
     "if (query > p.queries) continue;": "a warp without queries, whose results are not written",
-    "if (key <= keys) write_key_gradients(gk, gv, args, first, key, memory.scratch[warp]);": "writes no row",
-    "queries + now < kStep<kWidth> ? queries - now : kStep<kWidth>, key);": "adds rows of zeros beyond the last query",
     "slots = static_cast<unsigned>(std::min<int64_t>({64 * width, kMaxBlockWarps / warps, heads}));":
         "only how many heads a block takes",
-    "uint8_t kept[kStreamWarps][kTile * kStreamRows * 8];": "only more memory than is used",
     "(removed: if (bytes == 0) return;)": "a copy of nothing, which the emulated device takes and a GPU might not",
     "const auto blocks = static_cast<unsigned>(simt::ceil_div<int64_t>(count, 4 + kThreads));": "blocks that do nothing",
     "for (int64_t stride : row_strides) touching = touching && stride != cols;": "a single run is only the faster way",
@@ -158,10 +149,6 @@ EQUIVALENT = {
     "if (inner < 0 || index.strides[0][inner] == 1) return false;": "vectors are only the faster way",
     "for (int k = 0; k <= kOperands; ++k) {": "what lies behind the strides can only refuse vectors, the faster way",
     "if constexpr (Op::kWidth >= 1) {": "a vector of one element is that element",
-    "total_[half] == 0.0f ? 1.0f : (args.dropout.active() ? args.dropout.scale : 1.0f) / total_[half];":
-        "the sums are 0 too",
-    "if (seen == BlockVisibility::all || !(bare_ && key + kTile <= plane_.keys)) seen = BlockVisibility::some;":
-        "only whether terms of 0, or of nothing but -inf, are written",
     "return score == kNothing && lse == kNothing ? 0.0f : expf(score - lse);": "lse is -inf only where every score is",
     "static_assert(sizeof(Table<float>) < 4096);": "only what the compiler is asked",
     "while (size <= args.n) size *= 2;": "only more of what stands behind the end of a line",
