@@ -99,7 +99,7 @@ TEST_F(HopperAttention, SameBitsInEverySchedule) {
     const Attention attention(p);
     ASSERT_EQ(cuda::attention_path(attention.forward_args()), cuda::AttentionPath::hopper);
     std::vector<std::vector<unsigned char>> first;
-    emulator::each_schedule([&](const std::string& schedule) {
+    heed::testing::each_schedule([&](const std::string& schedule) {
       AttentionResult<bfloat16, float> r;
       attention.forward(r);
       attention.backward({.bias = false}, r);

@@ -214,7 +214,7 @@ void check_case(const Case& c) {
 
   testing::kernel_cases.count += 2;  // forward and backward
   std::vector<unsigned char> first;
-  emulator::each_schedule([&](const std::string& schedule) {
+  testing::each_schedule([&](const std::string& schedule) {
     SCOPED_TRACE(schedule);
     const Data<T> out = run<T>(c, in);
     std::vector<unsigned char> bits = bytes_of(out.y);

@@ -16,6 +16,8 @@ Stats& stats() {
 
 bool checks_races() { return false; }
 
+bool checks_addresses() { return false; }
+
 void each_schedule(const std::function<void(const std::string& schedule)>& run) {
   for (int i = 0; i < 4; ++i) run("repetition " + std::to_string(i));
 }

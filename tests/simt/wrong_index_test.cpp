@@ -45,7 +45,7 @@ std::string wrong_row(const std::string& operation, const std::string& message) 
 void check(const std::string& operation, const std::function<std::vector<unsigned char>()>& launch) {
   ++heed::testing::kernel_cases.count;
   std::vector<unsigned char> first;
-  emulator::each_schedule([&](const std::string& schedule) {
+  heed::testing::each_schedule([&](const std::string& schedule) {
     SCOPED_TRACE(operation + ", " + schedule);
     const std::vector<unsigned char> bytes = launch();
     if (first.empty()) first = bytes;

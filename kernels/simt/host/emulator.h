@@ -67,6 +67,9 @@ Stats& stats();
 /// Whether the race checker is linked.
 bool checks_races();
 
+/// Whether the build with AddressSanitizer is linked.
+bool checks_addresses();
+
 /// Bytes that the threads of kernels have read from an allocation and written to it, each access counted.
 struct Traffic {
   uint64_t read = 0, written = 0;

@@ -12,6 +12,14 @@ namespace heed::emulator {
 
 bool checks_races() { return monitor != nullptr; }
 
+bool checks_addresses() {
+#ifdef HEED_EMULATOR_ASAN
+  return true;
+#else
+  return false;
+#endif
+}
+
 Traffic traffic(const void* address) {
   if (!monitor) fail("traffic: the race checker is not linked, which counts it", {});
   return monitor->traffic(address);
