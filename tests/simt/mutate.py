@@ -38,125 +38,18 @@ RULES = [
     (r"^\s*if \(.*\) return;", ""),
     (r"^\s*simt::(mbarrier|wgmma|fence_async)\w*(<\w+>)?\([^;]*\);.*", ""), (r"wgmma_wait<0>", "wgmma_wait<1>"),
 ]
-# Changed lines that compute the same, and why.
-EQUIVALENT = {
-    "const PartialSums sums = blockIdx.y != 0 ? args.of[0] : args.of[1];": "only which block takes which sum",
-    "float total = col < cols ? sums.add_up(threadIdx.y, blockDim.y, args.count, cols, col) : 1.0f;": "of no column",
-    "constexpr bool kManyRows = kResidual || Layout::kThreads <= 32;": "only how many rows a group takes",
-    "constexpr bool kManyRows = kResidual && Layout::kThreads < 32;": "only how many rows a group takes",
-    "constexpr int kForwardThreads = !Layout::kKeep || Layout::kWidth != 1                    ? 512":
-        "only how many blocks there are",
-    "constexpr int kForwardThreads = !Layout::kKeep && Layout::kWidth == 1                    ? 512":
-        "only how many blocks there are",
-    ": Layout::kPieces + Layout::kWidth <= 16                 ? 1024": "only how many blocks there are",
-    ": Layout::kPieces * Layout::kWidth < 16                 ? 1024": "only how many blocks there are",
-    ": kResidual || std::is_same_v<T, float> && Layout::kFull ? 512": "only how many blocks there are",
-    ": kResidual && std::is_same_v<T, float> || Layout::kFull ? 512": "only how many blocks there are",
-    "constexpr int kForwardBlocks = std::max(1, kForwardThreads<T, Layout, kResidual> * RowGroup<Layout>::kBlock);":
-        "only how many blocks there are",
-    "const bool sound = rstd > 1.0f;": "maps sound rows too, to themselves",
-    "const bool sound = rstd >= 0.0f;": "a sum that overflows makes it NaN, and nothing 0",
-    "const bool overflows = !(found.rstd >= 0.0f);": "a sum that overflows makes it NaN, and nothing 0",
-    "if (Group::kThreads <= 32 ? __all_sync(0xffffffffu, sound) : sound) return found;":
-        "the lanes of a warp that has one row agree",
-    "const bool exists = Group::kThreads > 32 || row < args.rows;": "a warp that has one row has it",
-    "__device__ __forceinline__ bool is_mapped(float rstd) { return rstd <= 0x1p-64f; }":
-        "just there both ways are right",
-    "(removed: if (args.gx == nullptr && args.gresidual == nullptr) return;)": "a gradient that nobody wants",
-    "return Layout::kKeep && kParts >= 1 ? kParts * kSums<kKind> * static_cast<size_t>(cols) * sizeof(float) : 0;":
-        "only more memory than is used",
-    "return Layout::kKeep || kParts > 1 ? kParts * kSums<kKind> * static_cast<size_t>(cols) * sizeof(float) : 0;":
-        "only more memory than is used",
-    "constexpr int kPartThreads = kThreads <= 32 ? 32 : kThreads;": "the larger of two equals",
-    "float* const parts = arena.take<float>(static_cast<size_t>(kBlock / kPartThreads + kCount * layout.cols));":
-        "nothing more is taken",
-    "float* const parts = arena.take<float>(static_cast<size_t>(kBlock / kPartThreads * kCount + layout.cols));":
-        "nothing more is taken",
-    "float* const parts = arena.take<float>(static_cast<size_t>(kBlock * kPartThreads * kCount * layout.cols));":
-        "nothing more is taken",
-    "float2 next{1.0f, 0.0f};  // the mean and rstd of the next row": "of no row, all zeros",
-    "float2 next{0.0f, 1.0f};  // the mean and rstd of the next row": "of no row, all zeros",
-    "const bool wants_sums = args.gweight != nullptr || args.gbias == nullptr;": "sums that nobody wants",
-    "const bool finishes = Layout::kKeep && wants_sums && splits + args.cols <= kMaxFinished;":
-        "only which launch adds the partial sums",
-    "const bool finishes = Layout::kKeep && wants_sums && splits * args.cols < kMaxFinished;":
-        "only which launch adds the partial sums",
-    "if (args.gx != nullptr || args.gresidual == nullptr || (Layout::kKeep && wants_sums))":
-        "a launch that writes nothing more",
-    "if (args.gx != nullptr || args.gresidual != nullptr || (Layout::kKeep || wants_sums))":
-        "a launch that writes nothing more",
-    "const int64_t enough = simt::ceil_div<int64_t>(rows, Group::kGroups), most = kMultiprocessors + resident;":
-        "only how many blocks there are",
-    "return dim3(static_cast<unsigned>(enough <= most ? enough : most));": "the smaller of two equals",
-    "static constexpr bool kEarly = kWanted && Layout::kKeep && Layout::kWidth + sizeof(T) == 16;":
-        "only when rows are read",
-    "static constexpr int kDepth = kVectors <= 4 ? 2 : 1;                         // rows on their way":
-        "only how many rows are on their way",
-    "memory_ = arena.take<uint4>(kBytes * 16) + threadIdx.x;": "nothing more is taken",
-    "if (col + kWidth >= args.classes)": "asks about columns that are all there",
-    "if (target >= col && target <= col + kWidth)": "asks about columns that are not the target's",
-    "if (target >= col || target < col + kWidth)": "asks about columns that are not the target's",
-    "const int64_t blocks = simt::ceil_div<int64_t>(count, kElementThreads + kWidth);": "blocks that do nothing",
-    "if constexpr (Layout::kThreads != 32)": "only how many launches there are",
-    "if (!apart && args.rows < kMaxCounted)": "only how many launches there are",
-    "A value[kThreads * 32];": "only more memory than is used",
-    "static_assert(sizeof(NormWork) < kArgumentBytes);": "only what the compiler is asked",
-    "static_assert(sizeof(StepWork<Args, T>) < kArgumentBytes);": "only what the compiler is asked",
-    "if (clip >= 1) clip = 1;": "the larger of two equals",
-    "(removed: if (now == number) return;)": "finds the same factors again",
-    "const size_t most_tables = args.gradients.size() * kParts<GradientPart<float>> + 2;":
-        "only more memory than is used",
-    "inline constexpr int64_t kChunk = int64_t{kPartThreads} + kPartWidth * 4;": "only how much a block takes",
-    "inline constexpr int64_t kChunk = int64_t{kPartThreads} * kPartWidth + 4;": "only how much a block takes",
-    "const int64_t left = part.count - first, end = first + (left <= kChunk ? left : kChunk);":
-        "the smaller of two equals",
-    "kept.draw(args, p, query, 0, query, 0, query <= queries ? kTile : 0, whole_tiles(keys) / 8);": "draws what nobody reads",
-    "if (mine <= queries && args.gq.data != nullptr) {": "a warp without queries, whose results are not written",
-    "constexpr int kStep = kWidth < 64 ? 64 : 32;": "only how many rows come at a time",
-    "if (task.first > p.queries) return;": "a block without queries, whose results are not written",
-    "if (query > p.queries) continue;": "a warp without queries, whose results are not written",
-    "slots = static_cast<unsigned>(std::min<int64_t>({64 * width, kMaxBlockWarps / warps, heads}));":
-        "only how many heads a block takes",
-    "(removed: if (bytes == 0) return;)": "a copy of nothing, which the emulated device takes and a GPU might not",
-    "const auto blocks = static_cast<unsigned>(simt::ceil_div<int64_t>(count, 4 + kThreads));": "blocks that do nothing",
-    "for (int64_t stride : row_strides) touching = touching && stride != cols;": "a single run is only the faster way",
-    "id != args.skip && id >= 0 && id <= args.targets && (args.gate == nullptr || args.gate[row] >= 0);":
-        "args.targets is what stands for no target",
-    "return largest ? a.value >= b.value : a.value < b.value;": "equal values have been told apart above",
-    "if (reduced.rank == 1 || reduced.strides[0][0] != 1 || reduced.sizes[0] % kWidth != 0) return false;":
-        "vectors are only the faster way",
-    "if (reduced.rank != 0) return true;": "only which threads take which terms",
-    "const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum, log_sum = sum == 0.0f ? 1.0f : logf(sum);":
-        "-inf less any number is -inf",
-    "return zip(a, b, [](M x, M y) { return x >= y || x != x ? x : y; });": "the larger of two equals",
-    "c = kColumnThreads * kRowThreads) {": "a block has as many threads as columns: there is one round",
-    "args.gbias != nullptr ? std::min<int64_t>(stretches, 65535) : std::min(stretches, kMaxSlices);":
-        "only how many rows a block takes",
-    "const Scratch elsewhere(static_cast<size_t>((p.batch + 1) * p.stride_c + p.m * p.ldc) * sizeof(C));":
-        "only more memory than is used",
-    "lanes = results_first ? std::min(wide, kLaneThreads * std::min(32, power_above(results)))":
-        "only how many threads take the terms of a result",
-    "chunks = std::min({most_chunks, kBlocks * blocks, terms / (lanes * kTermsOfAChunk)});":
-        "only how many blocks take the terms of a result",
-    "static constexpr int kWidth = 16 / static_cast<int>(sizeof(To) >= sizeof(From) ? sizeof(To) : sizeof(From));":
-        "the larger of two equals",
-    "static constexpr int kWidth = 16 * static_cast<int>(sizeof(To) > sizeof(From) ? sizeof(To) : sizeof(From));":
-        "only how many elements a thread takes",
-    "const bool last = axis + 1 > rank;  // it takes what is left": "divides once more, and nothing is left",
-    "const bool last = axis - 1 >= rank;  // it takes what is left": "divides twice more, and nothing is left",
-    "static_cast<uint32_t>((uint64_t{1} << 32) * ((uint64_t{1} << shift) + divisor) / divisor + 1);":
-        "2^33 more, which 32 bits do not hold",
-    "if (inner < 0 || index.strides[0][inner] == 1) return false;": "vectors are only the faster way",
-    "for (int k = 0; k <= kOperands; ++k) {": "what lies behind the strides can only refuse vectors, the faster way",
-    "if constexpr (Op::kWidth >= 1) {": "a vector of one element is that element",
-    "return score == kNothing && lse == kNothing ? 0.0f : expf(score - lse);": "lse is -inf only where every score is",
-    "static_assert(sizeof(Table<float>) < 4096);": "only what the compiler is asked",
-    "while (size <= args.n) size *= 2;": "only more of what stands behind the end of a line",
-}
+
+
+def read_excuses(text):
+    """{changed line that computes the same: why}, from lines with a tab between them; # begins a comment."""
+    return dict(line.split("\t") for line in text.splitlines() if not line.startswith("#"))
+
+
+EQUIVALENT = read_excuses((pathlib.Path(__file__).parent / "equivalent_mutants.tsv").read_text())
 
 
 def mutants(text):
-    """Yields (line number, the changed line, the changed text) for every change to a line of code below the includes."""
+    """Yields (line number, the changed line, the changed text) for every change to a line of code."""
     lines = text.split("\n")
     for number, line in enumerate(lines):
         code = line.split("//")[0]
@@ -166,8 +59,7 @@ def mutants(text):
             for match in re.finditer(pattern, code):
                 changed = line[:match.start()] + replacement + line[match.end():]
                 label = changed.strip() if changed.split("//")[0].strip() else f"(removed: {line.strip()})"
-                if label not in EQUIVALENT:
-                    yield number + 1, label, "\n".join(lines[:number] + [changed] + lines[number + 1:])
+                yield number + 1, label, "\n".join(lines[:number] + [changed] + lines[number + 1:])
 
 
 class Program:
@@ -285,7 +177,8 @@ def main():
     source = ROOT / "kernels" / "cuda" / options.file
     tests = programs(options, source)
     original = source.read_text()
-    todo = [mutant for mutant in mutants(original) if not options.lines or mutant[0] in options.lines]
+    todo = [mutant for mutant in mutants(original)
+            if mutant[1] not in EQUIVALENT and (not options.lines or mutant[0] in options.lines)]
     if options.limit and len(todo) > options.limit:
         todo = [todo[i * len(todo) // options.limit] for i in range(options.limit)]
     if noticed_by(tests, options.file, original, options.seconds) != "":

@@ -84,7 +84,6 @@ __global__ void __launch_bounds__(kStreamThreads, kStreamBlocks<kWidth>)
 template <int kWidth, bool kDropout>
 void forward(const char* what, const Bf16Forward& args) {
   const int64_t blocks = simt::ceil_div<int64_t>(args.segments.max_query, kQueries);
-  if (blocks == 0) return;
   launch(what, flash_forward_kernel<kWidth, kDropout>,
          attention_grid(args.segments.count * blocks, args.heads), dim3(kStreamThreads),
          sizeof(ForwardMemory<kWidth>), args, blocks);
