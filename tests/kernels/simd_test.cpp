@@ -2,6 +2,7 @@
 #define HWY_TARGET_INCLUDE "simd_test.cpp"
 
 #include <algorithm>
+#include <bit>
 #include <cfloat>
 #include <limits>
 #include <vector>
@@ -203,18 +204,24 @@ double reference(Function f, double x) {
   }
 }
 
-/// The largest error in units of the last place over every `step`-th float in [low, high].
-double max_ulp(Function f, float low, float high, uint32_t step) {
-  std::vector<float> x, y;
-  for (int sign = 0; sign < 2; ++sign) {
-    for (uint64_t bits = 0; bits < 0x7f800000u; bits += step) {
-      const uint32_t word = static_cast<uint32_t>(bits) | (sign ? 0x80000000u : 0u);
-      float value;
-      std::memcpy(&value, &word, sizeof value);
-      if (value >= low && value <= high) x.push_back(value);
-    }
+/// Every `step`-th float in [low, high].
+std::vector<float> floats_between(float low, float high, uint32_t step) {
+  std::vector<float> x;
+  for (const float sign : {1.0f, -1.0f}) {
+    // The bits of numbers that are not negative are in the order of the numbers.
+    const float least = std::max(0.0f, sign > 0 ? low : -high), most = sign > 0 ? high : -low;
+    if (most < least) continue;
+    const uint64_t begin = std::bit_cast<uint32_t>(least), last = std::bit_cast<uint32_t>(most);
+    for (uint64_t bits = (begin + step - 1) / step * step; bits <= last; bits += step)
+      x.push_back(sign * std::bit_cast<float>(static_cast<uint32_t>(bits)));
   }
-  y.resize(x.size());
+  return x;
+}
+
+/// The largest error in units of the last place over those.
+double max_ulp(Function f, float low, float high, uint32_t step) {
+  const std::vector<float> x = floats_between(low, high, step);
+  std::vector<float> y(x.size());
   HEED_SIMD(apply_f32)(f, x.data(), y.data(), int64_t(x.size()));
   double worst = 0;
   for (size_t i = 0; i < x.size(); ++i) {
