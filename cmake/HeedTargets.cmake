@@ -58,7 +58,8 @@ function(heed_library name)
   endif()
   add_library(heed::${name} ALIAS heed_${name})
   set_target_properties(heed_${name} PROPERTIES EXPORT_NAME ${name} VERSION ${PROJECT_VERSION}
-                        SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+                        SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+                        DEFINE_SYMBOL "")  # objects of shared and static libraries are alike to the compiler's cache
   target_include_directories(heed_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
                                                  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(heed_${name} PUBLIC cxx_std_20)
