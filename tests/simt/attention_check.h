@@ -121,6 +121,52 @@ void check_problem(AttentionProblem<T> p, cuda::AttentionPath path) {
   check_one_problem(p, path);
 }
 
+/// Any of the gradients are, alone, what they are with the others; and are added to what was there.
+template <class T>
+void check_subsets_of_gradients(const AttentionProblem<T>& p) {
+  const Attention attention(p);
+  AttentionResult<T, float> all, added;
+  attention.forward(all);
+  attention.backward({}, all);
+  for (int set = 0; set < 8; ++set) {
+    SCOPED_TRACE(set);
+    AttentionResult<T, float> some;
+    attention.backward({.q = (set & 1) != 0, .k = (set & 2) != 0, .v = (set & 4) != 0}, some);
+    if (set & 1) {
+      EXPECT_EQ(testing::bytes_of(some.gq), testing::bytes_of(all.gq));
+    }
+    if (set & 2) {
+      EXPECT_EQ(testing::bytes_of(some.gk), testing::bytes_of(all.gk));
+    }
+    if (set & 4) {
+      EXPECT_EQ(testing::bytes_of(some.gv), testing::bytes_of(all.gv));
+    }
+  }
+  attention.backward({.accumulate = true}, added, 3.0f);
+  const auto expect_added = [](const std::vector<T>& sum, const std::vector<T>& g) {
+    for (size_t i = 0; i < g.size(); ++i) {
+      const double was = std::isnan(double(g[i])) ? 0 : double(g[i]);  // between the rows
+      ASSERT_NEAR(double(sum[i]), was + 3, epsilon<T>() * (3 + 2 * std::fabs(was)));
+    }
+  };
+  expect_added(added.gq, all.gq);
+  expect_added(added.gk, all.gk);
+  expect_added(added.gv, all.gv);
+}
+
+template <class T>
+void check_without_log_sum_exp(const AttentionProblem<T>& p) {
+  const Attention attention(p);
+  AttentionResult<T, float> with;
+  attention.forward(with);
+  auto args = attention.forward_args();
+  const testing::DeviceBuffer<T> out(p.q.size());
+  args.lse = nullptr;
+  args.out.data = out.data();
+  cuda::attention_forward(args);
+  EXPECT_EQ(testing::bytes_of(out.get()), testing::bytes_of(with.out));
+}
+
 /// Visibility that every path is tried with.
 inline const Visibility kRules[] = {
     {.causal = Causal::top_left},

@@ -23,6 +23,9 @@ class HopperAttention : public ::testing::Test {
     c.hidden_nan = false;
     return c;
   }
+  static void expect_path(const Problem& p) {
+    EXPECT_EQ(cuda::attention_path(Attention(p).forward_args()), cuda::AttentionPath::hopper);
+  }
   static void check(const AttentionCase& c) {
     check_problem(Problem(aligned(c)), cuda::AttentionPath::hopper);
   }
@@ -73,6 +76,35 @@ TEST_F(HopperAttention, RangesOfKeys) {
       }
 }
 
+TEST_F(HopperAttention, NoKeysOrNoQueries) {
+  for (const std::vector<Lengths>& lengths : {std::vector<Lengths>{{5, 0}, {17, 0}}, {{0, 5}, {0, 17}}}) {
+    SCOPED_TRACE(lengths[0].queries);
+    check({.sequences = lengths, .heads = 2, .key_heads = 1, .width = 128, .gaps = true});
+  }
+}
+
+TEST_F(HopperAttention, EverySubsetOfGradientsAndAccumulation) {
+  for (const int64_t width : {64, 128}) {
+    SCOPED_TRACE(width);
+    const Problem p(aligned({.sequences = {{120, 140}, {13, 11}},
+                             .heads = 2,
+                             .key_heads = 1,
+                             .width = width,
+                             .visibility = {.causal = Causal::bottom_right},
+                             .gaps = true}));
+    expect_path(p);
+    check_subsets_of_gradients(p);
+  }
+}
+
+TEST_F(HopperAttention, WithoutLogSumExp) {
+  for (const int64_t width : {64, 128}) {
+    const Problem p(aligned({.sequences = {{100, 100}}, .width = width}));
+    expect_path(p);
+    check_without_log_sum_exp(p);
+  }
+}
+
 // What a hidden key holds does not count, NaN included.
 TEST_F(HopperAttention, HiddenNaN) {
   for (const int64_t width : {64, 128}) {
@@ -96,8 +128,8 @@ TEST_F(HopperAttention, SameBitsInEverySchedule) {
                              .key_heads = 1,
                              .width = width,
                              .visibility = {.causal = Causal::bottom_right}}));
+    expect_path(p);
     const Attention attention(p);
-    ASSERT_EQ(cuda::attention_path(attention.forward_args()), cuda::AttentionPath::hopper);
     std::vector<std::vector<unsigned char>> first;
     heed::testing::each_schedule([&](const std::string& schedule) {
       AttentionResult<bfloat16, float> r;

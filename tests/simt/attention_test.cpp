@@ -332,57 +332,18 @@ TEST(CudaAttention, MixedOptions) {
 }
 
 TEST(CudaAttention, EverySubsetOfGradientsAndAccumulation) {
-  for (const int32_t keys : {29, 140}) {
-    const Problem p(aligned({.sequences = {{20, keys}, {13, 11}},
-                             .heads = 4,
-                             .key_heads = 2,
-                             .width = 16,
-                             .visibility = {.causal = Causal::bottom_right},
-                             .gaps = true,
-                             .dropout = 0.1}));
-    const Attention attention(p);
-    Result all, added;
-    attention.forward(all);
-    attention.backward({}, all);
-    for (int set = 0; set < 8; ++set) {
-      Result some;
-      attention.backward({.q = (set & 1) != 0, .k = (set & 2) != 0, .v = (set & 4) != 0}, some);
-      if (set & 1) {
-        EXPECT_EQ(bytes_of(some.gq), bytes_of(all.gq)) << set;
-      }
-      if (set & 2) {
-        EXPECT_EQ(bytes_of(some.gk), bytes_of(all.gk)) << set;
-      }
-      if (set & 4) {
-        EXPECT_EQ(bytes_of(some.gv), bytes_of(all.gv)) << set;
-      }
-    }
-    attention.backward({.accumulate = true}, added, 3.0f);
-    const auto expect_added = [](const std::vector<bfloat16>& sum, const std::vector<bfloat16>& g) {
-      for (size_t i = 0; i < g.size(); ++i) {
-        const double was = std::isnan(double(g[i])) ? 0 : double(g[i]);
-        ASSERT_NEAR(double(sum[i]), was + 3, epsilon<bfloat16>() * (3 + 2 * std::fabs(was)));
-      }
-    };
-    expect_added(added.gq, all.gq);
-    expect_added(added.gk, all.gk);
-    expect_added(added.gv, all.gv);
-  }
+  for (const int32_t keys : {29, 140})
+    check_subsets_of_gradients(Problem(aligned({.sequences = {{20, keys}, {13, 11}},
+                                                .heads = 4,
+                                                .key_heads = 2,
+                                                .width = 16,
+                                                .visibility = {.causal = Causal::bottom_right},
+                                                .gaps = true,
+                                                .dropout = 0.1})));
 }
 
 TEST(CudaAttention, WithoutLogSumExp) {
-  for (const int32_t n : {20, 140}) {
-    const Problem p(aligned({.sequences = {{n, n}}}));
-    const Attention attention(p);
-    Result with, without;
-    attention.forward(with);
-    auto args = attention.forward_args();
-    const DeviceBuffer<bfloat16> out(p.q.size());
-    args.lse = nullptr;
-    args.out.data = out.data();
-    cuda::attention_forward(args);
-    EXPECT_EQ(bytes_of(out.get()), bytes_of(with.out));
-  }
+  for (const int32_t n : {20, 140}) check_without_log_sum_exp(Problem(aligned({.sequences = {{n, n}}})));
 }
 
 /// Forward and gradients of one head, without what is between the rows.
