@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """The check's benchmarks: shares of the ceilings, and programs that hang, crash, talk rubbish and leave broken reports."""
 import json
-import pathlib
 import re
 import unittest
 
@@ -14,6 +13,7 @@ from pretended import HERE, WithBenchmarks
 
 ROOT = HERE.parents[1]
 SOURCES = ROOT / "bench" / "cuda"
+KERNELS = ROOT / "kernels" / "cuda"
 
 
 class Benchmarks(WithBenchmarks):
@@ -125,11 +125,17 @@ class Sources(unittest.TestCase):
             self.assertIn(f"def {row.work}(", work)
 
     def test_profiles_have_their_benchmark_and_their_kernels(self):
-        kernels = {name for file in (ROOT / "kernels" / "cuda").rglob("*.cu*")
-                   for name in re.findall(r"\b(\w+_kernel)\(", pathlib.Path(file).read_text())}
         for profile in profiler.PROFILES:
             self.check(profile.program, profile.benchmark)
-            self.assertTrue(any(re.search(profile.kernels, name) for name in kernels), profile.kernels)
+            for source in profile.sources:
+                defined = re.findall(r"__global__ .*?\b(\w+_kernel)\(", (KERNELS / source).read_text(), re.S)
+                found = [name for name in defined if re.fullmatch(profile.kernels, name)]
+                self.assertEqual(len(found), profile.launches, f"{profile.kernels} in {source}: {defined}")
+
+    def test_profiles_of_attention_over_long_sequences_know_both_paths(self):
+        for profile in profiler.PROFILES:
+            if re.match("attention_.*/4096/", profile.benchmark):
+                self.assertEqual({source.split("/")[0] for source in profile.sources}, {"attention", "hopper"})
 
     def test_the_main_ones_are_among_the_rows(self):
         expected = dict(cuda_layer_norm_bench=4, cuda_attention_bench=4, cuda_step_bench=1)

@@ -14,21 +14,26 @@ SECONDS = 40  # for one benchmark
 ARCHIVE = 12 << 20  # bytes of reports that are kept
 UNABLE = re.compile(r"ERR_NVGPUCTRPERM|LibraryNotLoaded|not supported|Failed to initialize", re.I)
 
-# Kernels by a regular expression, and how many launches of them a call makes.
-Profile = collections.namedtuple("Profile", "program benchmark kernels launches")
+# Kernels by a regular expression, how many launches of them a call makes, and the files of kernels/cuda that define them.
+Profile = collections.namedtuple("Profile", "program benchmark kernels launches sources")
+# Compute capability 9.0 has kernels of its own for attention over long sequences.
+LONG_FORWARD = ("attention/attention_flash.cu", "hopper/attention_forward.cu")
+LONG_BACKWARD = ("attention/attention_flash_backward.cu", "hopper/attention_backward.cu")
+NORM_FORWARD, NORM_BACKWARD = ("norm/norm.cu",), ("norm/norm_backward.cu",)
 PROFILES = (
-    Profile("cuda_layer_norm_bench", "layer_norm_forward/bf16/16384/1024", "forward_kernel", 1),
-    Profile("cuda_layer_norm_bench", "layer_norm_backward/bf16/16384/1024", "backward_kernel", 1),
-    Profile("cuda_attention_bench", "attention_forward/bf16/4/16/4096/128/0", "flash_forward_kernel", 1),
-    Profile("cuda_attention_bench", "attention_backward/bf16/4/16/4096/128/0", "flash_(query|key)_kernel", 2),
-    Profile("cuda_attention_bench", "attention_forward/bf16/4/16/4096/64/0", "flash_forward_kernel", 1),
-    Profile("cuda_attention_bench", "attention_backward/bf16/4/16/4096/64/0", "flash_(query|key)_kernel", 2),
-    Profile("cuda_memory_bench", "cross_entropy_of_many_rows/bf16/16384/32768", "rows_kernel", 1),
-    Profile("cuda_layer_norm_bench", "residual_layer_norm_forward/bf16/16384/1024", "forward_kernel", 1),
-    Profile("cuda_attention_bench", "attention_forward/bf16/256/8/64/64/0", "forward_kernel", 1),
-    Profile("cuda_memory_bench", "gelu_forward/bf16/8192/4096", "elementwise_kernel", 1),
-    Profile("cuda_memory_bench", "adam/f32/16384/1024", "step_kernel", 1),
-    Profile("cuda_memory_bench", "embedding_backward/bf16/32768/1024", "sum_kernel", 1),
+    Profile("cuda_layer_norm_bench", "layer_norm_forward/bf16/16384/1024", "forward_kernel", 1, NORM_FORWARD),
+    Profile("cuda_layer_norm_bench", "layer_norm_backward/bf16/16384/1024", "backward_kernel", 1, NORM_BACKWARD),
+    Profile("cuda_attention_bench", "attention_forward/bf16/4/16/4096/128/0", "(flash_)?forward_kernel", 1, LONG_FORWARD),
+    Profile("cuda_attention_bench", "attention_backward/bf16/4/16/4096/128/0", "(flash_)?(query|key)_kernel", 2, LONG_BACKWARD),
+    Profile("cuda_attention_bench", "attention_forward/bf16/4/16/4096/64/0", "(flash_)?forward_kernel", 1, LONG_FORWARD),
+    Profile("cuda_attention_bench", "attention_backward/bf16/4/16/4096/64/0", "(flash_)?(query|key)_kernel", 2, LONG_BACKWARD),
+    Profile("cuda_memory_bench", "cross_entropy_of_many_rows/bf16/16384/32768", "rows_kernel", 1, ("cross_entropy.cu",)),
+    Profile("cuda_layer_norm_bench", "residual_layer_norm_forward/bf16/16384/1024", "forward_kernel", 1, NORM_FORWARD),
+    Profile("cuda_attention_bench", "attention_forward/bf16/256/8/64/64/0", "forward_kernel", 1,
+            ("attention/attention_short.cu",)),
+    Profile("cuda_memory_bench", "gelu_forward/bf16/8192/4096", "vectors_kernel", 1, ("activation.cu",)),
+    Profile("cuda_memory_bench", "adam/f32/16384/1024", "step_kernel", 1, ("optimizer.cu",)),
+    Profile("cuda_memory_bench", "embedding_backward/bf16/32768/1024", "sum_kernel", 1, ("indexing/sorted_rows.cu",)),
 )
 SHOWN = ("Duration", "DRAM Throughput", "Compute (SM) Throughput", "Achieved Occupancy", "Registers Per Thread")
 
