@@ -35,9 +35,9 @@ exit $code
 
 
 class Sanitizer(Pretended):
-    def sanitize(self, text, tests=None, **options):
+    def sanitize(self, text, tests=None, canary="", **options):
         """(status, detail) by the name of a step."""
-        self.add("canary", "canary", "#!/bin/sh\n")
+        self.add("canary", "canary", f"#!/bin/sh\n{canary}\n")
         self.add_tests("kernel_test", "kernels", tests or {"Rows.One": "passes", "Rows.Two": "passes", "Heads.One": "passes"})
         self.add("sanitizer", "compute-sanitizer", text)
         found, sanitizer.find_sanitizer = sanitizer.find_sanitizer, lambda: str(self.folder / "bin" / "compute-sanitizer")
@@ -56,6 +56,20 @@ class Sanitizer(Pretended):
         self.assertEqual(steps["racecheck: canary"][0], "failed")
         self.assertNotIn("racecheck: Rows", steps)
         self.assertEqual(steps["memcheck: Rows"][0], "passed")
+
+    def test_a_canary_that_hangs_is_incomplete_and_the_other_tools_go_on(self):
+        others = [tool for tool in sanitizer.TOOLS if tool != "racecheck"]
+        steps = self.sanitize(sanitizer_script(others), canary="case $1 in racecheck) sleep 60;; esac", scale=0.04)
+        self.assertEqual(steps["racecheck: canary"], ("incomplete", "not found: its time ran out"))
+        self.assertNotIn("racecheck: Rows", steps)
+        self.assertEqual({steps[f"{tool}: {name}"][0] for tool in others for name in ("canary", "Rows", "Heads")}, {"passed"})
+
+    def test_a_tool_is_not_believed_that_does_not_pass_a_correct_kernel(self):
+        for does, end in (("sleep 60", ("incomplete", "its time ran out")), ("exit 99", ("failed", "exit code 99"))):
+            self.programs.clear()
+            steps = self.sanitize(sanitizer_script(sanitizer.TOOLS), canary=f"case $1 in none) {does};; esac", scale=0.04)
+            self.assertEqual(steps, {f"{tool}: canary": (end[0], f"found, but a correct kernel does not pass: {end[1]}")
+                                     for tool in sanitizer.TOOLS})
 
     def test_a_finding_fails_its_group(self):
         steps = self.sanitize(sanitizer_script(sanitizer.TOOLS, ("Rows", INVALID)))

@@ -91,16 +91,18 @@ def environment(tool):
 
 def try_canary(part, sanitizer, tool, canary, believed):
     """Adds the tool to `believed` if it finds the planted mistake and nothing in the correct kernel."""
+    name = f"{tool}: canary"
     outcome = part.run(command(sanitizer, tool, canary, tool), CANARY, environment(tool))
-    found = Findings(tool, outcome, []).count > 0
-    if not found and UNABLE.search(outcome.output):
-        return part.record(f"{tool}: canary", SKIPPED, f"the tool does not work here: {outcome.last_line()}")
+    if not Findings(tool, outcome, []).count:
+        if UNABLE.search(outcome.output):
+            return part.record(name, SKIPPED, f"the tool does not work here: {outcome.last_line()}")
+        return part.record(name, INCOMPLETE if outcome.timed_out else FAILED, f"not found: {outcome.how()}")
     clean = part.run(command(sanitizer, tool, canary, "none"), CANARY, environment(tool))
-    quiet = clean.code == 0 and Findings(tool, clean, []).count == 0
-    if found and quiet:
-        believed.add(tool)
-    detail = "found" if found and quiet else f"not found: {outcome.how()}" if not found else "a correct kernel is complained of"
-    return part.record(f"{tool}: canary", PASSED if found and quiet else FAILED, detail)
+    if clean.code != 0 or Findings(tool, clean, []).count:
+        return part.record(name, INCOMPLETE if clean.timed_out else FAILED,
+                           f"found, but a correct kernel does not pass: {clean.how()}")
+    believed.add(tool)
+    return part.record(name, PASSED, "found")
 
 
 def groups_of(part, program):
