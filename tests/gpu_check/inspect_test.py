@@ -2,6 +2,7 @@
 """compute-sanitizer and Nsight Compute that pretend: what they miss, find, know and cannot do."""
 import json
 import unittest
+import unittest.mock
 import zipfile
 
 import profiler
@@ -110,46 +111,84 @@ class Sanitizer(Pretended):
         self.assertTrue(all(tool in sanitizer.TOOLS for tool, _, _ in known))
 
 
+# An ncu whose reports hold the number of kernels. It hangs at a word with `hangs` in it; a page ends with `end`.
 PROFILER = '''#!/usr/bin/env python3
-import sys
+import sys, time
+if any({hangs!r} in word for word in sys.argv): time.sleep(60)
+def after(option): return sys.argv[sys.argv.index(option) + 1]
 if "--import" in sys.argv:
     print("==PROF== a stray line")
     print('"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"')
-    print('"0","7","heed::forward_kernel<float>(int)","Duration","us","15.20"')
-    print('"0","7","heed::forward_kernel<float>(int)","Registers Per Thread","register/thread","56"')
+    for kernel in range(int(open(after("--import")).read())):
+        print(f'"{{kernel}}","7","void heed::<unnamed>::row_kernel<float>(int)","Duration","us","15.20"')
+        print(f'"{{kernel}}","7","void heed::<unnamed>::row_kernel<float>(int)","Registers Per Thread","register/thread","56"')
+    print({end!r})
     sys.exit()
 print({says!r})
-if {works!r}: open(sys.argv[sys.argv.index("--export") + 1] + ".ncu-rep", "wb").write(b"report")
+if {works!r}: open(after("--export") + ".ncu-rep", "w").write({kernels!r} or after("--launch-count"))
 sys.exit({code})
 '''
+FEW = profiler.PROFILES[:4]  # the last of which has two kernels
+HANGS = FEW[1].benchmark
 
 
 class Profiler(Pretended):
-    def profile(self, says="", works=True, code=0):
-        for name in {profile.program for profile in profiler.PROFILES}:
+    def profile(self, scale=1.0, **does):
+        """The steps of a few profiles."""
+        for name in {profile.program for profile in FEW}:
             self.add("bench", name, "#!/bin/sh\n")
-        self.add("profiler", "ncu", PROFILER.format(says=says, works=works, code=code))
-        found, profiler.find_profiler = profiler.find_profiler, lambda: str(self.folder / "bin" / "ncu")
-        try:
-            return self.part(profiler.profile)["steps"]
-        finally:
-            profiler.find_profiler = found
+        usual = dict(says="", works=True, code=0, hangs="nothing", end="", kernels="")
+        self.add("profiler", "ncu", PROFILER.format(**dict(usual, **does)))
+        ncu = str(self.folder / "bin" / "ncu")
+        with unittest.mock.patch.multiple(profiler, PROFILES=FEW, find_profiler=lambda: ncu):
+            return self.part(profiler.profile, scale=scale)["steps"]
 
     def test_figures_and_reports_are_kept(self):
         steps = self.profile(code=9)  # as a program has that was ended after its kernel
         self.assertEqual({step["status"] for step in steps}, {"passed"})
-        self.assertEqual(len(steps), len(profiler.PROFILES))
-        self.assertEqual(steps[0]["name"], f"{profiler.PROFILES[0].benchmark}: forward_kernel")
+        self.assertEqual(len(steps), 5)
+        self.assertEqual(steps[0]["name"], f"{FEW[0].benchmark}: row_kernel")
         self.assertEqual(steps[0]["detail"], "Duration 15.20 us, Registers Per Thread 56 register/thread")
         with zipfile.ZipFile(self.out / "profiles.zip") as file:
-            self.assertEqual(len(file.namelist()), len(profiler.PROFILES))
+            self.assertEqual(len(file.namelist()), len(FEW))
+
+    def test_kernels_are_named_however_their_namespace_is_spelt(self):
+        for kernel in ("void a::<unnamed>::row_kernel<a::<unnamed>::Op>(int)", "a::(anonymous namespace)::row_kernel(int)",
+                       "void row_kernel<1>(a::T)", "row_kernel"):
+            self.assertEqual(profiler.short_name(kernel), "row_kernel")
+        self.assertEqual(profiler.short_name("void other(int)"), "void other(int)")
+
+    def test_one_that_hangs_is_incomplete_and_the_next_is_tried(self):
+        steps = {step["name"]: step for step in self.profile(hangs=f"^{HANGS}/", scale=0.05)}
+        self.assertEqual((steps[HANGS]["status"], steps[HANGS]["detail"]),
+                         ("incomplete", "no report (its time ran out): no output"))
+        self.assertEqual({step["status"] for name, step in steps.items() if name != HANGS}, {"passed"})
+
+    def test_a_report_whose_reading_hangs_is_incomplete_and_kept(self):
+        steps = self.profile(hangs="--import", scale=0.02)
+        self.assertEqual({step["status"] for step in steps}, {"incomplete"})
+        self.assertTrue((self.out / "profiles.zip").exists())
+
+    def test_a_report_that_cannot_be_read_is_a_failure_and_kept(self):
+        steps = self.profile(kernels="rubbish")
+        self.assertEqual([step["status"] for step in steps], ["failed"] * len(FEW))
+        self.assertIn("its report tells of 0 of 1 kernels (exit code 1): ValueError", steps[0]["detail"])
+        with zipfile.ZipFile(self.out / "profiles.zip") as file:
+            self.assertEqual(len(file.namelist()), len(FEW))
+
+    def test_what_a_report_holds_counts_and_what_it_lacks_is_a_failure(self):
+        for does, failed in (dict(kernels="1"), 1), (dict(end='"9","' + "x" * 200000), 0):
+            self.programs.clear()
+            statuses = [step["status"] for step in self.profile(**does)]
+            self.assertEqual(statuses.count("failed"), failed)
+            self.assertGreaterEqual(statuses.count("passed"), len(FEW))
 
     def test_no_kernel_is_a_failure_and_the_next_is_tried(self):
-        steps = self.profile("==WARNING== No kernels were profiled.", works=False)
-        self.assertEqual([step["status"] for step in steps], ["failed"] * len(profiler.PROFILES))
+        steps = self.profile(says="==WARNING== No kernels were profiled.", works=False)
+        self.assertEqual([step["status"] for step in steps], ["failed"] * len(FEW))
 
     def test_without_permission_it_is_skipped(self):
-        steps = self.profile("==ERROR== ERR_NVGPUCTRPERM - no permission", works=False, code=1)
+        steps = self.profile(says="==ERROR== ERR_NVGPUCTRPERM - no permission", works=False, code=1)
         self.assertEqual([step["status"] for step in steps], ["skipped"])
         self.assertIn("ERR_NVGPUCTRPERM", json.dumps(steps))
 

@@ -50,11 +50,20 @@ def figures(text):
     kernels = {}
     if start is None:
         return []
-    for row in csv.DictReader(lines[start:]):
-        if row.get("Metric Name") and row.get("Kernel Name"):
-            metrics = kernels.setdefault((row["ID"], row["Kernel Name"]), {})
-            metrics[row["Metric Name"]] = f"{row.get('Metric Value') or ''} {row.get('Metric Unit') or ''}".strip()
+    try:
+        for row in csv.DictReader(lines[start:]):
+            if row.get("Metric Name") and row.get("Kernel Name"):
+                metrics = kernels.setdefault((row["ID"], row["Kernel Name"]), {})
+                metrics[row["Metric Name"]] = f"{row.get('Metric Value') or ''} {row.get('Metric Unit') or ''}".strip()
+    except csv.Error:
+        pass  # what came before it counts
     return [(name, metrics) for (_, name), metrics in kernels.items()]
+
+
+def short_name(kernel):
+    """Of a demangled kernel, in whose namespaces brackets may stand too: `void heed::<unnamed>::sum_kernel<float>(int)`."""
+    found = re.search(r"\w+_kernel\b", kernel)
+    return found[0] if found else kernel
 
 
 def keep(archive, report, name):
@@ -83,10 +92,11 @@ def profile_one(part, profiler, program, profile):
     kernels = figures(page.output)
     for kernel, metrics in kernels:
         shown = ", ".join(f"{key} {metrics[key]}" for key in SHOWN if key in metrics)
-        short = re.split(r"[(<]", kernel)[0].split("::")[-1].split()[-1]
-        part.record(f"{name}: {short}", PASSED, shown, kernel=kernel, metrics=metrics)
-    if not kernels:
-        part.record(name, FAILED, f"its report cannot be read: {page.last_line()}")
+        part.record(f"{name}: {short_name(kernel)}", PASSED, shown, kernel=kernel, metrics=metrics)
+    if len(kernels) < profile.launches:
+        status = INCOMPLETE if outcome.timed_out or page.timed_out else FAILED
+        part.record(name, status, f"its report tells of {len(kernels)} of {profile.launches} kernels ({page.how()}): "
+                    f"{page.last_line()}")
     return True
 
 
