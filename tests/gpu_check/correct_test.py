@@ -74,6 +74,21 @@ class Tests(Pretended):
         self.assertEqual(steps, {"kernels": ("passed", "5 passed on the device")})
         self.assertGreater(len(self.processes("kernels")), 1)
 
+    def test_of_many_that_fail_only_some_run_again_and_it_says_so(self):
+        steps = self.run_tests({f"A.T{i}": "fails" for i in range(correct.RERUNS + 2)}, scale=1)
+        self.assertEqual(steps["kernels"], ("failed", f"{correct.RERUNS + 2} failed"))
+        self.assertEqual(sum("alone," in name for name in steps), correct.RERUNS)
+        self.assertEqual(steps["alone"], ("incomplete", "2 more failed tests were not run again"))
+        self.assertEqual(len(self.processes("kernels")), 1 + correct.RERUNS)
+
+    def test_what_there_is_no_time_to_run_again_is_incomplete(self):
+        self.add_tests("test", "kernels", {"A.Hangs": "hangs"})
+
+        def run_again(pack, part):
+            correct.run_alone(part, gtest.Program(pack.program("test"), every_test=True), "A.Hangs")
+        step = self.part(run_again, seconds=0.5)["steps"][0]
+        self.assertEqual((step["status"], step["detail"]), ("incomplete", "its time ran out"))
+
     def test_only_tests_that_reached_the_device_count(self):
         self.add_tests("test", "host", {"A.Host": "host"})
         self.add_tests("test", "both", {"A.Host": "host", "A.Device": "passes"})

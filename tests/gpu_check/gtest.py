@@ -15,6 +15,7 @@ STICKY = re.compile(r"illegal (memory access|address|instruction)|misaligned add
                     r"invalid address space|uncorrectable", re.I)
 PASSED, FAILED, SKIPPED, HANGS, FAULTS, ENDS = "passed", "failed", "skipped", "hangs", "breaks the device", "ends the program"
 BAD = (FAILED, HANGS, FAULTS, ENDS)
+NO_TIME = "its time ran out"  # before the test could be said to hang
 PROCESSES = 8  # of one program at most
 LINES = 40  # kept of what one test says
 
@@ -134,4 +135,6 @@ class Program:
         progress.finish(outcome)
         if ends:
             return ends[0][1], ends[0][2]
+        if outcome.timed_out and name not in progress.results:
+            return NO_TIME, []
         return progress.results.get(name, f"does not run ({outcome.how()})"), []
