@@ -73,6 +73,10 @@ test_consumer() {
 # cpu_seconds: the processor time of what this shell has run.
 cpu_seconds() { awk -v tick="$(getconf CLK_TCK)" '{ printf "%.0f", ($16 + $17) / tick }' "/proc/$$/stat"; }
 
+has_nvcc() {
+  [[ -n $(find_nvcc) ]] || { say "no nvcc: the CUDA kernels are not compiled for a GPU, and their machine code is not read"; return 1; }
+}
+
 # All kernels, those of CUDA for every architecture and within their budgets, compile in 8 minutes on 2 cores: in that
 # much processor time, which depends little on what else runs. What is compiled already or in ccache takes none.
 test_kernel_build() {
@@ -255,9 +259,9 @@ command_test() {
     --kernels)
       stage "build with the checked CUDA kernels" build_preset emulated -DHEED_CHECKED_KERNELS=ON \
         -DHEED_PART_OF_ALL=OFF "${cuda[@]}" "${extra[@]}"
-      if [[ -n $(find_nvcc) ]]; then
+      if has_nvcc; then
         stage "kernels compiled by nvcc" test_kernel_build
-        stage "machine code of the memory-bound kernels" test_machine_code
+        stage "machine code of the kernels" test_machine_code
       fi
       run_tests "$build/emulated" -L checked
       return
@@ -272,9 +276,9 @@ command_test() {
   stage "tests with the sanitizers" test_sanitized
   stage "threads with the thread sanitizer" test_threads
   stage "GPU check on the emulated device" gpu_check_emulated
-  if [[ -n $(find_nvcc) ]]; then
+  if has_nvcc; then
     stage "kernels compiled by nvcc" test_kernel_build
-    stage "machine code of the memory-bound kernels" test_machine_code
+    stage "machine code of the kernels" test_machine_code
     stage "the pack of the GPU check" gpu_pack
   fi
   stage "what the README shows" test_readme
