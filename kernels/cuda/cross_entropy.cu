@@ -31,7 +31,7 @@ __device__ __forceinline__ double sum_of_losses(const float* losses, int64_t row
 }
 
 // One block counts, since every row needs the number before it can write its gradient.
-// Budget: 32 registers, 64 bytes shared.
+// Budget: 32 registers, 128 bytes shared.
 __global__ void __launch_bounds__(kSumThreads)
     count_kernel(const int64_t* targets, int64_t ignore, int64_t rows, int64_t* counted) {
   const int64_t count = count_targets<kSumThreads>(targets, ignore, rows);
@@ -44,7 +44,7 @@ __device__ __forceinline__ A row_weight(const CrossEntropyForward<T>& args, int6
   return args.mean && counted > 0 ? A(1) / static_cast<A>(counted) : A(1);
 }
 
-// Budget: 32 registers, 64 bytes shared.
+// Budget: 32 registers, 128 bytes shared.
 template <class T>
 __global__ void __launch_bounds__(kSumThreads) loss_kernel(CrossEntropyForward<T> args, const float* losses) {
   const double sum = sum_of_losses<kSumThreads>(losses, args.rows);
@@ -59,9 +59,21 @@ __device__ __forceinline__ void fill_row(const Layout& layout, T* row, float val
   if (row != nullptr) layout.each([&](int, auto col) { store(row + col, v); });
 }
 
+// The row, copied to shared memory. Each thread has a part of it to itself, so none waits for another.
+template <class Layout, class T>
+__device__ __forceinline__ const T* in_shared_memory(const Layout& layout, const T* row) {
+  simt::Arena<> arena;
+  T* const copy = arena.take<T>(static_cast<size_t>(layout.cols), 16);
+  layout.each([&](int, auto col) { simt::cp_async<16>(copy + col, row + col); });
+  simt::cp_async_commit();
+  simt::cp_async_wait<0>();
+  return copy;
+}
+
 // A row's loss, not yet weighted, and its gradient; weight_of() is asked for where that is wanted. kPadded:
-// the last vector of a row is not full, and its rest counts as -inf.
-template <bool kPadded, class Layout, class T, class Weight>
+// the last vector of a row is not full, and its rest counts as -inf. kShared: a row too long for registers is
+// read once, to shared memory.
+template <bool kPadded, bool kShared, class Layout, class T, class Weight>
 __device__ __forceinline__ void take_row(const CrossEntropyForward<T>& args, const IndexGuard& targets,
                                          float* losses, int64_t row, const Weight& weight_of) {
   using Group = RowGroup<Layout>;
@@ -78,7 +90,7 @@ __device__ __forceinline__ void take_row(const CrossEntropyForward<T>& args, con
     return;
   }
   const T* logits = args.logits + row * args.row_stride();
-  RowPart<T, Layout> x(layout, logits);
+  RowPart<T, Layout> x(layout, kShared ? in_shared_memory(layout, logits) : logits);
   const auto fill_rest = [&](float(&v)[Layout::kWidth], auto col, float value) {
     if constexpr (kPadded)
       if (col + kWidth > args.classes)
@@ -137,14 +149,18 @@ __device__ __forceinline__ void take_row(const CrossEntropyForward<T>& args, con
 
 // Of rows whose targets have been counted.
 // Budget: 88 registers, 768 bytes shared.
-template <class T, class Layout, bool kPadded>
+template <class T, class Layout, bool kPadded, bool kShared>
 __global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
     rows_kernel(CrossEntropyForward<T> args, IndexGuard targets, float* losses) {
   const int64_t row = RowGroup<Layout>::first_row();
   if (row >= args.rows) return;
-  take_row<kPadded, Layout>(args, targets, losses, row,
-                            [&] { return row_weight<float>(args, *args.counted); });
+  take_row<kPadded, kShared, Layout>(args, targets, losses, row,
+                                     [&] { return row_weight<float>(args, *args.counted); });
 }
+
+constexpr int kSharedThreads = 512;
+// What a block may have on every device, less what sums of its warps take.
+constexpr size_t kMostShared = 99 * 1024 - 2 * (sizeof(float) + sizeof(float2)) * kSharedThreads / 32;
 
 constexpr int64_t kMaxCounted = 2048;  // targets that each block counts in less time than a launch takes
 
@@ -157,7 +173,7 @@ struct AllRows {
 };
 
 // Of few short rows: each block counts all targets, and the last one adds up the losses.
-// Budget: 88 registers, 1096 bytes shared.
+// Budget: 88 registers, 1152 bytes shared.
 template <class T, class Layout, bool kPadded>
 __global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
     all_rows_kernel(simt::Dependent<AllRows<T>> arguments) {
@@ -167,8 +183,8 @@ __global__ void __launch_bounds__(RowGroup<Layout>::kBlock)
   const int64_t row = Group::first_row(),
                 counted = count_targets<Group::kBlock>(args.targets, args.ignore, args.rows);
   if (row < args.rows)
-    take_row<kPadded, Layout>(args, all.targets, all.losses, row,
-                              [&] { return row_weight<float>(args, counted); });
+    take_row<kPadded, false, Layout>(args, all.targets, all.losses, row,
+                                     [&] { return row_weight<float>(args, counted); });
   if (!is_last_block(all.counter)) return;
   const double sum = sum_of_losses<Group::kBlock>(all.losses, args.rows);
   if (threadIdx.x != 0) return;
@@ -245,6 +261,7 @@ void cross_entropy_forward(const CrossEntropyForward<T>& args) {
   constexpr const char* kWhat = "cross_entropy_forward";
   const Scratch losses(static_cast<size_t>(args.rows) * sizeof(float));
   const bool apart = args.counted_targets != nullptr;
+  const auto row_bytes = static_cast<size_t>(simt::ceil_div<int64_t>(args.classes, kVectorWidth<T>) * 16);
   const auto count = [&] {
     launch(kWhat, count_kernel, dim3(1), dim3(kSumThreads), 0, apart ? args.counted_targets : args.targets,
            args.ignore, apart ? args.counted_rows : args.rows, args.counted);
@@ -253,7 +270,7 @@ void cross_entropy_forward(const CrossEntropyForward<T>& args) {
     launch(kWhat, loss_kernel<T>, dim3(1), dim3(kSumThreads), 0, args, losses.as<float>());
   };
   if (args.rows == 0) return count(), add_up();
-  const auto run = [&]<class Layout, bool kPadded>() {
+  const auto run_padded = [&]<class Layout, bool kPadded, bool kShared>() {
     using Group = RowGroup<Layout>;
     const dim3 grid = blocks_of_rows<Group>(args.rows), block(Group::kBlock);
     const IndexGuard targets(kernels::IndexUse::cross_entropy_target, args.classes);
@@ -262,13 +279,22 @@ void cross_entropy_forward(const CrossEntropyForward<T>& args) {
         return launch(kWhat, all_rows_kernel<T, Layout, kPadded>, grid, block, 0,
                       AllRows<T>{args, targets, losses.as<float>(), launch_counter()});
     count();
-    launch(kWhat, rows_kernel<T, Layout, kPadded>, grid, block, 0, args, targets, losses.as<float>());
+    launch(kWhat, rows_kernel<T, Layout, kPadded, kShared>, grid, block, kShared ? row_bytes : 0, args,
+           targets, losses.as<float>());
     add_up();
+  };
+  const auto run = [&]<class Layout, bool kShared>() {
+    args.classes % Layout::kWidth == 0 ? run_padded.template operator()<Layout, false, kShared>()
+                                       : run_padded.template operator()<Layout, true, kShared>();
   };
   with_row_layout<T, 32, 32>(args.classes, vectorizable<T>(args.row_stride(), args.logits, args.glogits),
                              [&]<class Layout>() {
-                               args.classes % Layout::kWidth == 0 ? run.template operator()<Layout, false>()
-                                                                  : run.template operator()<Layout, true>();
+                               if constexpr (!Layout::kKeep && Layout::kWidth > 1)
+                                 if (row_bytes <= kMostShared) {
+                                   using Shared = RowLayout<kSharedThreads, Layout::kWidth, 0, false>;
+                                   return run.template operator()<Shared, true>();
+                                 }
+                               run.template operator()<Layout, false>();
                              });
 }
 

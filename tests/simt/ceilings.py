@@ -199,7 +199,7 @@ def plain_name(function):
 
 PAGE_TEXT = """# Predicted times of the CUDA kernels
 
-**Predictions: no time or share on this page is measured.** What was measured is in [performance](../performance.md#on-a-gpu). They say what a
+**Predictions: no time or share on this page is measured.** What was measured is in [performance](../gpu_performance.md). They say what a
 kernel cannot be faster than, and what it would take to get there.
 
 `tests/simt/ceilings.py` writes this page from the machine code that nvcc makes for Hopper; `./heed test --kernels` and `--all`

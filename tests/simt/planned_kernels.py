@@ -96,14 +96,15 @@ def norm_backward(kind, rows, cols, residual=False):
 
 
 def cross_entropy(rows, classes):
-    """A block of 1,024 threads takes a row three times, twice from caches: for the maximum, the sums, the gradient."""
-    name, vectors = f"cross_entropy_of_many_rows/bf16/{rows}/{classes}", classes // (1024 * 8)
-    plan = Loop(loops=[Loop("FMNMX", count=8 * vectors), Loop(EXPONENTIAL, count=8 * vectors, without="STG"),
+    """512 threads copy a row to shared memory and take it three times: for the maximum, the sums, the gradient."""
+    name, vectors = f"cross_entropy_of_many_rows/bf16/{rows}/{classes}", classes // (512 * 8)
+    plan = Loop(loops=[Loop(COPY_ASYNC, count=vectors), Loop("FMNMX", count=8 * vectors),
+                       Loop(EXPONENTIAL, count=8 * vectors, without="STG"),
                        Loop(STORE, count=vectors, needs={EXPONENTIAL: 8})])
     return Kernel(f"cross-entropy with its gradient, {rows:,} x {classes:,}",
                   bytes_of("cross_entropy", rows * classes),
-                  [Launch("cross_entropy", f"rows_kernelINS_8bfloat16ENS0_{row_layout(1024, 8, 0, False)}EELb0E",
-                          32 * rows, plan)],
+                  [Launch("cross_entropy", f"rows_kernelINS_8bfloat16ENS0_{row_layout(512, 8, 0, False)}EELb0ELb1E",
+                          16 * rows, plan)],
                   small=2, time=peer(name, "compiled") / 1.5)
 
 
