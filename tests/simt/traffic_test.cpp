@@ -3,10 +3,13 @@
 // statistics, ids) come from caches and are not looked at.
 #include <algorithm>
 #include <initializer_list>
+#include <set>
 #include <string_view>
 
 #include <heed/kernels/activation.h>
 #include <heed/kernels/cross_entropy.h>
+#include <heed/kernels/dropout.h>
+#include <heed/kernels/linear.h>
 #include <heed/kernels/norm.h>
 #include <heed/kernels/optimizer.h>
 #include <heed/kernels/softmax.h>
@@ -61,7 +64,7 @@ void expect_passes(const DeviceBuffer<T>& buffer, std::initializer_list<Use> use
 }
 
 constexpr int64_t kRows = 5;
-constexpr int64_t kWidths[] = {64, 512, 1024, 2048, 4096};  // of rows that threads keep in registers
+constexpr int64_t kWidths[] = {64, 512, 1024, 2048, 4096, 8192};  // of rows that threads keep in registers
 
 TYPED_TEST(Traffic, Softmax) {
   using T = TypeParam;
@@ -159,7 +162,10 @@ TYPED_TEST(Traffic, Gelu) {
 
 TYPED_TEST(Traffic, CrossEntropyWithItsGradient) {
   using T = TypeParam;
-  for (const int64_t classes : kWidths) {
+  std::vector<int64_t> widths(std::begin(kWidths), std::end(kWidths));
+  widths.push_back(16384);
+  widths.push_back(sizeof(T) == 2 ? 32768 : 20000);  // in shared memory
+  for (const int64_t classes : widths) {
     const int64_t count = kRows * classes;
     const Buffer<T> logits(numbers<T>(count, 1)), glogits(count);
     const Buffer<int64_t> targets(std::vector<int64_t>{1, 2, 3, 4, 5}), counted(1);
@@ -218,6 +224,70 @@ TYPED_TEST(Traffic, EmbeddingForward) {
       ids.data(), weight.data(), nullptr, nullptr, {}, 1, y.data(), rows, cols, vocabulary, 0});
   expect_passes(weight, {{"embedding_forward", "weight"}});
   expect_passes(y, {{"embedding_forward", "y"}});
+}
+
+// Tables that are searched, and those whose rows are sorted.
+TYPED_TEST(Traffic, EmbeddingBackward) {
+  using T = TypeParam;
+  constexpr int64_t kSmall = 40;
+  for (const int64_t vocabulary : {kSmall, int64_t{3000}}) {
+    const int64_t rows = 200, cols = 64;
+    std::vector<int64_t> drawn(static_cast<size_t>(rows));
+    for (size_t row = 0; row < drawn.size(); ++row) drawn[row] = random_word(row, 1) % vocabulary;
+    const Buffer<int64_t> ids(drawn);
+    const Buffer<T> gy(numbers<T>(rows * cols, 2));
+    const Buffer<float> gweight(vocabulary * cols);
+    cuda::embedding_backward(kernels::EmbeddingBackward<T>{gy.data(),
+                                                           ids.data(),
+                                                           nullptr,
+                                                           {},
+                                                           1,
+                                                           kNoToken,
+                                                           gweight.data(),
+                                                           nullptr,
+                                                           false,
+                                                           false,
+                                                           rows,
+                                                           cols,
+                                                           vocabulary,
+                                                           0});
+    expect_passes(gy, {{"embedding_backward", "gy"}});
+    // A small table whole; of a large one, which has been cleared, the rows that occur.
+    const auto occurring = static_cast<int64_t>(std::set(drawn.begin(), drawn.end()).size());
+    const int64_t written = (vocabulary == kSmall ? vocabulary : occurring) * cols * int64_t{sizeof(float)};
+    EXPECT_EQ(emulator::traffic(gweight.data()).written, static_cast<uint64_t>(written)) << vocabulary;
+  }
+}
+
+TYPED_TEST(Traffic, GradientOfABias) {
+  using T = TypeParam;
+  for (const int64_t rows : {3, 700}) {
+    const int64_t out = 64;
+    const Buffer<T> gy(numbers<T>(rows * out, 1));
+    const Buffer<float> gbias(out);
+    cuda::linear_activation_backward(kernels::LinearActivationBackward<T>{.gy = gy.data(),
+                                                                          .saved = nullptr,
+                                                                          .activation = Activation::none,
+                                                                          .dropout = {},
+                                                                          .gpre = nullptr,
+                                                                          .gbias = gbias.data(),
+                                                                          .accumulate_bias = false,
+                                                                          .rows = rows,
+                                                                          .out = out});
+    expect_passes(gy, {{"bias_gradient", "gy"}});
+  }
+}
+
+TYPED_TEST(Traffic, DropoutAddedToAResidual) {
+  using T = TypeParam;
+  for (const int64_t count : {64, 10'000}) {
+    const Buffer<T> x(numbers<T>(count, 1)), residual(numbers<T>(count, 2)), y(count);
+    cuda::dropout_forward(
+        kernels::DropoutForward<T>{x.data(), residual.data(), y.data(), count, some_dropout()});
+    expect_passes(x, {{"dropout_forward", "x"}});
+    expect_passes(residual, {{"dropout_forward", "residual"}});
+    expect_passes(y, {{"dropout_forward", "y"}});
+  }
 }
 
 }  // namespace
