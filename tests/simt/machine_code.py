@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Reads the machine code (SASS) of the memory-bound kernels and fails where one that works on vectors moves less than 16
 bytes an access, or keeps something in local memory; where a kernel that may begin before the one in front of it has
-ended does not wait for that before it uses memory; and where docs/kernels/predicted.md has other counts (ceilings.py).
+ended does not wait for that before it uses memory; where the portable flash attention needs too many instructions for its
+matrix products; and where docs/kernels/predicted.md has other counts (ceilings.py).
 
     machine_code.py FOLDER [--cuobjdump PROGRAM]     FOLDER holds the kernels' objects, as CMake builds them
 
@@ -15,6 +16,7 @@ import re
 import sys
 
 import ceilings
+import planned_kernels
 import sass
 
 OBJECTS = ("activation", "cross_entropy", "embedding", "norm", "norm_backward", "optimizer", "rotary", "softmax")
@@ -29,6 +31,14 @@ FUNCTION = re.compile(r"^\s*Function : (\S+)")
 ACCESS = re.compile(r"\b(LDG|STG|LDGSTS|LDL|STL)((?:\.[A-Z0-9_]+)*)\s")
 GLOBAL = re.compile(r"\b(?:LD|ST|LDG|STG|LDGSTS|ATOM|ATOMG|RED|REDG|UTMALDG)(?:\.[A-Z0-9_]+)*\s")
 WAIT = re.compile(r"\bACQBULK\b")  # griddepcontrol.wait
+
+
+# The portable flash attention without dropout, at the widths of docs/kernels/attention.md for which its measure is promised.
+FLASH = {launch.function: launch for direction in ("forward", "backward") for width in (64, 128)
+         for launch in planned_kernels.flash_attention(direction, planned_kernels.Attention(1, 1, 4096, width, False)).launches}
+FLASH_OBJECTS = sorted({launch.object for launch in FLASH.values()})
+FLASH_ARCHITECTURES = ("sm_80", "sm_90a")
+MOST_FOR_A_PRODUCT = 5.0  # instructions for each HMMA
 
 
 def functions(text):
@@ -78,6 +88,29 @@ def early_accesses(name, found):
     return wrong if dependent else [f"{name}: no kernel has to wait, by its name"]
 
 
+def for_each_product(graph, loop):
+    """Instructions that a planned loop executes for each of its matrix products."""
+    code = sass.executed_in(graph, loop)
+    return sum(times for _, times in code) / sum(times for instruction, times in code if sass.matches("HMMA", instruction))
+
+
+def costly_products(architecture, graph_of, launches=FLASH.values()):
+    """(what is wrong with the loops over tiles that need no masks, one a line, [instructions for each HMMA])"""
+    wrong, found = [], []
+    for launch in launches:
+        kernel, width = re.search(r"(\w+)ILi(\d+)E", launch.function).groups()
+        name = f"{launch.object}: {kernel} of width {width}, {architecture}:"
+        try:
+            found.append(for_each_product(graph_of(launch.object, launch.function), launch.plan.loops[0]))
+        except ValueError as error:
+            wrong.append(f"{name} {error}")
+            continue
+        if found[-1] > MOST_FOR_A_PRODUCT:
+            wrong.append(f"{name} a tile without masks takes {found[-1]:.2f} instructions for each HMMA, "
+                         f"more than {MOST_FOR_A_PRODUCT}")
+    return wrong, found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
@@ -93,11 +126,19 @@ def main():
         if name in DEPENDENT_OBJECTS:
             wrong += early_accesses(name, found)
             waiting += sum(1 for function in found if DEPENDENT.search(function))
+    products = []
+    for architecture in FLASH_ARCHITECTURES:
+        listings = sass.listings(options.folder, FLASH_OBJECTS, options.cuobjdump, architecture)
+        costly, found = costly_products(architecture, ceilings.graphs(listings))
+        wrong += costly
+        products += found
     wrong += ceilings.outdated(texts)
     if wrong:
         sys.exit("\n".join(wrong))
     print(f"   {count} instances of kernels load and store 16 bytes at once, none uses local memory")
     print(f"   {waiting} instances of kernels wait for those in front of them before they use memory")
+    print(f"   portable flash attention takes {min(products):.2f} to {max(products):.2f} instructions for each HMMA of a tile "
+          f"without masks, at most {MOST_FOR_A_PRODUCT}")
     print("   docs/kernels/predicted.md has their counts of instructions")
 
 

@@ -7,6 +7,8 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import machine_code  # noqa: E402
+import sass  # noqa: E402
+from planned_kernels import Launch  # noqa: E402
 
 ROWS = "_ZN4heed4cuda9softmax_cu14forward_kernelIfNS0_9RowLayoutILi32ELi4ELi8ELb0EEEEEvNS_7kernels14SoftmaxForwardIT_EE"
 ANY_ROWS = ROWS.replace("Li32ELi4ELi8E", "Li32ELi1ELi8E")
@@ -28,6 +30,20 @@ def complaints(*listings):
 
 def early(*listings):
     return machine_code.early_accesses("norm", machine_code.functions("".join(listings)))
+
+
+# A loop over tiles: each is copied, then multiplied without masks, by two HMMA, or with masks, by one.
+TILES = ("MOV R1, R2", "LDGSTS.E.BYPASS.128 [R4], desc[UR4][R2.64]", "@P0 BRA 0x90",
+         *["HMMA.16816.F32.BF16 R4, R8, R12, R4", "LDSM.16.M88.4 R8, [R2]"] * 2, "MUFU.EX2 R5, R5", "BRA 0xc0",
+         "FSEL R5, R5, R6, P1", "HMMA.16816.F32.BF16 R4, R8, R12, R4", "FSEL R5, R5, R6, P1", "@P2 BRA 0x10", "EXIT")
+
+
+def costly(needs):
+    """Of the way through the tiles that does what it says."""
+    graph = sass.Graph(sass.instructions(listing("flash", *TILES)))
+    loop = sass.Loop("HMMA", rounds=64, needs=needs)
+    launch = Launch("attention_flash", "flash_forward_kernelILi64ELb0E", 4, sass.Loop(loops=[loop]))
+    return machine_code.costly_products("sm_80", lambda object_, function: graph, [launch])
 
 
 class MachineCode(unittest.TestCase):
@@ -75,6 +91,24 @@ class MachineCode(unittest.TestCase):
     def test_names_without_vectors(self):
         self.assertEqual(len(complaints(listing("_ZN4heed4copyEPi", "LDG.E R4, desc[UR4][R2.64]"))), 1)
         self.assertEqual(len(complaints("")), 1)
+
+    def test_instructions_of_a_tile_without_masks(self):
+        """Not those around the loop, nor those of tiles that have masks."""
+        self.assertEqual(costly({"HMMA": 2}), ([], [9 / 2]))
+
+    def test_too_many_instructions_of_a_tile(self):
+        self.assertEqual(costly({"HMMA": 1}), (
+            ["attention_flash: flash_forward_kernel of width 64, sm_80: a tile without masks takes 6.00 instructions for each "
+             "HMMA, more than 5.0"], [6.0]))
+
+    def test_no_loop_of_tiles(self):
+        (wrong,), found = costly({"HMMA": 3})
+        self.assertIn("attention_flash: flash_forward_kernel of width 64, sm_80: 0 loops have HMMA", wrong)
+        self.assertEqual(found, [])
+
+    def test_the_flash_kernels(self):
+        self.assertEqual(sorted(machine_code.FLASH), sorted(
+            f"flash_{kernel}_kernelILi{width}ELb0E" for kernel in ("forward", "query", "key") for width in (64, 128)))
 
 
 if __name__ == "__main__":

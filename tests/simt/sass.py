@@ -16,7 +16,7 @@ NEVER_TAKEN = ("BRA.DIV", "BRA.CONV")  # for lanes that are not together
 Instruction = collections.namedtuple("Instruction", "address predicate opcode operands")
 
 
-def listings(folder, names, cuobjdump):
+def listings(folder, names, cuobjdump, architecture=ARCHITECTURE):
     """{name: disassembly} of the objects NAME.cu.o somewhere below a folder."""
     objects = {name: list(folder.rglob(f"{name}.cu.o")) for name in names}
     missing = [name for name, files in objects.items() if len(files) != 1]
@@ -24,7 +24,7 @@ def listings(folder, names, cuobjdump):
         sys.exit(f"not one object each of {', '.join(missing)} in {folder}")
 
     def disassembled(files):
-        return subprocess.run([cuobjdump, "-sass", "-arch", ARCHITECTURE, str(files[0])], check=True, text=True,
+        return subprocess.run([cuobjdump, "-sass", "-arch", architecture, str(files[0])], check=True, text=True,
                               capture_output=True).stdout
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -157,6 +157,11 @@ def matches(pattern, instruction):
 def executed(graph, function):
     """[(instruction, how often a warp executes it)] of a function on the way that its plan, a Loop, tells."""
     return _way(graph, function, 0, set(graph.successors), Graph.END)
+
+
+def executed_in(graph, plan):
+    """The same of a planned loop alone, without what lies around it."""
+    return [step for _, code in _planned(graph, plan, set(graph.successors)) for step in code]
 
 
 def _way(graph, plan, entry, inside, end):

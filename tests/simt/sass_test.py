@@ -105,6 +105,12 @@ class Sass(unittest.TestCase):
         with self.assertRaises(sass.NoWay):
             sass.executed(graph(text), Loop(loops=[Loop("LDG", rounds=2, without="STG")]))
 
+    def test_a_loop_alone(self):
+        code = sass.executed_in(graph(), Loop("LDG", rounds=10, loops=[Loop("FFMA", rounds=3)]))
+        self.assertEqual(sum(times for _, times in code), 10 * (1 + 1 + 3 * 3 + 3))  # LDG, BRA, the inner loop, and to the end
+        with self.assertRaises(sass.NoWay):
+            sass.executed_in(graph(), Loop("HMMA", rounds=1))
+
     def test_a_table_of_targets(self):
         with self.assertRaisesRegex(ValueError, "table"):
             graph("        /*0000*/                   BRX R4 -0x10 ;\n")
