@@ -145,6 +145,8 @@ __global__ void __launch_bounds__(kSearchThreads) search_kernel(simt::Dependent<
 
 template <class T>
 void sum_rows(const char* what, const RowSums<T>& args) {
+  // 16 bytes of the sums, which are f32; a warp reads rows of bf16 in 256 bytes side by side with it. Eight
+  // elements of those would take more registers than are budgeted: 38 in sum_kernel, 80 in search_kernel.
   constexpr int kWide = 4;
   const bool wide = args.cols % kWide == 0 && aligned_for<kWide>(args.from) && aligned_for<kWide>(args.to);
   if (are_searched(args.rows)) {
