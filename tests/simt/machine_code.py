@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Reads the machine code (SASS) of the memory-bound kernels and fails where one that works on vectors moves less than 16
-bytes an access, or keeps something in local memory; where a kernel that may begin before the one in front of it has
-ended does not wait for that before it uses memory; where the portable flash attention needs too many instructions for its
-matrix products; and where docs/kernels/predicted.md has other counts (ceilings.py).
+bytes an access, stores single elements beside them, or keeps something in local memory; where a kernel that may begin
+before the one in front of it has ended does not wait for that before it uses memory; where the portable flash attention
+needs too many instructions for its matrix products; and where docs/kernels/predicted.md has other counts (ceilings.py).
 
     machine_code.py FOLDER [--cuobjdump PROGRAM]     FOLDER holds the kernels' objects, as CMake builds them
 
 Their templates say how many elements an access is of: RowLayout<threads, elements, …>, or the last number of the others.
-Instances of one element are for rows that lie or end anywhere.
+Instances of one element are for rows that lie or end anywhere; SCALAR has kernels without a vector form.
 """
 import argparse
 import collections
@@ -19,16 +19,25 @@ import ceilings
 import planned_kernels
 import sass
 
-OBJECTS = ("activation", "cross_entropy", "embedding", "norm", "norm_backward", "optimizer", "rotary", "softmax")
+OBJECTS = ("activation", "column_sums", "cross_entropy", "dropout", "embedding", "linear", "norm", "norm_backward", "optimizer",
+           "rotary", "softmax", "sorted_rows")
 DEPENDENT_OBJECTS = ("activation", "attention_short", "column_sums", "cross_entropy", "embedding", "linear", "norm",
                      "norm_backward", "optimizer", "report", "sorted_rows")
-VECTOR = re.compile(r"RowLayoutILi\d+ELi(?:4|8)E|^(?!.*RowLayout).*[EI]Li(?:4|8)EEE?v")
+VECTOR = re.compile(r"RowLayoutILi\d+ELi(?:4|8)E|^(?!.*RowLayout).*[EIf]Li(?:4|8)EEE?v")
+SINGLE = re.compile(r"RowLayoutILi\d+ELi1E|^(?!.*RowLayout).*[EIf]Li1EEE?v")
+SCALAR = re.compile(r"\d(?:"
+                    r"add_partials|column|"  # a column a thread, so that there are more: a warp's lie side by side
+                    r"count|loss|"  # one block, which adds up a number of each row
+                    r"advance_steps|set_rate"  # one number, or one of each parameter
+                    r")_kernel")
 REDUCES = re.compile(r"norm_kernelILi4E.*NormWork")  # a sum of squares: nothing to store
+MOST_NARROW_STORES = 3  # of at most 4 bytes in an instance that stores 16: four may be what 16 bytes have become
 
 DEPENDENT = re.compile(r"4simt9DependentI")  # among the parameters
 
 FUNCTION = re.compile(r"^\s*Function : (\S+)")
 ACCESS = re.compile(r"\b(LDG|STG|LDGSTS|LDL|STL)((?:\.[A-Z0-9_]+)*)\s")
+BYTES = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}  # of an access; 4 where it says nothing
 GLOBAL = re.compile(r"\b(?:LD|ST|LDG|STG|LDGSTS|ATOM|ATOMG|RED|REDG|UTMALDG)(?:\.[A-Z0-9_]+)*\s")
 WAIT = re.compile(r"\bACQBULK\b")  # griddepcontrol.wait
 
@@ -42,8 +51,8 @@ MOST_FOR_A_PRODUCT = 5.0  # instructions for each HMMA
 
 
 def functions(text):
-    """The accesses of each function: how often (instruction, is it of 16 bytes) stands in it; how often "wait" does, and how
-    many accesses to global memory, "early", before the first."""
+    """The accesses of each function: how often (instruction, bytes) stands in it; how often "wait" does, and how many
+    accesses to global memory, "early", before the first."""
     found, current = {}, None
     for line in text.splitlines():
         if match := FUNCTION.search(line):
@@ -56,7 +65,7 @@ def functions(text):
         elif GLOBAL.search(line) and not current["wait"]:
             current["early"] += 1
         if match := ACCESS.search(line):
-            current[match[1], ".128" in match[2]] += 1
+            current[match[1], next((BYTES[part] for part in match[2].split(".") if part in BYTES), 4)] += 1
     return found
 
 
@@ -64,16 +73,22 @@ def complaints(name, found):
     """What is wrong with the functions of an object, one a line."""
     wrong, vectors = [], 0
     for function, accesses in found.items():
-        if accesses["LDL", False] + accesses["STL", False] + accesses["LDL", True] + accesses["STL", True]:
+        if any(access[0] in ("LDL", "STL") for access in accesses):
             wrong.append(f"{name}: {function} uses local memory")
+        if SCALAR.search(function) or SINGLE.search(function):
+            continue
         if not VECTOR.search(function):
+            wrong.append(f"{name}: {function} says nothing of vectors, by its name")
             continue
         vectors += 1
-        if not accesses["LDG", True] + accesses["LDGSTS", True]:
+        if not accesses["LDG", 16] + accesses["LDGSTS", 16]:
             wrong.append(f"{name}: {function} loads no 16 bytes at once")
-        if not accesses["STG", True] and not REDUCES.search(function):
+        if not accesses["STG", 16] and not REDUCES.search(function):
             wrong.append(f"{name}: {function} stores no 16 bytes at once")
-    if not vectors:
+        narrow = sum(accesses["STG", size] for size in (1, 2, 4))
+        if accesses["STG", 16] and narrow > MOST_NARROW_STORES:
+            wrong.append(f"{name}: {function} stores at most 4 bytes at {narrow} places, beside 16 at once")
+    if not vectors and not (found and all(map(SCALAR.search, found))):
         wrong.append(f"{name}: no function works on vectors, by its name")
     return wrong
 

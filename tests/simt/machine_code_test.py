@@ -12,6 +12,8 @@ from planned_kernels import Launch  # noqa: E402
 
 ROWS = "_ZN4heed4cuda9softmax_cu14forward_kernelIfNS0_9RowLayoutILi32ELi4ELi8ELb0EEEEEvNS_7kernels14SoftmaxForwardIT_EE"
 ANY_ROWS = ROWS.replace("Li32ELi4ELi8E", "Li32ELi1ELi8E")
+F32_ROWS = "_ZN4heed4cuda14sorted_rows_cu11sum_kernelIfLi4EEEvNS0_7RowSumsIT_EENS1_6SortedE"
+PARTIALS = "_ZN4heed4cuda14column_sums_cu19add_partials_kernelENS_4simt9DependentINS0_10ColumnSumsEEE"
 ELEMENTS = "_ZN4heed4cuda14vectors_kernelINS1_9ForwardOpINS_8bfloat16EEELi8EEEvT_l"
 DEPENDENT = ROWS.replace("NS_7kernels14SoftmaxForwardIT_EE", "NS_4simt9DependentINS_7kernels14SoftmaxForwardIT_EEEE")
 NORM = "_ZN4heed4cuda11norm_kernelILi4EEEvNS_4simt9DependentINS0_8NormWorkEEE"
@@ -76,6 +78,19 @@ class MachineCode(unittest.TestCase):
         self.assertEqual(len(stores), 1)
         self.assertIn(f"{ELEMENTS} stores no 16 bytes at once", stores[0])
 
+    def test_a_store_of_16_bytes_that_became_four(self):
+        right = ["LDG.E.128 R4, desc[UR4][R2.64]", "STG.E.128 desc[UR4][R6.64], R8"]
+        single = ["STG.E desc[UR4][R6.64], R8", "STG.E desc[UR4][R6.64+0x4], R9", "STG.E.U16 desc[UR4][R6.64], R10"]
+        self.assertEqual(complaints(listing(ELEMENTS, *right, *single, "STG.E.64 desc[UR4][R6.64], R8")), [])
+        self.assertEqual(complaints(listing(ELEMENTS, *right, *single, "@P0 STG.E desc[UR4][R6.64+0xc], R11")),
+                         [f"softmax: {ELEMENTS} stores at most 4 bytes at 4 places, beside 16 at once"])
+
+    def test_f32(self):
+        self.assertEqual(len(complaints(listing(F32_ROWS, "LDG.E R4, desc[UR4][R2.64]", "STG.E desc[UR4][R6.64], R8"))), 2)
+
+    def test_kernels_without_a_vector_form(self):
+        self.assertEqual(complaints(listing(PARTIALS, "LDG.E R4, desc[UR4][R2.64]", "STG.E desc[UR4][R6.64], R8")), [])
+
     def test_rows_that_lie_anywhere_are_read_element_by_element(self):
         vector = listing(ROWS, "LDG.E.128 R4, desc[UR4][R2.64]", "STG.E.128 desc[UR4][R6.64], R8")
         self.assertEqual(complaints(vector, listing(ANY_ROWS, "LDG.E R4, desc[UR4][R2.64]", "STG.E desc[UR4][R6.64], R8")), [])
@@ -89,8 +104,12 @@ class MachineCode(unittest.TestCase):
         self.assertIn("uses local memory", wrong[0])
 
     def test_names_without_vectors(self):
-        self.assertEqual(len(complaints(listing("_ZN4heed4copyEPi", "LDG.E R4, desc[UR4][R2.64]"))), 1)
-        self.assertEqual(len(complaints("")), 1)
+        load = "LDG.E R4, desc[UR4][R2.64]"
+        none = ["softmax: no function works on vectors, by its name"]
+        self.assertEqual(complaints(listing("_ZN4heed4copyEPi", load)),
+                         ["softmax: _ZN4heed4copyEPi says nothing of vectors, by its name", *none])
+        self.assertEqual(complaints(listing(ANY_ROWS, load), listing(PARTIALS, load)), none)
+        self.assertEqual(complaints(""), none)
 
     def test_instructions_of_a_tile_without_masks(self):
         """Not those around the loop, nor those of tiles that have masks."""
