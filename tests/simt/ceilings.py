@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """How long the main CUDA kernels can take at least, by what they move, issue and multiply: predictions, of which none is
-measured. Writes docs/kernels/predicted.md, and fails where its counts are no longer those of the machine code.
+measured. Writes docs/kernels/predicted.md, and fails where it no longer says what the machine code and the shapes do.
 
     ceilings.py FOLDER [--cuobjdump PROGRAM] [--write]     FOLDER holds the kernels' objects, as CMake builds them
 
@@ -20,7 +20,7 @@ from planned_kernels import KERNELS, MULTIPROCESSORS
 OBJECTS = tuple(sorted({launch.object for kernel in KERNELS for launch in kernel.launches}))
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/kernels/predicted.md"
-TOLERANCE = 0.1  # of instructions, from one nvcc to another
+TOLERANCE = 0.1  # of instructions and times, from one nvcc to another
 
 # ---- the chip, an H200; an H100 differs in its memory
 
@@ -203,7 +203,8 @@ PAGE_TEXT = """# Predicted times of the CUDA kernels
 kernel cannot be faster than, and what it would take to get there.
 
 `tests/simt/ceilings.py` writes this page from the machine code that nvcc makes for Hopper; `./heed test --kernels` and `--all`
-fail where its counts of instructions are no longer the kernels', within {tolerance}.
+fail where its counts of instructions, or what follows from them, are off by more than {tolerance}, and where its bytes or goals are
+others.
 
 ## How they are made
 
@@ -272,23 +273,70 @@ def page_of(found):
 COUNTED = re.compile(r"^\| ([^|]+) \| (`[\w/]+`: `\w+`) \| ([\d,]+) \| ([\d,]+) \|$", re.M)
 
 
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?|(?<!\S)-(?!\S)")
+REACHES = "predicted to reach"  # follows from the times and the goal
+WITHOUT_CODE = ("MB", "memory", "goal")  # no nvcc makes others
+
+
+def predictions(page):
+    """{kernel: {column: cell}} of the tables of predictions."""
+    found, heads = {}, []
+    for line in page.splitlines():
+        cells = line[2:-2].split(" | ") if line.startswith("| ") else []
+        if REACHES in cells:
+            heads = cells
+        elif not line:
+            heads = []
+        elif heads and cells:
+            found[cells[0]] = dict(zip(heads[1:], cells[1:]))
+    return found
+
+
+def agree(column, before, now):
+    """Whether two cells say the same, numbers within the tolerance; what is bold follows from them."""
+    if column == REACHES:
+        return True
+    before, now = before.replace("**", ""), now.replace("**", "")
+    if column in WITHOUT_CODE:
+        return before == now
+    pairs = [[float(text.replace(",", "").replace("-", "0")) for text in pair]
+             for pair in zip(NUMBER.findall(before), NUMBER.findall(now))]
+    return NUMBER.sub("", before) == NUMBER.sub("", now) and \
+        all(abs(a - b) <= TOLERANCE * max(a, b) + 0.1 for a, b in pairs)
+
+
 def outdated(listings, page=None):
     """What the page says wrongly of disassembled objects, one a line."""
-    wrong = []
-    written = {(title, launch): (warps, int(count.replace(",", "")))
-               for title, launch, warps, count in COUNTED.findall(PAGE.read_text() if page is None else page)}
     try:
         found = predicted(graphs(listings))
     except ValueError as error:
         return [f"ceilings.py: {error}"]
+    page = PAGE.read_text() if page is None else page
+    wrong = [*outdated_counts(found, page), *outdated_predictions(found, page)]
+    return [*wrong, "ceilings.py --write brings the page up to date"] if wrong else []
+
+
+def outdated_counts(found, page):
+    wrong = []
+    written = {(title, launch): (warps, int(count.replace(",", ""))) for title, launch, warps, count in COUNTED.findall(page)}
     for title, launch, warps, count in count_rows(found):
         now = int(count.replace(",", ""))
         before_warps, before = written.pop((title, launch), ("", 0))
         if before_warps != warps or abs(now - before) > TOLERANCE * before:
             wrong.append(f"{PAGE.name}: {title}, {launch}: {warps} warps of {now:,} instructions, not "
                          f"{before_warps or 'any'} of {before:,}")
-    wrong += [f"{PAGE.name}: {title}, {launch} is no kernel of ceilings.py" for title, launch in written]
-    return [*wrong, "ceilings.py --write brings the page up to date"] if wrong else []
+    return wrong + [f"{PAGE.name}: {title}, {launch} is no kernel of ceilings.py" for title, launch in written]
+
+
+def outdated_predictions(found, page):
+    wrong, written = [], predictions(page)
+    for title, cells in predictions(page_of(found)).items():
+        before = written.pop(title, {})
+        stale = [f"{column} {now or 'nothing'}, not {before.get(column) or 'nothing'}" for column, now in cells.items()
+                 if not agree(column, before.get(column, ""), now)]
+        if stale:
+            wrong.append(f"{PAGE.name}: {title}: {'; '.join(stale)}")
+    return wrong + [f"{PAGE.name}: {title} is no kernel of ceilings.py" for title in written]
 
 
 def main():

@@ -72,22 +72,62 @@ class Page(unittest.TestCase):
         found = [(kernel, [(launch, 0) for launch in kernel.launches], None) for kernel in planned_kernels.KERNELS]
         self.assertEqual(listed, {(title, launch) for title, launch, *_ in ceilings.count_rows(found)})
 
-    def test_outdated(self):
-        counted = [(kernel, [(launch, 5000) for launch in kernel.launches], None) for kernel in planned_kernels.KERNELS]
+    def outdated(self, change, count=5000):
+        """Of a page of kernels whose warps all execute as many instructions, after a change to it."""
+        counts = ceilings.Counts(2e7, 1e7, 5e5, 6e8, 1e9, 1e9)
+        counted = [(kernel, [(launch, count) for launch in kernel.launches], counts) for kernel in planned_kernels.KERNELS]
         predicted, ceilings.predicted = ceilings.predicted, lambda _: counted
         try:
-            page = "\n".join("| " + " | ".join(row) + " |" for row in ceilings.count_rows(counted))
-            self.assertEqual(ceilings.outdated({}, page), [])
-            self.assertEqual(ceilings.outdated({}, page.replace("5,000 |", "5,450 |")), [])
-            wrong = ceilings.outdated({}, page.replace("5,000 |", "6,000 |", 1))
-            self.assertEqual(len(wrong), 2)
-            self.assertIn("of 5,000 instructions, not", wrong[0])
-            self.assertIn("--write", wrong[1])
-            lines = page.split("\n")
-            self.assertIn("not any of 0", ceilings.outdated({}, "\n".join(lines[1:]))[0])
-            self.assertIn("is no kernel", ceilings.outdated({}, page + "\n| other | `a`: `b_kernel` | 1 | 2 |")[0])
+            return ceilings.outdated({}, change(ceilings.page_of(counted)))
         finally:
             ceilings.predicted = predicted
+
+    def test_outdated_counts(self):
+        self.assertEqual(self.outdated(lambda page: page), [])
+        self.assertEqual(self.outdated(lambda page: page.replace("5,000 |", "5,450 |")), [])
+        wrong = self.outdated(lambda page: page.replace("5,000 |", "6,000 |", 1))
+        self.assertEqual(len(wrong), 2)
+        self.assertIn("of 5,000 instructions, not", wrong[0])
+        self.assertIn("--write", wrong[1])
+        lacking = self.outdated(lambda page: "\n".join(line for line in page.split("\n") if "`softmax`" not in line))
+        self.assertIn("not any of 0", lacking[0])
+        self.assertIn("is no kernel", self.outdated(lambda page: page + "\n| other | `a`: `b_kernel` | 1 | 2 |")[0])
+
+    def test_outdated_predictions(self):
+        def changed(column, value):
+            """The page with another cell in the row of layer norm's forward."""
+            def change(page):
+                lines = page.split("\n")
+                heads = next(line for line in lines if line.startswith("| Kernel | MB")).split(" | ")
+                row = next(i for i, line in enumerate(lines) if line.startswith("| layer norm, forward, 16,384 x 1,024 | 67.1"))
+                cells = lines[row].split(" | ")
+                cells[heads.index(column)] = value(cells[heads.index(column)])
+                return "\n".join([*lines[:row], " | ".join(cells), *lines[row + 1:]])
+            return self.outdated(change)
+
+        def scaled(by):
+            return lambda cell: ceilings.NUMBER.sub(lambda match: f"{float(match[0]) * by:.1f}", cell)
+
+        for column in ("issue", "integer", "special", "shared", "predicted time", "predicted share", "an H100, at best"):
+            self.assertEqual(changed(column, scaled(1.05)), [], column)
+            wrong = changed(column, scaled(1.3)) + changed(column, scaled(0.7))
+            self.assertEqual(len(wrong), 4, (column, wrong))
+            self.assertIn(f"predicted.md: layer norm, forward, 16,384 x 1,024: {column} ", wrong[0])
+        for column in ("memory", "goal"):
+            self.assertEqual(len(changed(column, scaled(1.05))), 2, column)
+        self.assertEqual(changed("memory", lambda cell: cell.replace("**", "")), [])
+        self.assertIn(", not nothing", changed("goal", lambda cell: "")[0])
+
+    def test_rows_of_predictions(self):
+        lacking = self.outdated(lambda page: page.replace("| rotary, 16,384 x 16 x 64 | 67.1", "| turned | 67.1"))
+        self.assertEqual(len(lacking), 3)
+        self.assertIn("rotary, 16,384 x 16 x 64: MB 67.1, not nothing; ", lacking[0])
+        self.assertIn("turned is no kernel", lacking[1])
+
+    def test_numbers_that_are_too_small_to_show(self):
+        self.assertTrue(ceilings.agree("special", "-", "0.1"))
+        self.assertFalse(ceilings.agree("special", "-", "0.3"))
+        self.assertFalse(ceilings.agree("predicted share", "89 % to 58 %", "89 %"))
 
 
 if __name__ == "__main__":

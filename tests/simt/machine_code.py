@@ -2,7 +2,7 @@
 """Reads the machine code (SASS) of the memory-bound kernels and fails where one that works on vectors moves less than 16
 bytes an access, stores single elements beside them, or keeps something in local memory; where a kernel that may begin
 before the one in front of it has ended does not wait for that before it uses memory; where the portable flash attention
-needs too many instructions for its matrix products; and where docs/kernels/predicted.md has other counts (ceilings.py).
+needs too many instructions for its matrix products; and where docs/kernels/predicted.md is out of date (ceilings.py).
 
     machine_code.py FOLDER [--cuobjdump PROGRAM]     FOLDER holds the kernels' objects, as CMake builds them
 
@@ -154,7 +154,7 @@ def main():
     print(f"   {waiting} instances of kernels wait for those in front of them before they use memory")
     print(f"   portable flash attention takes {min(products):.2f} to {max(products):.2f} instructions for each HMMA of a tile "
           f"without masks, at most {MOST_FOR_A_PRODUCT}")
-    print("   docs/kernels/predicted.md has their counts of instructions")
+    print("   docs/kernels/predicted.md has their counts of instructions, and what follows from them")
 
 
 if __name__ == "__main__":
