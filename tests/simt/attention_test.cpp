@@ -217,6 +217,19 @@ TEST(CudaAttention, WindowsTakeTimeByTheirWidth) {
   EXPECT_GT(work(16, 1024, dense), 3 * work(16, 512, dense));
 }
 
+// Around the end of the keys, where a tile is or is not seen whole.
+TEST(CudaAttention, WindowsToTheRight) {
+  for (const int32_t right : {0, 31, 40}) {
+    SCOPED_TRACE(right);
+    check({.sequences = {{70, 63}, {63, 130}, {150, 64}},
+           .heads = 1,
+           .key_heads = 1,
+           .width = 64,
+           .visibility = {.window_right = right}},
+          kFlash);
+  }
+}
+
 TEST(CudaAttention, SharedKeyHeads) {
   for (const int64_t key_heads : {1, 3, 6})
     for (const int64_t width : {16, 32})
