@@ -237,20 +237,20 @@ TYPED_TEST(Traffic, EmbeddingBackward) {
     const Buffer<int64_t> ids(drawn);
     const Buffer<T> gy(numbers<T>(rows * cols, 2));
     const Buffer<float> gweight(vocabulary * cols);
-    cuda::embedding_backward(kernels::EmbeddingBackward<T>{gy.data(),
-                                                           ids.data(),
-                                                           nullptr,
-                                                           {},
-                                                           1,
-                                                           kNoToken,
-                                                           gweight.data(),
-                                                           nullptr,
-                                                           false,
-                                                           false,
-                                                           rows,
-                                                           cols,
-                                                           vocabulary,
-                                                           0});
+    cuda::embedding_backward(kernels::EmbeddingBackward<T>{.gy = gy.data(),
+                                                           .ids = ids.data(),
+                                                           .position_ids = nullptr,
+                                                           .dropout = {},
+                                                           .scale = 1,
+                                                           .padding_id = kNoToken,
+                                                           .gweight = gweight.data(),
+                                                           .gposition = nullptr,
+                                                           .accumulate_weight = false,
+                                                           .accumulate_position = false,
+                                                           .rows = rows,
+                                                           .cols = cols,
+                                                           .vocabulary = vocabulary,
+                                                           .positions = 0});
     expect_passes(gy, {{"embedding_backward", "gy"}});
     // A small table whole; of a large one, which has been cleared, the rows that occur.
     const auto occurring = static_cast<int64_t>(std::set(drawn.begin(), drawn.end()).size());
