@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kLaneThreads)
   sum = join_lanes(lanes, me, sum, [&](A a, A b) { return op.join(a, b); });
   if (me.lane != 0 || me.result >= lanes.results) return;
   if (partials != nullptr)
-    partials[blockIdx.y * lanes.results + me.result] = sum;
+    simt::store_as(partials + blockIdx.y * lanes.results + me.result, sum);  // with what pads it
   else
     op.finish(at[0], sum);
 }

@@ -93,6 +93,34 @@ HEED_SIMT_DEVICE void tma_load(void* shared, const TensorMap& map, int x, int y,
       : "memory");
 }
 
+/// Begins to copy `bytes` from shared to global memory, by one thread, as part of its next group; addresses
+/// and size are multiples of 16.
+HEED_SIMT_DEVICE void bulk_store(void* global, const void* shared, uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
+               "r"(shared_address(shared)), "r"(bytes)
+               : "memory");
+}
+/// Likewise, but each float is added to what is there, in L2.
+HEED_SIMT_DEVICE void bulk_add(float* global, const float* shared, uint32_t bytes) {
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(global),
+               "r"(shared_address(shared)), "r"(bytes)
+               : "memory");
+}
+/// Ends a group of this thread's bulk copies.
+HEED_SIMT_DEVICE void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+/// Waits until at most kGroupsInFlight of this thread's groups have not read all of their shared memory.
+template <int kGroupsInFlight>
+HEED_SIMT_DEVICE void bulk_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kGroupsInFlight) : "memory");
+}
+/// Waits until at most kGroupsInFlight of this thread's groups are under way; what the others wrote is there.
+template <int kGroupsInFlight>
+HEED_SIMT_DEVICE void bulk_wait() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kGroupsInFlight) : "memory");
+}
+/// What this thread knows to be in global memory is there for its bulk copies, too.
+HEED_SIMT_DEVICE void fence_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+
 /// The matrix descriptor of wgmma for bf16 in tiles of 64 columns, each row 128 bytes with its 16-byte chunks
 /// permuted as the TMA leaves them: chunk c of row r is where c ^ (r % 8) would be.
 ///
@@ -125,17 +153,21 @@ HEED_SIMT_DEVICE void wgmma_wait(float (&... results)[kTiles][4]) {
   (hold(results), ...);
 }
 
-/// How the second operand lies in shared memory.
+/// How an operand lies in shared memory.
 enum class Major { k, mn };
 
-// The registers of a result as operands of asm, and their names in it.
-#define HEED_8_COLUMNS(j) "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])
-#define HEED_64_COLUMNS                                                                          \
-  HEED_8_COLUMNS(0), HEED_8_COLUMNS(1), HEED_8_COLUMNS(2), HEED_8_COLUMNS(3), HEED_8_COLUMNS(4), \
-      HEED_8_COLUMNS(5), HEED_8_COLUMNS(6), HEED_8_COLUMNS(7)
-#define HEED_128_COLUMNS                                                                         \
-  HEED_64_COLUMNS, HEED_8_COLUMNS(8), HEED_8_COLUMNS(9), HEED_8_COLUMNS(10), HEED_8_COLUMNS(11), \
-      HEED_8_COLUMNS(12), HEED_8_COLUMNS(13), HEED_8_COLUMNS(14), HEED_8_COLUMNS(15)
+// The registers of a result as operands of asm, "=f" or "+f", and their names in it.
+#define HEED_8_COLUMNS(use, j) use(d[j][0]), use(d[j][1]), use(d[j][2]), use(d[j][3])
+#define HEED_64_COLUMNS(use)                                                                      \
+  HEED_8_COLUMNS(use, 0), HEED_8_COLUMNS(use, 1), HEED_8_COLUMNS(use, 2), HEED_8_COLUMNS(use, 3), \
+      HEED_8_COLUMNS(use, 4), HEED_8_COLUMNS(use, 5), HEED_8_COLUMNS(use, 6), HEED_8_COLUMNS(use, 7)
+#define HEED_128_COLUMNS(use)                                                                             \
+  HEED_64_COLUMNS(use), HEED_8_COLUMNS(use, 8), HEED_8_COLUMNS(use, 9), HEED_8_COLUMNS(use, 10),          \
+      HEED_8_COLUMNS(use, 11), HEED_8_COLUMNS(use, 12), HEED_8_COLUMNS(use, 13), HEED_8_COLUMNS(use, 14), \
+      HEED_8_COLUMNS(use, 15)
+#define HEED_176_COLUMNS(use)                                                                       \
+  HEED_128_COLUMNS(use), HEED_8_COLUMNS(use, 16), HEED_8_COLUMNS(use, 17), HEED_8_COLUMNS(use, 18), \
+      HEED_8_COLUMNS(use, 19), HEED_8_COLUMNS(use, 20), HEED_8_COLUMNS(use, 21)
 #define HEED_64_NAMES                                      \
   "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
   "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
@@ -143,55 +175,104 @@ enum class Major { k, mn };
   HEED_64_NAMES                                                      \
   ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47" \
   ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define HEED_176_NAMES                                       \
+  HEED_128_NAMES                                             \
+  ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77" \
+  ",%78,%79,%80,%81,%82,%83,%84,%85,%86,%87"
 
 /// d[64 x kColumns] (+)= a[64 x 16] b[16 x kColumns] by a group of four warps, in the background: d holds
 /// sums in the layout of mma_m16n8k16, warp w rows 16 w to 16 w + 15, d[j] columns 8 j to 8 j + 7, and is not
 /// to be touched until wgmma_wait(). a from shared memory, or from registers as mma_m16n8k16 takes it. Not
-/// accumulating, d is overwritten.
-template <Major kB>
+/// accumulating, d is overwritten, and until then its registers are free: each asm tells the compiler so.
+template <Major kB, Major kA = Major::k>
 HEED_SIMT_DEVICE void wgmma(float (&d)[8][4], uint64_t a, uint64_t b, bool accumulate) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HEED_64_NAMES
-      "}, %32, %33, p, 1, 1, 0, %35;\n}"
-      : HEED_64_COLUMNS
-      : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(kB == Major::mn ? 1 : 0));
+#define HEED_PRODUCT(use)                                                                \
+  asm volatile(                                                                          \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"                                       \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HEED_64_NAMES             \
+      "}, %32, %33, p, 1, 1, %35, %36;\n}"                                               \
+      : HEED_64_COLUMNS(use)                                                             \
+      : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(kA == Major::mn ? 1 : 0), \
+        "n"(kB == Major::mn ? 1 : 0))
+  if (accumulate)
+    HEED_PRODUCT("+f");
+  else
+    HEED_PRODUCT("=f");
+#undef HEED_PRODUCT
 }
 template <Major kB>
 HEED_SIMT_DEVICE void wgmma(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HEED_64_NAMES
-      "}, {%32,%33,%34,%35}, %36, p, 1, 1, %38;\n}"
-      : HEED_64_COLUMNS
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)),
-        "n"(kB == Major::mn ? 1 : 0));
+#define HEED_PRODUCT(use)                                                                      \
+  asm volatile(                                                                                \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"                                             \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HEED_64_NAMES                   \
+      "}, {%32,%33,%34,%35}, %36, p, 1, 1, %38;\n}"                                            \
+      : HEED_64_COLUMNS(use)                                                                   \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)), \
+        "n"(kB == Major::mn ? 1 : 0))
+  if (accumulate)
+    HEED_PRODUCT("+f");
+  else
+    HEED_PRODUCT("=f");
+#undef HEED_PRODUCT
 }
-template <Major kB>
+template <Major kB, Major kA = Major::k>
 HEED_SIMT_DEVICE void wgmma(float (&d)[16][4], uint64_t a, uint64_t b, bool accumulate) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HEED_128_NAMES
-      "}, %64, %65, p, 1, 1, 0, %67;\n}"
-      : HEED_128_COLUMNS
-      : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(kB == Major::mn ? 1 : 0));
+#define HEED_PRODUCT(use)                                                                \
+  asm volatile(                                                                          \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"                                       \
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HEED_128_NAMES           \
+      "}, %64, %65, p, 1, 1, %67, %68;\n}"                                               \
+      : HEED_128_COLUMNS(use)                                                            \
+      : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(kA == Major::mn ? 1 : 0), \
+        "n"(kB == Major::mn ? 1 : 0))
+  if (accumulate)
+    HEED_PRODUCT("+f");
+  else
+    HEED_PRODUCT("=f");
+#undef HEED_PRODUCT
 }
 template <Major kB>
 HEED_SIMT_DEVICE void wgmma(float (&d)[16][4], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HEED_128_NAMES
-      "}, {%64,%65,%66,%67}, %68, p, 1, 1, %70;\n}"
-      : HEED_128_COLUMNS
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)),
-        "n"(kB == Major::mn ? 1 : 0));
+#define HEED_PRODUCT(use)                                                                      \
+  asm volatile(                                                                                \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"                                             \
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HEED_128_NAMES                 \
+      "}, {%64,%65,%66,%67}, %68, p, 1, 1, %70;\n}"                                            \
+      : HEED_128_COLUMNS(use)                                                                  \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)), \
+        "n"(kB == Major::mn ? 1 : 0))
+  if (accumulate)
+    HEED_PRODUCT("+f");
+  else
+    HEED_PRODUCT("=f");
+#undef HEED_PRODUCT
+}
+
+template <Major kB, Major kA = Major::k>
+HEED_SIMT_DEVICE void wgmma(float (&d)[22][4], uint64_t a, uint64_t b, bool accumulate) {
+#define HEED_PRODUCT(use)                                                                \
+  asm volatile(                                                                          \
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %90, 0;\n"                                       \
+      "wgmma.mma_async.sync.aligned.m64n176k16.f32.bf16.bf16 {" HEED_176_NAMES           \
+      "}, %88, %89, p, 1, 1, %91, %92;\n}"                                               \
+      : HEED_176_COLUMNS(use)                                                            \
+      : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(kA == Major::mn ? 1 : 0), \
+        "n"(kB == Major::mn ? 1 : 0))
+  if (accumulate)
+    HEED_PRODUCT("+f");
+  else
+    HEED_PRODUCT("=f");
+#undef HEED_PRODUCT
 }
 
 #undef HEED_8_COLUMNS
 #undef HEED_64_COLUMNS
 #undef HEED_128_COLUMNS
+#undef HEED_176_COLUMNS
 #undef HEED_64_NAMES
 #undef HEED_128_NAMES
+#undef HEED_176_NAMES
 
 /// Gives registers of these four warps back to the block, or takes them: each of their threads then has
 /// kRegisters. All warps of a block begin with what __launch_bounds__ leaves them.

@@ -32,6 +32,13 @@ struct SharedLayout {
   }
 };
 
+#ifdef __CUDACC__
+/// Fills memory of the device with 0xff bytes: NaN, and -1. For the race checker nobody has written it then.
+inline cudaError_t poison(void* memory, size_t bytes, cudaStream_t stream) {
+  return cudaMemsetAsync(memory, 0xff, bytes, stream);
+}
+#endif
+
 template <class T>
 __host__ __device__ constexpr T ceil_div(T a, T b) {
   return (a + b - 1) / b;

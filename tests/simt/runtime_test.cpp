@@ -63,8 +63,10 @@ TEST(CudaRuntime, CopiesAndFillsRoundTrip) {
   void* a = memory.allocate(bytes);
   void* b = memory.allocate(bytes);
   std::vector<float> out(3);
-  copy_to_host(0, out.data(), b, bytes);
-  EXPECT_TRUE(std::isnan(out[1])) << "fresh memory of the plain allocator is NaN";
+  if (!emulator::checks_races()) {  // the race checker reports who reads it
+    copy_to_host(0, out.data(), b, bytes);
+    EXPECT_TRUE(std::isnan(out[1])) << "fresh memory of the plain allocator is NaN";
+  }
   copy_to_device(0, a, values.data(), bytes);
   copy_on_device(0, b, a, bytes);
   copy_to_host(0, out.data(), b, bytes);

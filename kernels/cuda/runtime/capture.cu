@@ -20,27 +20,26 @@ class RelaxedCapture {
 
 // Ordinary memory, not the stream's: a graph's own allocations would be freed between its launches.
 MemorySource arena_source(DeviceState& device) {
-  return {.name = device.name.c_str(),
-          .acquire = [](size_t bytes) -> void* {
+  return {
+      .name = device.name.c_str(),
+      .acquire = [](size_t bytes) -> void* {
+        const RelaxedCapture relaxed;
+        void* pointer = nullptr;
+        const cudaError_t error = cudaMalloc(&pointer, bytes);
+        if (error == cudaErrorMemoryAllocation) {
+          static_cast<void>(cudaGetLastError());
+          return nullptr;
+        }
+        check(error, "cudaMalloc");
+        return pointer;
+      },
+      .release =
+          [](void* pointer, size_t) {
             const RelaxedCapture relaxed;
-            void* pointer = nullptr;
-            const cudaError_t error = cudaMalloc(&pointer, bytes);
-            if (error == cudaErrorMemoryAllocation) {
-              static_cast<void>(cudaGetLastError());
-              return nullptr;
-            }
-            check(error, "cudaMalloc");
-            return pointer;
+            cudaFree(pointer);
           },
-          .release =
-              [](void* pointer, size_t) {
-                const RelaxedCapture relaxed;
-                cudaFree(pointer);
-              },
-          .poison =
-              [&device](void* pointer, size_t bytes) {
-                check(cudaMemsetAsync(pointer, 0xff, bytes, device.stream()), "cudaMemsetAsync");
-              }};
+      .poison = [&device](void* pointer,
+                          size_t bytes) { check(simt::poison(pointer, bytes, device.stream()), "poison"); }};
 }
 
 // Gives what is kept for reuse back to the device, so that an arena can have it.

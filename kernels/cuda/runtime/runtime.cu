@@ -138,10 +138,8 @@ MemorySource DeviceState::source() {
                 else
                   cudaFreeAsync(pointer, stream_);
               },
-          .poison =
-              [this](void* pointer, size_t bytes) {
-                check(cudaMemsetAsync(pointer, 0xff, bytes, stream()), "cudaMemsetAsync");
-              }};
+          .poison = [this](void* pointer,
+                           size_t bytes) { check(simt::poison(pointer, bytes, stream()), "poison"); }};
 }
 
 cudaStream_t DeviceState::stream() const {

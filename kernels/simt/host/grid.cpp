@@ -106,6 +106,7 @@ void run_block() {
   reset_barriers();
   reset_mbarriers();
   reset_copies();
+  reset_bulk_copies();
   reset_warpgroups();
   reset_products();
   if (monitor) monitor->block_begin(m.threads);
@@ -117,6 +118,7 @@ void run_block() {
   if (m.failed) throw Error(m.message);
   if (m.live != 0) throw_deadlock();
   check_copies_landed();
+  finish_bulk_copies();
   check_products_waited_for();
   check_shared_redzones();
 }

@@ -51,6 +51,8 @@ void check_argument(const T& argument, int number, Location at) {
 
 namespace heed::simt {
 
+cudaError_t poison(void* memory, size_t bytes, cudaStream_t stream);  // copy.cpp
+
 /// A stream, and the place of the launch for messages.
 struct LaunchStream {
   cudaStream_t stream;

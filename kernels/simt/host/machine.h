@@ -30,6 +30,7 @@ constexpr unsigned kMaxThreads = 1024;
 constexpr unsigned kMaxWarps = kMaxThreads / 32;
 constexpr unsigned kNoThread = ~0u;
 constexpr unsigned kMaxMbarriers = 48;
+constexpr unsigned kMaxBulkLines = 8;  // threads of a block that issue bulk copies
 
 enum class State : uint8_t { ready, waiting, polling, done };
 
@@ -142,13 +143,15 @@ bool in_piece_of_shared_memory(const void* address, size_t bytes);  // that the 
 size_t shared_offset(const void* address);
 unsigned char* shared_at(size_t offset);
 
-// mbarrier.cpp, tensor_copy.cpp, warpgroup.cpp, wgmma.cpp
+// mbarrier.cpp, tensor_copy.cpp, bulk_copy.cpp, warpgroup.cpp, wgmma.cpp
 void reset_mbarriers();
 void reset_copies();
+void reset_bulk_copies();
 void reset_warpgroups();
 void reset_products();
 bool land_copy(uint32_t one_in = 1);  // ends a copy under way, in one of so many calls; false if it does not
 void check_copies_landed();           // after a block; throws
+void finish_bulk_copies();            // likewise
 void check_products_waited_for();     // likewise
 std::string text_of_mbarriers();      // for a deadlock: what the threads that wait are waiting for
 std::string text_of_registers();

@@ -31,9 +31,11 @@ class Monitor {
   virtual void copy_begin(const void* to, size_t bytes, unsigned thread, Location at) = 0;
   virtual void copy_end(const void* to, size_t bytes, unsigned thread, Location at) = 0;
 
-  // what the asynchronous proxy does: copies of boxes, over at the end of their mbarrier's phase, and wgmma,
-  // over when it was waited for. Mbarriers have numbers in a block, products in a warpgroup (from 1).
+  // what the asynchronous proxy does: copies of boxes, over at the end of their mbarrier's phase, and wgmma
+  // and bulk copies, over when they were waited for. Mbarriers have numbers in a block, products in a
+  // warpgroup, bulk copies in one of the lines of the threads that issue them (both from 1).
   virtual void fence_async(unsigned thread) = 0;
+  virtual void fence_async_global(unsigned thread) = 0;
   virtual void phase_end(const void* mbarrier) = 0;
   virtual void phase_seen(const void* mbarrier, unsigned number, uint32_t phases, unsigned thread) = 0;
   virtual void box_copy(const void* to, size_t bytes, unsigned mbarrier, uint32_t phase, unsigned thread,
@@ -42,10 +44,16 @@ class Monitor {
                             Location at) = 0;
   virtual void products_seen(unsigned group, uint32_t products, unsigned thread) = 0;
 
+  virtual void bulk_copy(const void* from, const void* to, size_t bytes, bool adds, unsigned line,
+                         uint32_t copy, unsigned thread, Location at) = 0;
+  virtual void bulk_seen(unsigned line, uint32_t copies, bool written, unsigned thread) = 0;
+
   // the runtime's side
   virtual void region_added(void* address, size_t bytes, bool device_only) = 0;
   virtual void region_removed(void* address) = 0;
   virtual void range_used(const void* address, size_t bytes, bool write) = 0;  // by a copy, fill or product
+
+  virtual void range_poisoned(const void* address, size_t bytes) = 0;  // as if nobody had written it
 
   virtual Traffic traffic(const void* address) = 0;
 };

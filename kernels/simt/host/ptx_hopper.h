@@ -23,6 +23,12 @@ cudaError_t encode_tensor_map(CUtensorMap& map, const void* data, const uint64_t
 void check_tensor_map(const CUtensorMap& map, const char* what, Location at);
 void copy_box(void* shared, const CUtensorMap& map, int x, int y, int z, uint64_t& barrier, Location at);
 
+// bulk_copy.cpp
+void copy_bulk(void* global, const void* shared, uint32_t bytes, bool adds, Location at);
+void commit_bulk(Location at);
+void wait_bulk(int groups_in_flight, bool until_written, Location at);
+void fence_async_global(Location at);
+
 // warpgroup.cpp
 void release_registers(int count, Location at);
 void take_registers(int count, Location at);
@@ -33,7 +39,7 @@ struct ProductOperands {
   const uint32_t* a_registers;  // null: `a` is a descriptor
   uint64_t a, b;
   int columns;
-  bool rows_inside;  // b's rows lie along the inner dimension: MN-major
+  bool a_rows_inside, b_rows_inside;  // rows lie along the inner dimension: MN-major
   bool accumulate;
 };
 uint64_t matrix_descriptor(const void* tile, uint32_t next, Location at);
@@ -79,6 +85,23 @@ inline void tma_load(void* shared, const TensorMap& map, int x, int y, int z, Mb
   emulator::copy_box(shared, map, x, y, z, barrier.word, at);
 }
 
+inline void bulk_store(void* global, const void* shared, uint32_t bytes, HEED_SIMT_AT) {
+  emulator::copy_bulk(global, shared, bytes, false, at);
+}
+inline void bulk_add(float* global, const float* shared, uint32_t bytes, HEED_SIMT_AT) {
+  emulator::copy_bulk(global, shared, bytes, true, at);
+}
+inline void bulk_commit(HEED_SIMT_AT) { emulator::commit_bulk(at); }
+template <int kGroupsInFlight>
+void bulk_wait_read(HEED_SIMT_AT) {
+  emulator::wait_bulk(kGroupsInFlight, false, at);
+}
+template <int kGroupsInFlight>
+void bulk_wait(HEED_SIMT_AT) {
+  emulator::wait_bulk(kGroupsInFlight, true, at);
+}
+inline void fence_async_global(HEED_SIMT_AT) { emulator::fence_async_global(at); }
+
 inline uint64_t matrix_descriptor(const void* tile, uint32_t next = 0, HEED_SIMT_AT) {
   return emulator::matrix_descriptor(tile, next, at);
 }
@@ -100,15 +123,16 @@ void wgmma_wait(float (&result)[kTiles][4], float (&other)[kOthers][4], HEED_SIM
 
 enum class Major { k, mn };
 
-template <Major kB, int kTiles>
+template <Major kB, Major kA = Major::k, int kTiles>
 void wgmma(float (&d)[kTiles][4], uint64_t a, uint64_t b, bool accumulate, HEED_SIMT_AT) {
-  static_assert(kTiles == 8 || kTiles == 16);
-  emulator::issue_product({&d[0][0], nullptr, a, b, kTiles * 8, kB == Major::mn, accumulate}, at);
+  static_assert(kTiles == 8 || kTiles == 16 || kTiles == 22);
+  emulator::issue_product({&d[0][0], nullptr, a, b, kTiles * 8, kA == Major::mn, kB == Major::mn, accumulate},
+                          at);
 }
 template <Major kB, int kTiles>
 void wgmma(float (&d)[kTiles][4], const uint32_t (&a)[4], uint64_t b, bool accumulate, HEED_SIMT_AT) {
   static_assert(kTiles == 8 || kTiles == 16);
-  emulator::issue_product({&d[0][0], a, 0, b, kTiles * 8, kB == Major::mn, accumulate}, at);
+  emulator::issue_product({&d[0][0], a, 0, b, kTiles * 8, false, kB == Major::mn, accumulate}, at);
 }
 
 template <int kRegisters>

@@ -16,7 +16,7 @@
 namespace heed::emulator {
 namespace {
 
-constexpr int kRows = 64, kInner = 16, kMaxColumns = 128, kWarpRows = 16;
+constexpr int kRows = 64, kInner = 16, kMaxColumns = 176, kWarpRows = 16;
 constexpr unsigned kGroupWarps = 4;
 constexpr uint32_t kPoison = 0x7fa5a5a5;  // a signaling NaN: arithmetic on it changes it
 
@@ -171,8 +171,10 @@ void give_back(Sums& sums, unsigned warp) {
 void take_a(const Product& product, float (&a)[kRows][kInner]) {
   if (product.operands.a_registers == nullptr) {
     const Descriptor matrix(product.operands.a);
+    const bool rows_inside = product.operands.a_rows_inside;
     for (int row = 0; row < kRows; ++row)
-      for (int k = 0; k < kInner; ++k) a[row][k] = bf16_at(matrix.k_major(row, k));
+      for (int k = 0; k < kInner; ++k)
+        a[row][k] = bf16_at(rows_inside ? matrix.mn_major(row, k) : matrix.k_major(row, k));
     return;
   }
   for (unsigned thread = 0; thread < kGroupThreads; ++thread) {
@@ -192,7 +194,7 @@ void compute(const Product& product) {
   take_a(product, a);
   for (int k = 0; k < kInner; ++k)
     for (int n = 0; n < o.columns; ++n)
-      b[k][n] = bf16_at(o.rows_inside ? matrix.mn_major(n, k) : matrix.k_major(n, k));
+      b[k][n] = bf16_at(o.b_rows_inside ? matrix.mn_major(n, k) : matrix.k_major(n, k));
   for (int row = 0; row < kRows; ++row) {
     float* const sums = product.sums[row / kWarpRows]->value[row % kWarpRows];
     if (!o.accumulate) std::fill_n(sums, o.columns, 0.0f);
@@ -210,8 +212,8 @@ void check_operands(unsigned group, ProductOperands* const* operands, Location a
   for (unsigned i = 1; i < kGroupThreads; ++i) {
     const ProductOperands& o = *operands[i];
     if (o.a != first.a || o.b != first.b || o.columns != first.columns ||
-        o.rows_inside != first.rows_inside || o.accumulate != first.accumulate ||
-        (o.a_registers == nullptr) != (first.a_registers == nullptr))
+        o.a_rows_inside != first.a_rows_inside || o.b_rows_inside != first.b_rows_inside ||
+        o.accumulate != first.accumulate || (o.a_registers == nullptr) != (first.a_registers == nullptr))
       fail("wgmma: the operands of thread " + std::to_string(group * kGroupThreads + i) +
                " differ from those of the warpgroup's first",
            at);
@@ -221,16 +223,16 @@ void check_operands(unsigned group, ProductOperands* const* operands, Location a
       fail("wgmma: no wgmma_fence() by warp " + std::to_string(warp) +
                (warps[warp].waited == 0 ? " before it" : " between the last wgmma_wait() and it"),
            at);
-  if (first.a_registers == nullptr) check_descriptor(first.a, "a", kRows, false, at);
-  check_descriptor(first.b, "b", first.columns, first.rows_inside, at);
+  if (first.a_registers == nullptr) check_descriptor(first.a, "a", kRows, first.a_rows_inside, at);
+  check_descriptor(first.b, "b", first.columns, first.b_rows_inside, at);
 }
 
 void note_reads(unsigned group, const ProductOperands& o, Location at) {
   const auto note = [&](size_t offset) {
     monitor->product_read(shared_at(offset), 16, group, groups[group].issued, at);
   };
-  if (o.a_registers == nullptr) for_each_chunk(Descriptor(o.a), kRows, false, note);
-  for_each_chunk(Descriptor(o.b), o.columns, o.rows_inside, note);
+  if (o.a_registers == nullptr) for_each_chunk(Descriptor(o.a), kRows, o.a_rows_inside, note);
+  for_each_chunk(Descriptor(o.b), o.columns, o.b_rows_inside, note);
 }
 
 bool issue_for_group(unsigned group, void* const* all, Location at) {

@@ -35,6 +35,7 @@ std::string Checker::who(const Access& by) const {
   if (clocks_.is_group(by.moment))
     return "wgmma of threads " + std::to_string(clocks_.group_of(by.moment) * 128) + "-" +
            std::to_string(clocks_.group_of(by.moment) * 128 + 127) + " (" + sites_.text(by.site) + ")";
+  if (clocks_.is_bulk(by.moment)) return "bulk copy (" + sites_.text(by.site) + ")";
   if (clocks_.is_agent(by.moment)) return "tma_load (" + sites_.text(by.site) + ")";
   return "thread " + std::to_string(by.moment.thread) + " (" + sites_.text(by.site) + ")";
 }
@@ -130,8 +131,17 @@ void Checker::check_streams(Cell& cell, const void* address, bool write, const U
 // Whether what another block did is known to one that does something now.
 bool Checker::published(const Cell& cell, const Access& earlier, const Access& now) const {
   const auto block = published_.find(cell.block);
-  return block != published_.end() && block->second.covers(earlier.moment) &&
-         clocks_.after_atomic(now.moment.thread);
+  return block != published_.end() && std::ranges::any_of(block->second, [&](const auto& at) {
+           return at.second.covers(earlier.moment) && clocks_.after_atomic(at.first, now.moment.thread);
+         });
+}
+
+// An agent knows of what was ordered by an atomic of its thread after a fence of that.
+void Checker::require_shown(const Cell& cell, Space space, const void* address, const Use& use) {
+  if (use.agent != nullptr && cell.has_writer && !clocks_.shown_to_agents(use.by.moment.thread))
+    report_error(std::string(verb(use)) + " of " + where(space, address) + " by " + by_whom(use) +
+                 " after the write by " + who(cell.writer) +
+                 ", without a fence_async_global() since the atomic that ordered the two");
 }
 
 // Makes the cell speak of the running block, after comparing with what another block of the same launch did.
@@ -146,6 +156,7 @@ bool Checker::enter_block(Cell& cell, Space space, const void* address, const Us
     if (use.write && cell.readers != 0 && !published(cell, cell.reader[0], use.by))
       report_error("data race between blocks on " + where(space, address) + ": " + verb(use) + " by " +
                    who(use.by) + ", unordered with the read by another block's " + who(cell.reader[0]));
+    require_shown(cell, space, address, use);
     if (!use.write && cell.has_writer) return false;
   }
   if (space == Space::shared) cell.written = false;  // a new block's shared memory holds garbage
@@ -171,6 +182,8 @@ void Checker::record_read(Cell& cell, const Use& use) {
 // Agents see what threads wrote only after a fence of the writer.
 void Checker::check_proxy(const Cell& cell, Space space, const void* address, const Use& use) {
   if (use.agent == nullptr || !cell.has_writer) return;
+  if (space == Space::global && cell.writer.moment.thread != use.agent->thread)
+    require_shown(cell, space, address, use);
   if (!clocks_.visible_to_agents(cell.writer.moment, use.by.moment.thread))
     report_error(std::string(verb(use)) + " of " + where(space, address) + " by " + by_whom(use) +
                  " without a fence_async_shared() of thread " + std::to_string(cell.writer.moment.thread) +
@@ -212,8 +225,8 @@ void Checker::access(const void* address, size_t bytes, bool write, unsigned thr
 void Checker::atomic(const void* address, size_t bytes, unsigned thread, Location at) {
   touch({address, bytes, true, access_by(thread, sites_.of(at), true)});
   if (shared_offset(address) < kArenaBytes) return;
-  clocks_.atomic(thread);
-  if (!clocks_.published().clocks.empty()) published_[block_] = clocks_.published();
+  Snapshot published = clocks_.atomic(address, thread);
+  if (!published.clocks.empty()) published_[block_][address] = std::move(published);
 }
 
 void Checker::instrumented(const void* address, size_t bytes, bool write, const void* return_address) {
@@ -259,10 +272,24 @@ void Checker::product_read(const void* address, size_t bytes, unsigned group, ui
     touch({address, bytes, false, access_by(thread, sites_.of(at), false), &moment});
 }
 
+void Checker::bulk_copy(const void* from, const void* to, size_t bytes, bool adds, unsigned line,
+                        uint32_t copy, unsigned thread, Location at) {
+  const Moment reads = clocks_.of_bulk_reads(line, copy), writes = clocks_.of_bulk_writes(line, copy);
+  touch({from, bytes, false, access_by(thread, sites_.of(at), false), &reads});
+  touch({to, bytes, true, access_by(thread, sites_.of(at), adds), &writes});
+}
+
 void Checker::region_added(void* address, size_t bytes, bool device_only) {
   Region& region = shadow_.add_region(static_cast<unsigned char*>(address), bytes, device_only);
   if (!device_only)  // the host may write it unseen
     region.cells.visit(0, bytes, true, [](Cell& cell, size_t) { cell.written = true; });
+}
+
+void Checker::range_poisoned(const void* address, size_t bytes) {
+  const unsigned char* p = static_cast<const unsigned char*>(address);
+  if (Region* region = shadow_.region_near(p))
+    region->cells.visit(static_cast<size_t>(p - region->start), bytes, true,
+                        [](Cell& cell, size_t) { cell.written = false; });
 }
 
 Traffic Checker::traffic(const void* address) {

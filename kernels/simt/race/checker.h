@@ -33,6 +33,7 @@ class Checker final : public Monitor {
   void copy_end(const void* to, size_t bytes, unsigned thread, Location at) override;
 
   void fence_async(unsigned thread) override { clocks_.fence_async(thread); }
+  void fence_async_global(unsigned thread) override { clocks_.fence_async_global(thread); }
   void phase_end(const void* mbarrier) override { clocks_.phase_end(mbarrier); }
   void phase_seen(const void* mbarrier, unsigned number, uint32_t phases, unsigned thread) override;
   void box_copy(const void* to, size_t bytes, unsigned mbarrier, uint32_t phase, unsigned thread,
@@ -43,9 +44,17 @@ class Checker final : public Monitor {
     clocks_.learn(clocks_.of_group(group, products), thread);
   }
 
+  void bulk_copy(const void* from, const void* to, size_t bytes, bool adds, unsigned line, uint32_t copy,
+                 unsigned thread, Location at) override;
+  void bulk_seen(unsigned line, uint32_t copies, bool written, unsigned thread) override {
+    clocks_.learn(clocks_.of_bulk_reads(line, copies), thread);
+    if (written) clocks_.learn(clocks_.of_bulk_writes(line, copies), thread);
+  }
+
   void region_added(void* address, size_t bytes, bool device_only) override;
   void region_removed(void* address) override { shadow_.remove_region(static_cast<unsigned char*>(address)); }
   void range_used(const void* address, size_t bytes, bool write) override;
+  void range_poisoned(const void* address, size_t bytes) override;
   Traffic traffic(const void* address) override;
 
   /// An instrumented load or store.
@@ -82,6 +91,7 @@ class Checker final : public Monitor {
   void touch_cell(Cell& cell, Space space, const void* address, const Use& use);
   void check_streams(Cell& cell, const void* address, bool write, const Use* use);
   bool published(const Cell& cell, const Access& earlier, const Access& now) const;
+  void require_shown(const Cell& cell, Space space, const void* address, const Use& use);
   bool enter_block(Cell& cell, Space space, const void* address, const Use& use);
   void record_read(Cell& cell, const Use& use);
   void check_proxy(const Cell& cell, Space space, const void* address, const Use& use);
@@ -98,8 +108,9 @@ class Checker final : public Monitor {
   Clocks clocks_;
   Shadow shadow_;
   Sites sites_;
-  uint32_t launch_ = 0, block_ = 0;                   // launch_ is the operation's number in StreamOrder
-  std::unordered_map<uint32_t, Snapshot> published_;  // by the blocks of the launch
+  uint32_t launch_ = 0, block_ = 0;  // launch_ is the operation's number in StreamOrder
+  // By the blocks of the launch, at each address of their atomics.
+  std::unordered_map<uint32_t, std::unordered_map<const void*, Snapshot>> published_;
   const char* arguments_ = nullptr;
   size_t argument_bytes_ = 0;
   Announced announced_;

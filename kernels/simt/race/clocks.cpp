@@ -18,8 +18,10 @@ void Clocks::start(unsigned threads) {
   passed_on_.clear();
   released_.clear();
   fences_.clear();
-  published_ = {};
-  atomics_.assign(threads, {});
+  atomics_.clear();
+  published_.clear();
+  shown_to_.clear();
+  shown_.assign(threads, false);
   async_fences_.assign(threads, {});
   seen_.assign(static_cast<size_t>(threads) * columns(), 0);
   for (unsigned t = 0; t < threads; ++t) seen(t, t) = 1;
@@ -71,25 +73,40 @@ void Clocks::phase_seen(const void* mbarrier, unsigned thread) {
 }
 
 void Clocks::fence(unsigned thread) {
+  if (const auto shown = shown_to_.find(thread); shown != shown_to_.end()) {
+    merge(thread, shown->second);
+    shown_to_.erase(shown);
+  }
   const uint32_t* const row = &seen(thread, 0);
   fences_.push_back({now(thread), {epoch_, Row(row, row + columns())}});
   ++seen(thread, thread);
 }
 
-void Clocks::atomic(unsigned thread) {
-  if (atomics_[thread].epoch == 0) atomics_[thread] = now(thread);
-  std::erase_if(fences_, [&](const Fence& fence) {
-    if (!before(fence.moment, thread)) return false;
-    published_.epoch = std::max(published_.epoch, fence.covered.epoch);
-    published_.clocks.resize(columns());
-    take_later(published_.clocks.data(), fence.covered.clocks.data(), columns());
-    return true;
-  });
+Snapshot Clocks::atomic(const void* address, unsigned thread) {
+  std::vector<Moment>& here = atomics_[address];
+  if (std::ranges::none_of(here, [&](const Moment& moment) { return moment.thread == thread; }))
+    here.push_back(now(thread));
+  shown_[thread] = true;
+  if (const auto earlier = published_.find(address); earlier != published_.end()) {
+    Row& row = shown_to_[thread];
+    row.resize(columns());
+    take_later(row.data(), earlier->second.data(), columns());
+  }
+  Snapshot published;
+  for (const Fence& fence : fences_) {
+    if (!before(fence.moment, thread)) continue;
+    published.epoch = std::max(published.epoch, fence.covered.epoch);
+    published.clocks.resize(columns());
+    take_later(published.clocks.data(), fence.covered.clocks.data(), columns());
+  }
+  if (!published.clocks.empty()) published_[address] = published.clocks;
+  return published;
 }
 
-bool Clocks::after_atomic(unsigned thread) const {
-  return std::ranges::any_of(
-      atomics_, [&](const Moment& moment) { return moment.epoch != 0 && before(moment, thread); });
+bool Clocks::after_atomic(const void* address, unsigned thread) const {
+  const auto here = atomics_.find(address);
+  return here != atomics_.end() &&
+         std::ranges::any_of(here->second, [&](const Moment& moment) { return before(moment, thread); });
 }
 
 void Clocks::fence_async(unsigned thread) {

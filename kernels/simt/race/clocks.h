@@ -1,8 +1,9 @@
 // What happened before what in the block that runs: vector clocks, cut into epochs by __syncthreads.
 //
 // Beside the threads there are agents, which do what the asynchronous proxy does: one for the copies that
-// each mbarrier counts, whose clock is the mbarrier's phase, and one for the wgmma of each warpgroup, whose
-// clock counts them. No barrier orders what agents do, but the waits by which threads learn of it.
+// each mbarrier counts, whose clock is the mbarrier's phase, one for the wgmma of each warpgroup, whose clock
+// counts them, and two for the bulk copies of each thread that issues any, one reads and one writes. No
+// barrier orders what agents do, but the waits by which threads learn of it.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +33,7 @@ struct Snapshot {
 };
 
 constexpr unsigned kMaxGroups = kMaxThreads / 128;
-constexpr unsigned kAgents = kMaxGroups + kMaxMbarriers;
+constexpr unsigned kAgents = kMaxGroups + kMaxMbarriers + 2 * kMaxBulkLines;
 
 class Clocks {
  public:
@@ -55,6 +56,13 @@ class Clocks {
   Moment of_copies(unsigned mbarrier, uint32_t phase) const {
     return {kNoEpoch, phase, threads_ + kMaxGroups + mbarrier};
   }
+  Moment of_bulk_reads(unsigned line, uint32_t copy) const {
+    return {kNoEpoch, copy, threads_ + kMaxGroups + kMaxMbarriers + 2 * line};
+  }
+  Moment of_bulk_writes(unsigned line, uint32_t copy) const {
+    return {kNoEpoch, copy, threads_ + kMaxGroups + kMaxMbarriers + 2 * line + 1};
+  }
+  bool is_bulk(const Moment& moment) const { return moment.thread >= threads_ + kMaxGroups + kMaxMbarriers; }
   bool is_group(const Moment& moment) const {
     return moment.thread >= threads_ && moment.thread < threads_ + kMaxGroups;
   }
@@ -70,12 +78,15 @@ class Clocks {
   void phase_end(const void* mbarrier) { released_[mbarrier] = passed_on_[mbarrier]; }
   void phase_seen(const void* mbarrier, unsigned thread);
 
-  /// What happened before a __threadfence() that happened before an atomic is published: known to the threads
-  /// of other blocks that come after an atomic of theirs.
+  /// What happened before a __threadfence() that happened before an atomic at some address is published
+  /// there: known to the threads of other blocks that come after an atomic of theirs at the same address, and
+  /// in this block to a thread after its own and a __threadfence(). Returns what the thread publishes.
   void fence(unsigned thread);
-  void atomic(unsigned thread);
-  const Snapshot& published() const { return published_; }
-  bool after_atomic(unsigned thread) const;
+  Snapshot atomic(const void* address, unsigned thread);
+  bool after_atomic(const void* address, unsigned thread) const;
+  /// Whether the thread's bulk copies know what its last atomic showed it.
+  void fence_async_global(unsigned thread) { shown_[thread] = false; }
+  bool shown_to_agents(unsigned thread) const { return !shown_[thread]; }
 
   /// What the thread wrote is visible to agents, as far as its fence is known.
   void fence_async(unsigned thread);
@@ -102,9 +113,11 @@ class Clocks {
   uint32_t epoch_ = 0;
   Row seen_;  // [threads, threads and agents]: the last moment of the second that the first knows to be over
   std::unordered_map<const void*, Row> passed_on_, released_;
-  std::vector<Fence> fences_;  // of which no atomic has published what they cover
-  Snapshot published_;
-  std::vector<Moment> atomics_;                    // the first of each thread; of epoch 0 where it had none
+  std::vector<Fence> fences_;
+  std::unordered_map<const void*, std::vector<Moment>> atomics_;  // at an address, the first of each thread
+  std::unordered_map<const void*, Row> published_;                // at an address, by this block
+  std::unordered_map<unsigned, Row> shown_to_;  // each thread, by its atomics since its last fence
+  std::vector<bool> shown_;  // whether the thread had an atomic, and no fence for agents since
   std::vector<std::vector<Moment>> async_fences_;  // of each thread, in order
 };
 

@@ -29,11 +29,13 @@ std::vector<Bug> async_bugs();
 std::vector<Bug> stream_bugs();
 std::vector<Bug> dependent_bugs();
 std::vector<Bug> hopper_bugs();
+std::vector<Bug> bulk_bugs();
 std::vector<Bug> correct_sync_kernels();
 std::vector<Bug> correct_memory_kernels();
 std::vector<Bug> correct_async_kernels();
 std::vector<Bug> correct_streams();
 std::vector<Bug> correct_dependent_kernels();
 std::vector<Bug> correct_hopper_kernels();
+std::vector<Bug> correct_bulk_kernels();
 
 }  // namespace heed::testing

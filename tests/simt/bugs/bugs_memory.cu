@@ -198,6 +198,16 @@ std::vector<Bug> memory_bugs() {
          cudaFree(fresh);
        },
        "nan", "nan", kUninitialised},
+      {"poisoned_global",
+       [](float* o, const float*) {
+         float* used = nullptr;
+         cudaMalloc(&used, 512);
+         cudaMemset(used, 0, 512);
+         simt::poison(used, 512, nullptr);
+         go(copy_element, 1, 0, o, used);
+         cudaFree(used);
+       },
+       "nan", "nan", kUninitialised},
       {"element_not_written",
        [](float* o, const float*) {
          float* fresh = nullptr;

@@ -74,11 +74,13 @@ __device__ void take_a(uint32_t (&a)[4], int step, int salt) {
   }
 }
 
-// 64 rows of a, from shared memory or registers, by b, which lies as kB says; added to the sums of before if
+// 64 rows of a by b, which lies as kB says; added to the sums of before if
 // kAccumulate. Of each thread: its sums, and how many of them are wrong.
-template <int kColumns, simt::Major kB, bool kRegisters, bool kAccumulate>
+enum class From { rows, columns, registers };  // where a is: rows or columns of shared memory, or registers
+
+template <int kColumns, simt::Major kB, From kA, bool kAccumulate>
 __global__ void __launch_bounds__(kGroup) wgmma_case(const uint32_t*, uint32_t* out) {
-  constexpr int kRowsA = 128, kFirstRow = kRegisters ? 0 : 64;
+  constexpr int kRowsA = 128, kFirstRow = kA == From::rows ? 64 : 0;
   constexpr bool kRowsInside = kB == simt::Major::mn;
   using B = Panels<kRowsInside ? 64 : kColumns, kRowsInside ? kColumns : 64>;
   simt::Arena<1024> arena;
@@ -99,8 +101,11 @@ __global__ void __launch_bounds__(kGroup) wgmma_case(const uint32_t*, uint32_t* 
                            ? simt::matrix_descriptor(operands.b.value[0][step * 16], 64 * kRowBytes)
                            : simt::matrix_descriptor(operands.b.value) + static_cast<uint64_t>(step) * 2;
     const bool accumulate = kAccumulate || step != 0;
-    if constexpr (kRegisters)
+    if constexpr (kA == From::registers)
       simt::wgmma<kB>(d, a[step], b, accumulate);
+    else if constexpr (kA == From::columns)
+      simt::wgmma<kB, simt::Major::mn>(d, simt::matrix_descriptor(operands.a.value[0][64 + step * 16]), b,
+                                       accumulate);
     else
       simt::wgmma<kB>(d, simt::matrix_descriptor(operands.a.value[0][kFirstRow] + step * 16), b, accumulate);
   }
@@ -109,15 +114,17 @@ __global__ void __launch_bounds__(kGroup) wgmma_case(const uint32_t*, uint32_t* 
   out[threadIdx.x] = fold(d);
   out[kGroup + threadIdx.x] = wrong_sums(
       d, 64, [](int i) { return kAccumulate ? small(threadIdx.x, i, 3) : 0; },
-      [](int row, int k) { return small(kFirstRow + row, k, 1); },
+      [](int row, int k) {
+        return kA == From::columns ? small(64 + k, row, 1) : small(kFirstRow + row, k, 1);
+      },
       [](int column, int k) { return kRowsInside ? small(k, column, 2) : small(column, k, 2); });
 }
 
-template <int kColumns, simt::Major kB, bool kRegisters, bool kAccumulate>
+template <int kColumns, simt::Major kB, From kA, bool kAccumulate>
 void launch_wgmma(const uint32_t* in, uint32_t* out) {
   constexpr size_t kBytes = (128 + kColumns) * kRowBytes;
-  static_cast<void>(simt::launch(wgmma_case<kColumns, kB, kRegisters, kAccumulate>, dim3(1), dim3(kGroup),
-                                 kBytes, nullptr, in, out));
+  static_cast<void>(simt::launch(wgmma_case<kColumns, kB, kA, kAccumulate>, dim3(1), dim3(kGroup), kBytes,
+                                 nullptr, in, out));
 }
 
 // Two products under way at the same time, of which the first is waited for first; by two warpgroups. Of each
@@ -257,6 +264,61 @@ void launch_ring(const uint32_t* in, uint32_t* out) {
   static_cast<void>(simt::launch(ring_case, dim3(1), dim3(128), 0, nullptr, map, out));
 }
 
+// Four blocks in turn, each after the one before has added its integers to those of the input: a word is that
+// of the input, then 1 + 2 + 3 times a number more. The shared memory is written again as soon as it was
+// read.
+constexpr int kBulkWords = 128, kBulkBlocks = 4;
+
+struct alignas(16) Bulk {
+  float number[kBulkWords];
+  unsigned block;
+};
+
+// counters: how many blocks have begun, and how many have added.
+__global__ void bulk_case(const uint32_t* in, float* sums, unsigned* counters, uint32_t* out) {
+  auto& bulk = simt::shared<Bulk>();
+  if (threadIdx.x == 0) bulk.block = atomicAdd(counters, 1u);
+  __syncthreads();
+  const unsigned i = threadIdx.x, block = bulk.block;
+  bulk.number[i] = static_cast<float>(block == 0 ? in[i] % 1000 : block * (i + 1));
+  simt::fence_async_shared();
+  __syncthreads();
+  if (i == 0) {
+    if (block == 0) {
+      simt::bulk_store(sums, bulk.number, sizeof bulk.number);
+    } else {
+      while (atomicAdd(counters + 1, 0u) != block) simt::spin_pause();
+      __threadfence();
+      simt::fence_async_global();
+      simt::bulk_add(sums, bulk.number, sizeof bulk.number);
+    }
+    simt::bulk_commit();
+    simt::bulk_wait_read<0>();
+  }
+  __syncthreads();
+  bulk.number[i] = -1.0f;
+  if (i == 0) {
+    simt::bulk_wait<0>();
+    __threadfence();
+    atomicExch(counters + 1, block + 1);
+  }
+  if (block + 1 < kBulkBlocks) return;
+  __syncthreads();
+  out[i] = static_cast<uint32_t>(sums[i]);
+}
+
+void launch_bulk(const uint32_t* in, uint32_t* out) {
+  float* sums = nullptr;
+  constexpr size_t kBytes = kBulkWords * sizeof(float);
+  if (cudaMalloc(&sums, kBytes + 16) != cudaSuccess) return;
+  auto* const counters = reinterpret_cast<unsigned*>(sums + kBulkWords);
+  if (cudaMemset(counters, 0, 2 * sizeof *counters) == cudaSuccess)
+    static_cast<void>(
+        simt::launch(bulk_case, dim3(kBulkBlocks), dim3(kBulkWords), 0, nullptr, in, sums, counters, out));
+  static_cast<void>(cudaDeviceSynchronize());
+  static_cast<void>(cudaFree(sums));
+}
+
 __global__ void __launch_bounds__(3 * kGroup, 1) registers_case(const uint32_t* in, uint32_t* out) {
   const uint32_t word = in[threadIdx.x];
   if (threadIdx.x < kGroup)
@@ -277,14 +339,18 @@ constexpr simt::Major kK = simt::Major::k, kMn = simt::Major::mn;
 const std::vector<GoldenCase>& hopper_golden_cases() {
   static const std::vector<GoldenCase> cases{
       {"hopper_wgmma_k_64", "wgmma wgmma_fence wgmma_commit wgmma_wait matrix_descriptor fence_async_shared",
-       2 * kGroup, launch_wgmma<64, kK, false, false>},
-      {"hopper_wgmma_k_128", "wgmma", 2 * kGroup, launch_wgmma<128, kK, false, true>},
-      {"hopper_wgmma_mn_64", "wgmma", 2 * kGroup, launch_wgmma<64, kMn, false, true>},
-      {"hopper_wgmma_mn_128", "wgmma", 2 * kGroup, launch_wgmma<128, kMn, false, false>},
-      {"hopper_wgmma_registers_k_64", "wgmma", 2 * kGroup, launch_wgmma<64, kK, true, true>},
-      {"hopper_wgmma_registers_k_128", "wgmma", 2 * kGroup, launch_wgmma<128, kK, true, false>},
-      {"hopper_wgmma_registers_mn_64", "wgmma", 2 * kGroup, launch_wgmma<64, kMn, true, false>},
-      {"hopper_wgmma_registers_mn_128", "wgmma", 2 * kGroup, launch_wgmma<128, kMn, true, true>},
+       2 * kGroup, launch_wgmma<64, kK, From::rows, false>},
+      {"hopper_wgmma_k_128", "wgmma", 2 * kGroup, launch_wgmma<128, kK, From::rows, true>},
+      {"hopper_wgmma_mn_64", "wgmma", 2 * kGroup, launch_wgmma<64, kMn, From::rows, true>},
+      {"hopper_wgmma_mn_128", "wgmma", 2 * kGroup, launch_wgmma<128, kMn, From::rows, false>},
+      {"hopper_wgmma_registers_k_64", "wgmma", 2 * kGroup, launch_wgmma<64, kK, From::registers, true>},
+      {"hopper_wgmma_registers_k_128", "wgmma", 2 * kGroup, launch_wgmma<128, kK, From::registers, false>},
+      {"hopper_wgmma_registers_mn_64", "wgmma", 2 * kGroup, launch_wgmma<64, kMn, From::registers, false>},
+      {"hopper_wgmma_registers_mn_128", "wgmma", 2 * kGroup, launch_wgmma<128, kMn, From::registers, true>},
+      {"hopper_wgmma_k_176", "wgmma", 2 * kGroup, launch_wgmma<176, kK, From::rows, true>},
+      {"hopper_wgmma_columns_k_64", "wgmma", 2 * kGroup, launch_wgmma<64, kK, From::columns, true>},
+      {"hopper_wgmma_columns_mn_64", "wgmma", 2 * kGroup, launch_wgmma<64, kMn, From::columns, false>},
+      {"hopper_wgmma_columns_mn_128", "wgmma", 2 * kGroup, launch_wgmma<128, kMn, From::columns, true>},
       {"hopper_wgmma_groups", "wgmma_wait", 4 * kGroup, launch_groups},
       {"hopper_tma_inside", "tma_load make_tensor_map prefetch_tensor_map", kBoxWords + 32,
        launch_tma<0, 0, 0>},
@@ -295,6 +361,8 @@ const std::vector<GoldenCase>& hopper_golden_cases() {
       {"hopper_mbarriers",
        "mbarrier_init mbarrier_init_fence mbarrier_arrive mbarrier_arrive_expect mbarrier_wait", 96,
        launch_ring},
+      {"hopper_bulk_copies", "bulk_store bulk_add bulk_commit bulk_wait_read bulk_wait fence_async_global",
+       kBulkWords, launch_bulk},
       {"hopper_registers", "release_registers take_registers", 3 * kGroup, launch_registers},
   };
   return cases;

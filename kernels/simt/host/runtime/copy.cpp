@@ -1,6 +1,7 @@
 // Copies and fills, which check that each pointer lies where the call says.
 #include <cstring>
 
+#include <heed/kernels/simt/host/launch.h>
 #include <heed/kernels/simt/host/machine.h>
 #include <heed/kernels/simt/host/monitor.h>
 #include <heed/kernels/simt/host/runtime/device_memory.h>
@@ -51,19 +52,24 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
   return enqueue(stream, run, cudaGraphNodeTypeMemcpy);
 }
 
-cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream) {
+cudaError_t fill(void* to, int value, size_t bytes, cudaStream_t stream, bool poisons = false) {
   if (bytes == 0) return cudaSuccess;
   if (!allowed(to, bytes, true)) return report(cudaErrorInvalidValue);
   const auto run = [=] {
     memset(to, value, bytes);
     ++stats().fills;
     if (monitor) monitor->range_used(to, bytes, true);
+    if (monitor && poisons) monitor->range_poisoned(to, bytes);
   };
   return enqueue(stream, run, cudaGraphNodeTypeMemset);
 }
 
 }  // namespace
 }  // namespace heed::emulator
+
+cudaError_t heed::simt::poison(void* memory, size_t bytes, cudaStream_t stream) {
+  return emulator::fill(memory, 0xff, bytes, stream, true);
+}
 
 using namespace heed::emulator;
 
