@@ -136,11 +136,11 @@ def softmax(direction, rows, cols):
 
 
 def rotary(rows, heads, width):
-    """By halves, all columns turned; the table is in caches."""
+    """By halves, all columns turned: a thread has a vector of each half. The table is in caches."""
     elements = rows * heads * width
-    return Kernel(f"rotary, {rows:,} x {heads} x {width}", 2 * elements * 2,
-                  [Launch("rotary", "elementwise_kernelI.*RotaryOpINS_8bfloat16EEELi8E", elements // (8 * 32),
-                          Loop(needs={STORE: 1, LOAD: 6}))])
+    return Kernel(f"rotary, {rows:,} x {heads} x {width}", bytes_of("rotary", elements),
+                  [Launch("rotary", "elementwise_kernelI.*RotaryOpINS_8bfloat16EEELi8E", elements // (2 * 8 * 32),
+                          Loop(needs={STORE: 2, LOAD: 10}))])
 
 
 def embedding_forward(rows, cols, vocabulary):

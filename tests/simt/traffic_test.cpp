@@ -12,6 +12,7 @@
 #include <heed/kernels/linear.h>
 #include <heed/kernels/norm.h>
 #include <heed/kernels/optimizer.h>
+#include <heed/kernels/rotary.h>
 #include <heed/kernels/softmax.h>
 
 #include "schedules/schedules.h"
@@ -65,6 +66,22 @@ void expect_passes(const DeviceBuffer<T>& buffer, std::initializer_list<Use> use
 
 constexpr int64_t kRows = 5;
 constexpr int64_t kWidths[] = {64, 512, 1024, 2048, 4096, 8192};  // of rows that threads keep in registers
+
+TYPED_TEST(Traffic, Rotary) {
+  using T = TypeParam;
+  for (const RotaryPairing pairing : {RotaryPairing::half, RotaryPairing::interleaved})
+    for (const int64_t rotated : {32, 64}) {
+      constexpr int64_t kHeads = 3, kWidth = 64, kCount = kRows * kHeads * kWidth;
+      const Buffer<T> x(numbers<T>(kCount, 1)), y(kCount);
+      const Buffer<int64_t> positions(std::vector<int64_t>{0, 1, 0, 1, 1});
+      const Buffer<float> table(numbers<float>(2 * 2 * rotated, 2));
+      cuda::rotary(kernels::Rotary<T>{x.data(), positions.data(), table.data(), y.data(), kRows, kHeads,
+                                      /*rotated_heads=*/2, kWidth, rotated, /*entries=*/2, pairing,
+                                      /*inverse=*/false, /*accumulate=*/false});
+      expect_passes(x, {{"rotary", "x"}});
+      expect_passes(y, {{"rotary", "y"}});
+    }
+}
 
 TYPED_TEST(Traffic, Softmax) {
   using T = TypeParam;
