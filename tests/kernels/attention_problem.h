@@ -103,7 +103,8 @@ struct AttentionProblem {
                 static_cast<int32_t>(max_query),
                 static_cast<int32_t>(max_key),
                 total_query,
-                total_key};
+                total_key,
+                true};
     q_stride = c.heads * c.width + c.query_padding;
     kv_stride = 2 * c.key_heads * c.width + c.key_padding;
     scale = 1 / std::sqrt(static_cast<double>(c.width));

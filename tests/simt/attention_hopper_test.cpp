@@ -1,4 +1,7 @@
 // The attention kernels for Hopper, against plain loops in double. Skipped where the device is another.
+#include <algorithm>
+#include <utility>
+
 #include <gtest/gtest.h>
 
 #include <heed/core/base/check.h>
@@ -18,16 +21,23 @@ class HopperAttention : public ::testing::Test {
     if (cuda::compute_capability() != 90) GTEST_SKIP() << "the device is not of compute capability 9.0";
   }
 
+  // With a sequence of so many keys that the backward is Hopper's too.
   static AttentionCase aligned(AttentionCase c) {
+    const auto has_many = [](const Lengths& l) { return l.keys >= cuda::kHopperSummedKeys; };
+    if (std::ranges::none_of(c.sequences, has_many)) c.sequences.push_back({1, cuda::kHopperSummedKeys});
     c.query_padding = c.key_padding = 8;
     c.hidden_nan = false;
     return c;
   }
   static void expect_path(const Problem& p) {
-    EXPECT_EQ(cuda::attention_path(Attention(p).forward_args()), cuda::AttentionPath::hopper);
+    const Attention attention(p);
+    EXPECT_EQ(cuda::attention_path(attention.forward_args()), cuda::AttentionPath::hopper);
+    EXPECT_EQ(cuda::attention_path(attention.backward_args({.bias = false})), cuda::AttentionPath::hopper);
   }
   static void check(const AttentionCase& c) {
-    check_problem(Problem(aligned(c)), cuda::AttentionPath::hopper);
+    Problem p(aligned(c));
+    expect_path(p);
+    check_problem(std::move(p), cuda::AttentionPath::flash);
   }
 };
 
@@ -39,6 +49,14 @@ TEST_F(HopperAttention, WidthsAndLengths) {
       const int32_t most = 300;  // so that the kernels for short sequences leave it alone
       check({.sequences = {lengths, {most, most}}, .heads = 1, .key_heads = 1, .width = width});
     }
+}
+
+// From 1,024 keys on and without rules tiles of keys are larger.
+TEST_F(HopperAttention, ManyKeys) {
+  for (const Lengths lengths : {Lengths{3, 1024}, {130, 1060}}) {
+    SCOPED_TRACE(lengths.keys);
+    check({.sequences = {lengths, {70, 177}, {5, 176}}, .heads = 1, .key_heads = 1, .width = 128});
+  }
 }
 
 TEST_F(HopperAttention, RulesAndGaps) {
@@ -79,8 +97,18 @@ TEST_F(HopperAttention, RangesOfKeys) {
       }
 }
 
+// The queries and the keys end with a tile, and no query sees the last keys.
+TEST_F(HopperAttention, KeysBehindTheLastQuery) {
+  for (const int64_t width : {64, 128})
+    check({.sequences = {{128, 384}, {128, 128}},
+           .heads = 1,
+           .key_heads = 1,
+           .width = width,
+           .visibility = {.causal = Causal::top_left}});
+}
+
 TEST_F(HopperAttention, NoKeysOrNoQueries) {
-  for (const std::vector<Lengths>& lengths : {std::vector<Lengths>{{5, 0}, {17, 0}}, {{0, 5}, {0, 17}}}) {
+  for (const std::vector<Lengths>& lengths : {std::vector<Lengths>{{5, 0}, {17, 0}}, {{0, 5}, {0, 300}}}) {
     SCOPED_TRACE(lengths[0].queries);
     check({.sequences = lengths, .heads = 2, .key_heads = 1, .width = 128, .gaps = true});
   }
@@ -112,7 +140,7 @@ TEST_F(HopperAttention, WithoutLogSumExp) {
 TEST_F(HopperAttention, HiddenNaN) {
   for (const int64_t width : {64, 128}) {
     SCOPED_TRACE(width);
-    check_problem(Problem({.sequences = {{70, 98}, {96, 70}},
+    check_problem(Problem({.sequences = {{70, 98}, {96, 70}, {1, cuda::kHopperSummedKeys}},
                            .heads = 2,
                            .key_heads = 2,
                            .width = width,
@@ -122,6 +150,17 @@ TEST_F(HopperAttention, HiddenNaN) {
                            .hidden_nan = true}),
                   cuda::AttentionPath::hopper);
   }
+}
+
+TEST_F(HopperAttention, TakesGradientsOfManyKeysInOrder) {
+  const auto path = [](int32_t keys, bool in_order) {
+    Problem p({.sequences = {{100, keys}}, .width = 64, .query_padding = 8, .key_padding = 8});
+    p.segments.in_order = in_order;
+    return cuda::attention_path(Attention(p).backward_args({.bias = false}));
+  };
+  EXPECT_EQ(path(cuda::kHopperSummedKeys, true), cuda::AttentionPath::hopper);
+  EXPECT_EQ(path(cuda::kHopperSummedKeys - 1, true), cuda::AttentionPath::flash);
+  EXPECT_EQ(path(cuda::kHopperSummedKeys, false), cuda::AttentionPath::flash);
 }
 
 TEST_F(HopperAttention, SameBitsInEverySchedule) {

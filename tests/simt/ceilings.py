@@ -231,7 +231,8 @@ that miss are in neither end.
 - **Instructions** are read from the machine code, on the shortest way through a kernel's blocks that does what the operation
   needs, each loop as often as the shape asks (`tests/simt/planned_kernels.py`). Those whose predicate is false count, since they take
   their turn. Tiles that a causal rule cuts count as tiles that are seen whole.
-- **Small kernels** before and behind, which count targets or add up sums of blocks, count as launches.
+- **Small kernels** before and behind, which count targets, add up sums of blocks or make gradients of sums, count as launches and
+  with their bytes.
 
 All is of bf16 unless another type is named; times are in µs.
 
@@ -244,7 +245,7 @@ Goals are shares of the copy's rate, or times: what PyTorch [took](../performanc
 ## Attention, predicted
 
 The share is that of the tensor cores' peak at this clock, {peak:.0f} TFLOP/s, by the operations that a forward and a backward need (2 and 5
-products, of pairs that are seen); the backward makes 7. Goals are the times of PyTorch's best kernels, for at most 128
+products, of pairs that are seen); the portable backward makes 7. Goals are the times of PyTorch's best kernels, for at most 128
 tokens over 1.3 forward and 2 backward. `Hopper`, `portable` and `short` are [paths](attention.md); on Hopper the portable
 kernels take only what its own do not.
 

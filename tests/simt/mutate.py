@@ -24,7 +24,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The objects of kernels that a program is linked with, where they are not those of the library.
-OBJECTS = {"simt_cublas_test": ["heed_cublas_kernels"]}
+OBJECTS = {"simt_cublas_test": ["heed_cublas_kernels"], "key_tasks_test": []}
 LIBRARY = ["heed_kernels", "heed_cuda_on_emulator"]
 # The builds of the kernels' tests and how their programs' names tell them apart; the cheapest first: most mutants do not
 # get further.

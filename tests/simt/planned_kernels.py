@@ -1,6 +1,7 @@
 """The main CUDA kernels at the shapes of the GPU check: what they move, how they are launched, and how often a warp goes round
 each of its loops, which follows from the two. Numbers of instructions are not here: they are read from the machine code."""
 import collections
+import heapq
 import json
 import math
 import pathlib
@@ -181,25 +182,44 @@ def mean_tiles(length, rows, step, causal, first):
 Attention = collections.namedtuple("Attention", "sequences heads length width causal")
 
 
-def hopper_launch(object_, kernel, a, groups, step, kept, tiles_ahead):
-    """132 blocks of `groups` warpgroups of 64 rows beside the one that loads, and how uneven their work is."""
-    rows = 64 * groups
-    tasks = a.sequences * a.heads * math.ceil(a.length / rows)
-    tiles = mean_tiles(a.length, rows, step, a.causal, kept)
-    plan = Loop(loops=[Loop("HGMMA", rounds=tasks / MULTIPROCESSORS, loops=[Loop("HGMMA", rounds=tiles - tiles_ahead)])])
-    launch = Launch(object_, f"{kernel}ILi{a.width}E", MULTIPROCESSORS * groups * 4, plan)
-    stretches = tasks // (a.sequences * a.heads)
-    units = a.sequences * a.heads * (math.ceil(stretches / 2) if a.causal else stretches)  # a long one goes with a short one
-    return launch, math.ceil(units / MULTIPROCESSORS) * MULTIPROCESSORS / units
-
-
 def hopper_attention(direction, a):
-    if direction == "forward":
-        launches = [hopper_launch("hopper/attention_forward", "forward_kernel", a, 3 if a.width == 64 else 2, 128, "queries", 1)]
-    else:
-        launches = [hopper_launch("hopper/attention_backward", "query_kernel", a, 2, 128, "queries", 0),
-                    hopper_launch("hopper/attention_backward", "key_kernel", a, 2, 64, "keys", 0)]
-    return attention("Hopper", direction, a, [launch for launch, _ in launches], max(busiest for _, busiest in launches))
+    """132 blocks of two warpgroups, or three, beside the one that loads."""
+    forward, planes = direction == "forward", a.sequences * a.heads
+    rows = 192 if forward and a.width == 64 else 128
+    step = 64 if not forward else 176 if a.width == 128 and not a.causal and a.length >= 1024 else 128
+    stretches = math.ceil(a.length / rows)
+    tiles = mean_tiles(a.length, rows, step, a.causal, "queries" if forward else "keys")
+    if forward:
+        ways = [Loop("HGMMA", rounds=tiles - 1)]
+        units = planes * (math.ceil(stretches / 2) if a.causal else stretches)  # a long one goes with a short one
+        busiest = math.ceil(units / MULTIPROCESSORS) * MULTIPROCESSORS / units
+    else:  # at width 64 a warpgroup makes every other tile's product for queries, which takes 8 instructions
+        ways = [Loop("HGMMA", rounds=tiles / 2, needs={"HGMMA": count}) for count in (16, 24)] if a.width == 64 else \
+            [Loop("HGMMA", rounds=tiles)]
+        busiest = busiest_with_tickets(planes, stretches, lambda stretch: tiles_from(a, rows, step, stretch))
+    plan = Loop(loops=[Loop("HGMMA", rounds=planes * stretches / MULTIPROCESSORS, loops=ways)])
+    launch = Launch(f"hopper/attention_{direction}", f"{'forward' if forward else 'key'}_kernelILi{a.width}E" +
+                    (f"Li{step}E" if forward else ""), MULTIPROCESSORS * rows // 16, plan)
+    again = 0 if forward else planes * a.length * (2 * a.width * 2 + 2 * a.width * 4)  # output and its gradient; sums in f32
+    return attention("Hopper", direction, a, [launch], busiest, small=0 if forward else 2, more=again)
+
+
+def tiles_from(a, rows, step, stretch):
+    """That a stretch of keys is seen by."""
+    return math.ceil(a.length / step) - (stretch * rows // step if a.causal else 0)
+
+
+def busiest_with_tickets(planes, stretches, tiles_of):
+    """Blocks take the next stretch of keys, the last of a plane first, when they are done with one."""
+    together = max(1, MULTIPROCESSORS // stretches)
+    free, total = [0] * MULTIPROCESSORS, 0
+    for first in range(0, planes, together):
+        for stretch in reversed(range(stretches)):
+            for _ in range(min(together, planes - first)):
+                tiles = tiles_of(stretch)
+                heapq.heapreplace(free, free[0] + tiles)
+                total += tiles
+    return max(free) * MULTIPROCESSORS / total
 
 
 def flash_launch(object_, kernel, a, kept, rows, step, needs, loops=()):
@@ -241,23 +261,24 @@ def short_attention(direction, a):
                                                     a.sequences * a.heads * blocks, plan)])
 
 
-def attention(path, direction, a, launches, busiest=1.0):
-    """Pairs that are not seen under a causal rule do not count as work."""
+def attention(path, direction, a, launches, busiest=1.0, small=0, more=0):
+    """Pairs that are not seen under a causal rule do not count as work. `more`: bytes beside the operands'."""
     name = f"attention_{direction}/bf16/{a.sequences}/{a.heads}/{a.length}/{a.width}/{a.causal:d}"
     planes, forward = a.sequences * a.heads, direction == "forward"
     operations = planes * a.length ** 2 * a.width * 2 * (2 if forward else 5) / (2 if a.causal else 1)
-    moved = planes * a.length * ((4 if forward else 8) * a.width * 2 + 4)
+    moved = planes * a.length * ((4 if forward else 8) * a.width * 2 + 4) + more
     title = (f"{path}, {direction}, {a.sequences} x {a.heads} x {a.length:,}, width {a.width}{', causal' if a.causal else ''}")
     ahead = 1 if a.length > 128 else 1.3 if forward else 2
-    time = peer(name) / ahead if path != "portable" and name in PYTORCH else None
-    return Kernel(title, moved, launches, operations=operations, busiest=busiest, time=time)
+    time = peer(name) / ahead if (path != "portable" or a.length <= 128) and name in PYTORCH else None
+    return Kernel(title, moved, launches, small=small, operations=operations, busiest=busiest, time=time)
 
 
 def short_attentions():
-    """Those of 128 tokens and fewer; with 128 Hopper's kernels take them."""
-    return [make(direction, Attention(*shape)) for direction in ("forward", "backward")
+    """Those of 128 tokens and fewer; on Hopper those of 128 are not short."""
+    return [make(direction, Attention(*shape))
+            for direction, of_128 in (("forward", hopper_attention), ("backward", flash_attention))
             for make, shape in ((short_attention, (1024, 8, 16, 16, False)), (short_attention, (512, 8, 32, 16, False)),
-                                (short_attention, (256, 8, 64, 64, False)), (hopper_attention, (128, 8, 128, 64, True)))]
+                                (short_attention, (256, 8, 64, 64, False)), (of_128, (128, 8, 128, 64, True)))]
 
 
 def attentions(make):

@@ -137,7 +137,7 @@ class Loop:
     rounds  their number, where it is known
     needs   {regular expression: how many such instructions a round executes, or ALL that stand in it}: tells the way where
             there are several
-    loops   those inside
+    loops   those inside; one of which a warp takes several ways stands here once for each
     every   all loops that match are taken; else only one does, or of several the one that does most in a round of `count`
     """
 
@@ -167,8 +167,10 @@ def executed_in(graph, plan):
 def _way(graph, plan, entry, inside, end):
     """The shortest way from `entry` to `end` through the blocks `inside` that takes the planned loops and does what is
     needed. Predicated instructions count whether they do something or not."""
-    loops = dict(found for loop in plan.loops
-                 for found in _planned(graph, loop, inside - {entry} if plan.anchor else inside))
+    loops = {}
+    for loop in plan.loops:
+        for header, code in _planned(graph, loop, inside - {entry} if plan.anchor else inside):
+            loops[header] = loops.get(header, []) + code
     rest = [block for block in inside if not any(block in graph.loops[header] for header in loops)]
     needs = {need: sum(matches(need, instruction) for block in rest for instruction in graph.blocks[block])
              if count is ALL else count for need, count in plan.needs.items()}

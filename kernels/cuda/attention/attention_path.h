@@ -18,8 +18,9 @@ enum class AttentionPath {
 inline constexpr int kShortLength =
     128;  // queries and keys of a sequence that AttentionPath::short_sequences takes
 
-inline constexpr int kHopperLength =
-    96;  // queries and keys of the longest sequence that is worth tiles of 128
+// Of the longest sequence: queries and keys that are worth tiles of 128, and keys from which on it costs less
+// to add up the gradients of queries in memory than to make products twice.
+inline constexpr int kHopperLength = 96, kHopperSummedKeys = 257;
 
 /// Whether rows of each head can be read 16 bytes at a time, and 32 bits hold how far they are apart; a null
 /// view can.
@@ -62,10 +63,14 @@ bool is_for_hopper(const Args& args) {
   return bare && ranges && filled && args.query_rows > 0 && args.key_rows > 0 && compute_capability() == 90;
 }
 
-/// `path`, or that for Hopper.
+/// `path`, or that for Hopper. Gradients of queries are summed in places that follow from the sequences'
+/// order.
 template <class Args>
 AttentionPath on_hopper(AttentionPath path, const Args& args) {
-  return path != AttentionPath::generic && is_for_hopper(args) ? AttentionPath::hopper : path;
+  if (path == AttentionPath::generic || !is_for_hopper(args)) return path;
+  if constexpr (requires { args.gq; })
+    if (!args.segments.in_order || args.segments.max_key < kHopperSummedKeys) return AttentionPath::flash;
+  return AttentionPath::hopper;
 }
 
 template <class T>

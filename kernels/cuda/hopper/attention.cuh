@@ -16,7 +16,7 @@ namespace heed::cuda::hopper {
 
 inline constexpr int kGroupThreads = 128, kGroupRows = 64;  // of a warpgroup
 inline constexpr int kColumns = 64;                         // of a panel: 128 bytes of bf16
-inline constexpr int kKeys = 128, kStages = 2;              // of a tile that streams past; tiles on their way
+inline constexpr int kStages = 2;                           // tiles that stream past and are on their way
 
 /// The block's warpgroup, the same number for all of a warp to the compiler.
 __device__ __forceinline__ int warpgroup() {
@@ -108,9 +108,9 @@ struct Panels {
            static_cast<uint64_t>(step % kSteps) * 2;  // 32 bytes
   }
 
-  /// All columns, rows [16 step, 16 step + 16) as the inner dimension.
-  __device__ __forceinline__ uint64_t rows(int step) const {
-    return simt::matrix_descriptor(data + step * 16 * kColumns, kPanel * sizeof(bfloat16));
+  /// The columns from those of `panel` on, rows [16 step, 16 step + 16) as the inner dimension.
+  __device__ __forceinline__ uint64_t rows(int step, int panel = 0) const {
+    return simt::matrix_descriptor(data + panel * kPanel + step * 16 * kColumns, kPanel * sizeof(bfloat16));
   }
 };
 
@@ -139,6 +139,21 @@ struct Weights {
   }
 };
 
+/// Writes a warpgroup's weights to rows [row, row + 64) of `to`, by all of its threads.
+template <int kRows>
+__device__ __forceinline__ void write_weights(Panels<kRows, kColumns>& to, int row,
+                                              const Weights<kColumns>& weights) {
+  const int lane = lane_id(), first = row + static_cast<int>(threadIdx.x) / 32 % 4 * kTile + lane / 4;
+#pragma unroll
+  for (int step = 0; step < kColumns / 16; ++step)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int chunk = (2 * step + i / 2) ^ (first % 8);  // as the TMA would permute them
+      bfloat16* const at = to.data + (first + i % 2 * 8) * kColumns + chunk * 8 + lane % 4 * 2;
+      *reinterpret_cast<uint32_t*>(at) = weights.word[step][i];
+    }
+}
+
 /// sums[64 x kWidth] += weights by the rows of b.
 template <int kRows, int kWidth>
 __device__ __forceinline__ void add_products(Sums<kWidth>& sums, const Weights<kRows>& weights,
@@ -148,18 +163,14 @@ __device__ __forceinline__ void add_products(Sums<kWidth>& sums, const Weights<k
     simt::wgmma<simt::Major::mn>(sums.value, weights.word[step], b.rows(step), true);
 }
 
-/// A place in a ring of kStages tiles: which, and the parity of the phase in which it is filled.
+/// The n-th use of a ring of kStages tiles: which of them, and the parity of the phase in which it is filled.
 template <int kStages>
 struct Turn {
-  int stage = 0;
-  uint32_t parity = 0;
+  unsigned n = 0;
 
-  __device__ __forceinline__ void next() {
-    if (++stage == kStages) {
-      stage = 0;
-      parity ^= 1;
-    }
-  }
+  __device__ __forceinline__ unsigned stage() const { return n % kStages; }
+  __device__ __forceinline__ uint32_t parity() const { return n / kStages % 2; }
+  __device__ __forceinline__ void next() { ++n; }
 };
 
 /// The barriers of a tile: `full` when it is there, `free` when all warps that read it are done.

@@ -10,6 +10,9 @@ namespace {
 
 using Bf16Forward = AttentionForward<bfloat16>;
 
+// Tiles of keys where every query sees all keys; others, of which some tiles are seen in part, are smaller.
+constexpr int kManyKeys = 176;
+
 template <int kWidth>
 struct Shape {
   static constexpr int kGroups = kWidth == 64 ? 3 : 2;  // warpgroups that compute
@@ -19,7 +22,7 @@ struct Shape {
   static constexpr int kFew = kGroups == 3 ? 32 : 24, kMany = kGroups == 3 ? 160 : 240;
 };
 
-template <int kWidth>
+template <int kWidth, int kKeys>
 struct Memory {
   Panels<Shape<kWidth>::kQueries, kWidth> q;
   Panels<kKeys, kWidth> k[kStages], v[kStages];
@@ -37,13 +40,14 @@ class Softmax {
   __device__ __forceinline__ Softmax(float scale) : scale_(scale) {}
 
   /// Products become weights; `factor` is what sums so far are to be multiplied by.
-  __device__ __forceinline__ void weigh(float (&product)[kKeys / 8][4], float (&factor)[2]) {
+  template <int kTiles>
+  __device__ __forceinline__ void weigh(float (&product)[kTiles][4], float (&factor)[2]) {
     float shift[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float most = most_[half];
 #pragma unroll
-      for (int j = 0; j < kKeys / 8; ++j)
+      for (int j = 0; j < kTiles; ++j)
         most = fmaxf(most, fmaxf(product[j][2 * half], product[j][2 * half + 1]));
       most = row_max(most);
       shift[half] = most == -kInfinity ? 0.0f : most * scale_;
@@ -52,7 +56,7 @@ class Softmax {
       total_[half] *= factor[half];
     }
 #pragma unroll
-    for (int j = 0; j < kKeys / 8; ++j)
+    for (int j = 0; j < kTiles; ++j)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         product[j][i] = simt::exp2_approx(fmaf(product[j][i], scale_, -shift[i / 2]));
@@ -72,7 +76,7 @@ class Softmax {
 
 /// The queries of a sequence and head from `first` on, with the tiles of keys that they see: [begin, end),
 /// last first.
-template <int kWidth>
+template <int kWidth, int kKeys>
 struct Task {
   BatchHead p;
   int first, begin, end;
@@ -93,25 +97,25 @@ struct Turns {
 };
 
 /// By one thread: queries, then keys and values of each tile in turn.
-template <int kWidth>
-__device__ __forceinline__ void load_tiles(const Maps& maps, const Task<kWidth>& task, Memory<kWidth>& memory,
-                                           Turns& turns) {
+template <int kWidth, int kKeys>
+__device__ __forceinline__ void load_tiles(const Maps& maps, const Task<kWidth, kKeys>& task,
+                                           Memory<kWidth, kKeys>& memory, Turns& turns) {
   const BatchHead& p = task.p;
   if (task.begin >= task.end) return;
-  memory.q_stage.load(memory.q, maps.q, p.query_first + task.first, p.head, turns.q.parity);
+  memory.q_stage.load(memory.q, maps.q, p.query_first + task.first, p.head, turns.q.parity());
   turns.q.next();
   Turn<kStages>& turn = turns.keys;
   for (int tile = task.end - 1; tile >= task.begin; --tile, turn.next()) {
     const int64_t row = p.key_first + tile * kKeys;
-    memory.k_stage[turn.stage].load(memory.k[turn.stage], maps.k, row, p.key_head, turn.parity);
-    memory.v_stage[turn.stage].load(memory.v[turn.stage], maps.v, row, p.key_head, turn.parity);
+    memory.k_stage[turn.stage()].load(memory.k[turn.stage()], maps.k, row, p.key_head, turn.parity());
+    memory.v_stage[turn.stage()].load(memory.v[turn.stage()], maps.v, row, p.key_head, turn.parity());
   }
 }
 
 /// By a warpgroup: its 64 queries.
-template <int kWidth>
-__device__ __forceinline__ void attend(const Bf16Forward& args, const Task<kWidth>& task,
-                                       Memory<kWidth>& memory, int group, Turns& turns) {
+template <int kWidth, int kKeys>
+__device__ __forceinline__ void attend(const Bf16Forward& args, const Task<kWidth, kKeys>& task,
+                                       Memory<kWidth, kKeys>& memory, int group, Turns& turns) {
   constexpr int kGroups = Shape<kWidth>::kGroups;
   const BatchHead& p = task.p;
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4, first = task.first + group * kGroupRows;
@@ -129,14 +133,14 @@ __device__ __forceinline__ void attend(const Bf16Forward& args, const Task<kWidt
     float product[kKeys / 8][4], factor[2];
     Weights<kKeys> weights;
     Turn<kStages>& turn = turns.keys;
-    memory.q_stage.wait(turns.q.parity);
+    memory.q_stage.wait(turns.q.parity());
     turns.q.next();
-    memory.k_stage[turn.stage].wait(turn.parity);
+    memory.k_stage[turn.stage()].wait(turn.parity());
     simt::wgmma_fence();
-    multiply(product, memory.q, group * kGroupRows, memory.k[turn.stage]);
+    multiply(product, memory.q, group * kGroupRows, memory.k[turn.stage()]);
     simt::wgmma_commit();
     simt::wgmma_wait<0>(product);
-    memory.k_stage[turn.stage].done();
+    memory.k_stage[turn.stage()].done();
     hide_some(product, tile);
     softmax.weigh(product, factor);
     weights.take(product);
@@ -144,23 +148,23 @@ __device__ __forceinline__ void attend(const Bf16Forward& args, const Task<kWidt
     while (--tile >= task.begin) {
       Turn<kStages> ahead = turn;
       ahead.next();
-      memory.k_stage[ahead.stage].wait(ahead.parity);
+      memory.k_stage[ahead.stage()].wait(ahead.parity());
       simt::barrier_sync(1 + group, 2 * kGroupThreads);  // its turn at the tensor cores
       simt::wgmma_fence();
-      multiply(product, memory.q, group * kGroupRows, memory.k[ahead.stage]);
+      multiply(product, memory.q, group * kGroupRows, memory.k[ahead.stage()]);
       simt::wgmma_commit();
-      memory.v_stage[turn.stage].wait(turn.parity);
+      memory.v_stage[turn.stage()].wait(turn.parity());
       simt::wgmma_fence();
-      add_products(out, weights, memory.v[turn.stage]);
+      add_products(out, weights, memory.v[turn.stage()]);
       simt::wgmma_commit();
       if (tile > task.begin || group + 1 < kGroups)
         simt::barrier_arrive(1 + (group + 1) % kGroups, 2 * kGroupThreads);
       simt::wgmma_wait<1>(product);
-      memory.k_stage[ahead.stage].done();
+      memory.k_stage[ahead.stage()].done();
       hide_some(product, tile);
       softmax.weigh(product, factor);
       simt::wgmma_wait<0>(out.value);
-      memory.v_stage[turn.stage].done();
+      memory.v_stage[turn.stage()].done();
 #pragma unroll
       for (int n = 0; n < kWidth / 8; ++n)
 #pragma unroll
@@ -169,12 +173,12 @@ __device__ __forceinline__ void attend(const Bf16Forward& args, const Task<kWidt
       turn = ahead;
     }
     memory.q_stage.done();
-    memory.v_stage[turn.stage].wait(turn.parity);
+    memory.v_stage[turn.stage()].wait(turn.parity());
     simt::wgmma_fence();
-    add_products(out, weights, memory.v[turn.stage]);
+    add_products(out, weights, memory.v[turn.stage()]);
     simt::wgmma_commit();
     simt::wgmma_wait<0>(out.value);
-    memory.v_stage[turn.stage].done();
+    memory.v_stage[turn.stage()].done();
     turn.next();
   }
 
@@ -202,13 +206,13 @@ __device__ __forceinline__ void attend(const Bf16Forward& args, const Task<kWidt
       args.lse[again.head * args.query_rows + again.query_first + row + i] = softmax.log_sum(half);
 }
 
-// Budget: 168 registers, 0 bytes shared, 40 bytes stack, 152 bytes spilled.
-template <int kWidth>
+// Budget: 168 registers, 0 bytes shared, 16 bytes stack, 44 bytes spilled.
+template <int kWidth, int kKeys>
 __global__ void __launch_bounds__(Shape<kWidth>::kThreads, 1)
     forward_kernel(const __grid_constant__ Maps maps, Bf16Forward args, Cut cut) {
   using S = Shape<kWidth>;
   simt::Arena<1024> arena;
-  auto& memory = *arena.take<Memory<kWidth>>(1, 1024);
+  auto& memory = *arena.take<Memory<kWidth, kKeys>>(1, 1024);
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) {
     memory.q_stage.init(1, S::kGroups * 4);
@@ -225,14 +229,14 @@ __global__ void __launch_bounds__(Shape<kWidth>::kThreads, 1)
     simt::release_registers<S::kFew>();
     if (thread == 0)
       cut.each_task([&](int sequence, int head, int stretch) {
-        const Task<kWidth> task(args, sequence, head, stretch);
+        const Task<kWidth, kKeys> task(args, sequence, head, stretch);
         if (task.first < task.p.queries) load_tiles(maps, task, memory, turns);
       });
   } else {
     simt::take_registers<S::kMany>();
     cut.each_task([&](int sequence, int head, int stretch) {
       constexpr int kThreads = S::kThreads - kGroupThreads;
-      const Task<kWidth> task(args, sequence, head, stretch);
+      const Task<kWidth, kKeys> task(args, sequence, head, stretch);
       clear_output_gaps<8>(args, sequence, head, stretch * kThreads + thread - kGroupThreads,
                            static_cast<int>(cut.stretches) * kThreads);
       if (task.first < task.p.queries) attend(args, task, memory, group, turns);
@@ -240,22 +244,25 @@ __global__ void __launch_bounds__(Shape<kWidth>::kThreads, 1)
   }
 }
 
-template <int kWidth>
+template <int kWidth, int kKeys = 128>
 void forward(const char* what, const Bf16Forward& args) {
   using S = Shape<kWidth>;
   const Maps maps{map_of(what, args.q, args.query_rows, args.heads, kWidth, S::kQueries),
                   map_of(what, args.k, args.key_rows, args.key_heads, kWidth, kKeys),
                   map_of(what, args.v, args.key_rows, args.key_heads, kWidth, kKeys)};
   const Cut cut(what, args, args.segments.max_query, S::kQueries, args.heads);
-  launch(what, forward_kernel<kWidth>, cut.grid(), dim3(S::kThreads), sizeof(Memory<kWidth>), maps, args,
-         cut);
+  launch(what, forward_kernel<kWidth, kKeys>, cut.grid(), dim3(S::kThreads), sizeof(Memory<kWidth, kKeys>),
+         maps, args, cut);
 }
 
 }  // namespace
 
 void attention_forward(const char* what, const kernels::AttentionForward<bfloat16>& args) {
   if (args.width == 64) return forward<64>(what, args);
-  forward<128>(what, args);
+  const Visibility& v = args.visibility;
+  const bool all = v.causal == Causal::none && v.window_left < 0 && v.window_right < 0;
+  // From 1,024 keys on less than a seventh of what is computed lies behind the last.
+  all&& args.segments.max_key >= 1024 ? forward<128, kManyKeys>(what, args) : forward<128>(what, args);
 }
 
 }  // namespace heed::cuda::hopper
