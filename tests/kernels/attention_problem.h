@@ -227,6 +227,7 @@ struct AttentionProblem {
     const Acc none = -std::numeric_limits<Acc>::infinity();
     const T *query = q_row(s, i, h, q), *g = q_row(s, i, h, gout);
     const int64_t row = (query_first[s] + i) * q_stride + h * width;
+    const auto key_at = [&](auto& of, int64_t k) { return of.data() + key_offset(s, k, h); };
     std::vector<Acc> score(keys, none), weight(keys), kept(keys, Acc(1)), gweight(keys), slope(keys, Acc(1));
     const auto table = [&](int64_t k) {
       return h * (2 * limit + 1) + limit + std::clamp<int64_t>(k - diagonal, -limit, limit);
@@ -234,8 +235,9 @@ struct AttentionProblem {
     Acc most = none, sum = 0, delta = 0;
     for (int64_t k = 0; k < keys; ++k) {
       if (!visible(s, i, k)) continue;
+      const T* const key = key_at(kv, k);
       Acc dot = 0;
-      for (int64_t d = 0; d < width; ++d) dot += Acc(query[d]) * Acc(kv[key_offset(s, k, h) + d]);
+      for (int64_t d = 0; d < width; ++d) dot += Acc(query[d]) * Acc(key[d]);
       dot *= Acc(scale);
       if (c.logit_cap > 0) {
         const Acc t = std::tanh(Acc(Store(dot)) / Acc(c.logit_cap));
@@ -255,14 +257,19 @@ struct AttentionProblem {
     std::vector<Acc> out(width);
     for (int64_t k = 0; k < keys; ++k) {
       weight[k] = Acc(Store(std::exp(score[k] - most) / sum));
-      const auto bits =
-          attention_dropout_bits(dropout.rng, static_cast<uint32_t>(k / 8), static_cast<uint32_t>(i), plane);
-      if (dropout.active()) kept[k] = bits.bits(k % 8) >= dropout.threshold ? Acc(dropout.scale) : Acc(0);
+      if (dropout.active()) {
+        const auto bits = attention_dropout_bits(dropout.rng, static_cast<uint32_t>(k / 8),
+                                                 static_cast<uint32_t>(i), plane);
+        kept[k] = bits.bits(k % 8) >= dropout.threshold ? Acc(dropout.scale) : Acc(0);
+      }
       if (weight[k] == 0) continue;
+      const T* const value = key_at(kv, k) + v_offset;
+      Acc* const gvalue = key_at(gv, k) + v_offset;
+      const Acc stored = Acc(Store(weight[k] * kept[k]));
       for (int64_t d = 0; d < width; ++d) {
-        out[d] += Acc(Store(weight[k] * kept[k])) * Acc(kv[key_offset(s, k, h) + v_offset + d]);
-        gweight[k] += Acc(g[d]) * Acc(kv[key_offset(s, k, h) + v_offset + d]);
-        gv[key_offset(s, k, h) + v_offset + d] += Acc(Store(weight[k] * kept[k])) * Acc(g[d]);
+        out[d] += stored * Acc(value[d]);
+        gweight[k] += Acc(g[d]) * Acc(value[d]);
+        gvalue[d] += stored * Acc(g[d]);
         r.term_v = std::max(r.term_v, std::fabs(double(weight[k] * kept[k] * Acc(g[d]))));
       }
       gweight[k] = Acc(Store(Acc(Store(gweight[k])) * kept[k]));
@@ -277,10 +284,12 @@ struct AttentionProblem {
       r.term_bias = std::max(r.term_bias, term);
       if (c.bias) r.gbias[bias_index(s, h, i, k)] += gscore;
       if (c.relative_limit >= 0) r.grelative[table(k)] += gscore;
+      const T* const from = key_at(kv, k);
+      Acc* const gkey = key_at(gk, k);
       for (int64_t d = 0; d < width; ++d) {
-        const Acc key = Acc(kv[key_offset(s, k, h) + d]) * Acc(scale), own = Acc(query[d]) * Acc(scale);
+        const Acc key = Acc(from[d]) * Acc(scale), own = Acc(query[d]) * Acc(scale);
         gq[row + d] += gscore * slope[k] * key;
-        gk[key_offset(s, k, h) + d] += gscore * slope[k] * own;
+        gkey[d] += gscore * slope[k] * own;
         r.term_q = std::max(r.term_q, term * std::fabs(double(key)));
         r.term_k = std::max(r.term_k, term * std::fabs(double(own)));
       }
