@@ -1,5 +1,6 @@
 // The attention kernels for Hopper, against plain loops in double. Skipped where the device is another.
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -105,6 +106,17 @@ TEST_F(HopperAttention, KeysBehindTheLastQuery) {
            .key_heads = 1,
            .width = width,
            .visibility = {.causal = Causal::top_left}});
+}
+
+// What lies that far from a place is more than 32 bits hold.
+TEST_F(HopperAttention, WindowsThatShowEverything) {
+  constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+  for (const int64_t width : {64, 128})
+    check({.sequences = {{100, 300}},
+           .heads = 1,
+           .key_heads = 1,
+           .width = width,
+           .visibility = {.causal = Causal::bottom_right, .window_left = kMost, .window_right = kMost}});
 }
 
 TEST_F(HopperAttention, NoKeysOrNoQueries) {

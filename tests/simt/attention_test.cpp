@@ -230,6 +230,19 @@ TEST(CudaAttention, WindowsToTheRight) {
   }
 }
 
+// What lies that far from a place is more than 32 bits hold.
+TEST(CudaAttention, WindowsThatShowEverything) {
+  constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
+  for (const int32_t keys : {90, 200})
+    for (const Causal causal : {Causal::none_bottom_right, Causal::bottom_right})
+      check({.sequences = {{40, keys}},
+             .heads = 1,
+             .key_heads = 1,
+             .width = 16,
+             .visibility = {.causal = causal, .window_left = kMost, .window_right = kMost}},
+            keys < 129 ? kShort : kFlash);
+}
+
 TEST(CudaAttention, SharedKeyHeads) {
   for (const int64_t key_heads : {1, 3, 6})
     for (const int64_t width : {16, 32})

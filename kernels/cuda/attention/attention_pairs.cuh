@@ -59,7 +59,7 @@ __device__ __forceinline__ Range plain_queries(const Args& args, const BatchHead
             last = first + count - 1;
   Range range{0, INT_MAX};
   if (hides_later(v.causal) && last > 0) range.begin = last;
-  if (v.window_right >= 0 && last - v.window_right > range.begin) range.begin = last - v.window_right;
+  if (v.window_right >= 0 && last - range.begin > v.window_right) range.begin = last - v.window_right;
   if (v.window_left >= 0 && int64_t{first} + v.window_left + 1 < range.end)
     range.end = first + v.window_left + 1;
   return range;

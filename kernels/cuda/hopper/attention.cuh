@@ -219,7 +219,7 @@ __device__ __forceinline__ Range queries_that_see(const Visibility& v, int key, 
   const int on_diagonal = v.causal == Causal::bottom_right ? key - (p.keys - p.queries) : key;
   int begin = 0, end = p.queries;
   if (v.causal != Causal::none && on_diagonal > begin) begin = on_diagonal;
-  if (v.window_right >= 0 && on_diagonal - v.window_right > begin) begin = on_diagonal - v.window_right;
+  if (v.window_right >= 0 && on_diagonal - begin > v.window_right) begin = on_diagonal - v.window_right;
   if (v.window_left >= 0 && int64_t{on_diagonal} + v.window_left + 1 < end)
     end = on_diagonal + v.window_left + 1;
   return {begin, end};
