@@ -227,7 +227,23 @@ TEST(CudaAttention, WindowsToTheRight) {
            .width = 64,
            .visibility = {.window_right = right}},
           kFlash);
+    check({.sequences = {{20, 31}},  // so few keys that one more would weigh something
+           .heads = 1,
+           .key_heads = 1,
+           .width = 128,
+           .visibility = {.window_right = right}},
+          kFlash);
   }
+}
+
+// The last query of a block of 128 sees one key of a further tile.
+TEST(CudaAttention, WindowsThatEndBehindATile) {
+  check({.sequences = {{130, 131}},
+         .heads = 1,
+         .key_heads = 1,
+         .width = 16,
+         .visibility = {.causal = Causal::bottom_right, .window_left = 2}},
+        kFlash);
 }
 
 // What lies that far from a place is more than 32 bits hold.
@@ -372,6 +388,18 @@ TEST(CudaAttention, WithoutLogSumExp) {
   for (const int32_t n : {20, 140}) check_without_log_sum_exp(Problem(aligned({.sequences = {{n, n}}})));
 }
 
+// A row whose sums are finite is not taken once more.
+TEST(CudaAttention, KeysAreReadOnce) {
+  if (!emulator::checks_races()) GTEST_SKIP() << "counted by the race checker";
+  for (const int32_t keys : {30, 140}) {
+    const Problem p(aligned({.sequences = {{20, keys}}, .heads = 1, .key_heads = 1, .width = 16}));
+    const Attention attention(p);
+    Result r;
+    attention.forward(r);
+    EXPECT_EQ(emulator::traffic(attention.forward_args().k.data).read, 2 * keys * 16 * sizeof(bfloat16));
+  }
+}
+
 /// Forward and gradients of one head, without what is between the rows.
 std::vector<std::vector<bfloat16>> head_of(const Problem& p) {
   const Attention attention(p);
@@ -386,7 +414,7 @@ std::vector<std::vector<bfloat16>> head_of(const Problem& p) {
 // A tile has hidden keys beside visible ones, and 0 * NaN is not 0: all must be as the generic kernels have
 // it.
 TEST(CudaAttention, NaNGoesToThoseWhoSeeItAlone) {
-  for (const int32_t n : {40, 140})
+  for (const int32_t n : {36, 140})  // four queries in the last tile
     for (const float poison :
          {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
       for (const char* where : {"q", "k", "v", "gout"}) {
