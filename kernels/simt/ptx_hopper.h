@@ -180,92 +180,48 @@ enum class Major { k, mn };
   ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77" \
   ",%78,%79,%80,%81,%82,%83,%84,%85,%86,%87"
 
+// One asm, and the function of a number of columns with its two; `flag` and the like number operands.
+#define HEED_PRODUCT(columns, operands, flag, use, ...)                                                  \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #flag                                                \
+               ", 0;\n"                                                                                  \
+               "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32.bf16.bf16 {" HEED_##columns##_NAMES \
+               "}, " operands ";\n}"                                                                     \
+               : HEED_##columns##_COLUMNS(use)                                                           \
+               : __VA_ARGS__)
+#define HEED_WGMMA(columns, operands, flag, ...)                \
+  {                                                             \
+    if (accumulate)                                             \
+      HEED_PRODUCT(columns, operands, flag, "+f", __VA_ARGS__); \
+    else                                                        \
+      HEED_PRODUCT(columns, operands, flag, "=f", __VA_ARGS__); \
+  }
+#define HEED_WGMMA_OF_SHARED(columns, first, second, flag, turned_first, turned_second)                     \
+  template <Major kB, Major kA = Major::k>                                                                  \
+  HEED_SIMT_DEVICE void wgmma(float(&d)[columns / 8][4], uint64_t a, uint64_t b, bool accumulate)           \
+      HEED_WGMMA(columns, "%" #first ", %" #second ", p, 1, 1, %" #turned_first ", %" #turned_second, flag, \
+                 "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(kA == Major::mn ? 1 : 0),           \
+                 "n"(kB == Major::mn ? 1 : 0))
+#define HEED_WGMMA_OF_REGISTERS(columns, a0, a1, a2, a3, second, flag, turned_second)                        \
+  template <Major kB>                                                                                        \
+  HEED_SIMT_DEVICE void wgmma(float(&d)[columns / 8][4], const uint32_t(&a)[4], uint64_t b, bool accumulate) \
+      HEED_WGMMA(columns, "{%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #second ", p, 1, 1, %" #turned_second,  \
+                 flag, "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),                                   \
+                 "r"(static_cast<int>(accumulate)), "n"(kB == Major::mn ? 1 : 0))
+
 /// d[64 x kColumns] (+)= a[64 x 16] b[16 x kColumns] by a group of four warps, in the background: d holds
 /// sums in the layout of mma_m16n8k16, warp w rows 16 w to 16 w + 15, d[j] columns 8 j to 8 j + 7, and is not
 /// to be touched until wgmma_wait(). a from shared memory, or from registers as mma_m16n8k16 takes it. Not
 /// accumulating, d is overwritten, and until then its registers are free: each asm tells the compiler so.
-template <Major kB, Major kA = Major::k>
-HEED_SIMT_DEVICE void wgmma(float (&d)[8][4], uint64_t a, uint64_t b, bool accumulate) {
-#define HEED_PRODUCT(use)                                                                \
-  asm volatile(                                                                          \
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"                                       \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HEED_64_NAMES             \
-      "}, %32, %33, p, 1, 1, %35, %36;\n}"                                               \
-      : HEED_64_COLUMNS(use)                                                             \
-      : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(kA == Major::mn ? 1 : 0), \
-        "n"(kB == Major::mn ? 1 : 0))
-  if (accumulate)
-    HEED_PRODUCT("+f");
-  else
-    HEED_PRODUCT("=f");
-#undef HEED_PRODUCT
-}
-template <Major kB>
-HEED_SIMT_DEVICE void wgmma(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
-#define HEED_PRODUCT(use)                                                                      \
-  asm volatile(                                                                                \
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"                                             \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HEED_64_NAMES                   \
-      "}, {%32,%33,%34,%35}, %36, p, 1, 1, %38;\n}"                                            \
-      : HEED_64_COLUMNS(use)                                                                   \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)), \
-        "n"(kB == Major::mn ? 1 : 0))
-  if (accumulate)
-    HEED_PRODUCT("+f");
-  else
-    HEED_PRODUCT("=f");
-#undef HEED_PRODUCT
-}
-template <Major kB, Major kA = Major::k>
-HEED_SIMT_DEVICE void wgmma(float (&d)[16][4], uint64_t a, uint64_t b, bool accumulate) {
-#define HEED_PRODUCT(use)                                                                \
-  asm volatile(                                                                          \
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"                                       \
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HEED_128_NAMES           \
-      "}, %64, %65, p, 1, 1, %67, %68;\n}"                                               \
-      : HEED_128_COLUMNS(use)                                                            \
-      : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(kA == Major::mn ? 1 : 0), \
-        "n"(kB == Major::mn ? 1 : 0))
-  if (accumulate)
-    HEED_PRODUCT("+f");
-  else
-    HEED_PRODUCT("=f");
-#undef HEED_PRODUCT
-}
-template <Major kB>
-HEED_SIMT_DEVICE void wgmma(float (&d)[16][4], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
-#define HEED_PRODUCT(use)                                                                      \
-  asm volatile(                                                                                \
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"                                             \
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HEED_128_NAMES                 \
-      "}, {%64,%65,%66,%67}, %68, p, 1, 1, %70;\n}"                                            \
-      : HEED_128_COLUMNS(use)                                                                  \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)), \
-        "n"(kB == Major::mn ? 1 : 0))
-  if (accumulate)
-    HEED_PRODUCT("+f");
-  else
-    HEED_PRODUCT("=f");
-#undef HEED_PRODUCT
-}
+HEED_WGMMA_OF_SHARED(64, 32, 33, 34, 35, 36)
+HEED_WGMMA_OF_SHARED(128, 64, 65, 66, 67, 68)
+HEED_WGMMA_OF_SHARED(176, 88, 89, 90, 91, 92)
+HEED_WGMMA_OF_REGISTERS(64, 32, 33, 34, 35, 36, 37, 38)
+HEED_WGMMA_OF_REGISTERS(128, 64, 65, 66, 67, 68, 69, 70)
 
-template <Major kB, Major kA = Major::k>
-HEED_SIMT_DEVICE void wgmma(float (&d)[22][4], uint64_t a, uint64_t b, bool accumulate) {
-#define HEED_PRODUCT(use)                                                                \
-  asm volatile(                                                                          \
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %90, 0;\n"                                       \
-      "wgmma.mma_async.sync.aligned.m64n176k16.f32.bf16.bf16 {" HEED_176_NAMES           \
-      "}, %88, %89, p, 1, 1, %91, %92;\n}"                                               \
-      : HEED_176_COLUMNS(use)                                                            \
-      : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)), "n"(kA == Major::mn ? 1 : 0), \
-        "n"(kB == Major::mn ? 1 : 0))
-  if (accumulate)
-    HEED_PRODUCT("+f");
-  else
-    HEED_PRODUCT("=f");
 #undef HEED_PRODUCT
-}
-
+#undef HEED_WGMMA
+#undef HEED_WGMMA_OF_SHARED
+#undef HEED_WGMMA_OF_REGISTERS
 #undef HEED_8_COLUMNS
 #undef HEED_64_COLUMNS
 #undef HEED_128_COLUMNS
