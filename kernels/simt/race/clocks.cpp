@@ -21,7 +21,7 @@ void Clocks::start(unsigned threads) {
   atomics_.clear();
   published_.clear();
   shown_to_.clear();
-  shown_.assign(threads, false);
+  awaits_async_fence_.assign(threads, false);
   async_fences_.assign(threads, {});
   seen_.assign(static_cast<size_t>(threads) * columns(), 0);
   for (unsigned t = 0; t < threads; ++t) seen(t, t) = 1;
@@ -86,7 +86,7 @@ Snapshot Clocks::atomic(const void* address, unsigned thread) {
   std::vector<Moment>& here = atomics_[address];
   if (std::ranges::none_of(here, [&](const Moment& moment) { return moment.thread == thread; }))
     here.push_back(now(thread));
-  shown_[thread] = true;
+  awaits_async_fence_[thread] = true;
   if (const auto earlier = published_.find(address); earlier != published_.end()) {
     Row& row = shown_to_[thread];
     row.resize(columns());

@@ -85,8 +85,8 @@ class Clocks {
   Snapshot atomic(const void* address, unsigned thread);
   bool after_atomic(const void* address, unsigned thread) const;
   /// Whether the thread's bulk copies know what its last atomic showed it.
-  void fence_async_global(unsigned thread) { shown_[thread] = false; }
-  bool shown_to_agents(unsigned thread) const { return !shown_[thread]; }
+  void fence_async_global(unsigned thread) { awaits_async_fence_[thread] = false; }
+  bool shown_to_agents(unsigned thread) const { return !awaits_async_fence_[thread]; }
 
   /// What the thread wrote is visible to agents, as far as its fence is known.
   void fence_async(unsigned thread);
@@ -117,7 +117,7 @@ class Clocks {
   std::unordered_map<const void*, std::vector<Moment>> atomics_;  // at an address, the first of each thread
   std::unordered_map<const void*, Row> published_;                // at an address, by this block
   std::unordered_map<unsigned, Row> shown_to_;  // each thread, by its atomics since its last fence
-  std::vector<bool> shown_;  // whether the thread had an atomic, and no fence for agents since
+  std::vector<bool> awaits_async_fence_;  // whether the thread had an atomic, and no fence for agents since
   std::vector<std::vector<Moment>> async_fences_;  // of each thread, in order
 };
 
