@@ -33,7 +33,7 @@ __device__ __forceinline__ void write_sum(const RowSums<T>& args, int64_t target
   store(to, out);
 }
 
-// Budget: 32 registers, 0 bytes shared.
+// Budget: 40 registers, 0 bytes shared.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kSumThreads) sum_kernel(RowSums<T> args, Sorted sorted) {
   const int64_t col = (int64_t{blockIdx.y} * kSumThreads + threadIdx.x) * kWidth;
@@ -145,10 +145,9 @@ __global__ void __launch_bounds__(kSearchThreads) search_kernel(simt::Dependent<
 
 template <class T>
 void sum_rows(const char* what, const RowSums<T>& args) {
-  // 16 bytes of the sums, which are f32; a warp reads rows of bf16 in 256 bytes side by side with it. Eight
-  // elements of those would take more registers than are budgeted: 38 in sum_kernel, 80 in search_kernel.
-  constexpr int kWide = 4;
-  const bool wide = args.cols % kWide == 0 && aligned_for<kWide>(args.from) && aligned_for<kWide>(args.to);
+  const auto fits = [&]<int kWidth>() {
+    return args.cols % kWidth == 0 && aligned_for<kWidth>(args.from) && aligned_for<kWidth>(args.to);
+  };
   if (are_searched(args.rows)) {
     if (args.cols == 0) return;
     const auto search = [&]<int kWidth>() {
@@ -157,7 +156,8 @@ void sum_rows(const char* what, const RowSums<T>& args) {
                   static_cast<unsigned>(simt::ceil_div<int64_t>(args.cols, 32 * kWidth))),
              dim3(kSearchThreads), 0, args);
     };
-    return wide ? search.template operator()<kWide>() : search.template operator()<1>();
+    // Four elements, of bf16 too: so few rows are read that blocks count for more than long accesses.
+    return fits.template operator()<4>() ? search.template operator()<4>() : search.template operator()<1>();
   }
   if (!args.accumulate && args.rows.targets * args.cols > 0)
     check(cudaMemsetAsync(args.to, 0, static_cast<size_t>(args.rows.targets * args.cols) * sizeof(float),
@@ -177,7 +177,8 @@ void sum_rows(const char* what, const RowSums<T>& args) {
     launch(what, sum_kernel<T, kWidth>, grid, dim3(kSumThreads), 0, args, sorted);
     if (stretches > 1) launch(what, join_kernel<T, kWidth>, grid, dim3(kSumThreads), 0, args, sorted);
   };
-  if (wide)
+  constexpr int kWide = kVectorWidth<T>;
+  if (fits.template operator()<kWide>())
     run.template operator()<kWide>();
   else
     run.template operator()<1>();
