@@ -26,7 +26,7 @@ unsigned* launch_counter();
 
 /// Launches on the current stream, and checks the launch. `what` names the operation for messages.
 template <class... Parameters, class... Arguments>
-void launch(const char* what, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+void launch(const char* what, void (*kernel)(Parameters...), simt::Grid grid, dim3 block, size_t shared_bytes,
             Arguments&&... arguments) {
   check(simt::launch(kernel, grid, block, shared_bytes, current_stream(),
                      std::forward<Arguments>(arguments)...),

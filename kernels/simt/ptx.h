@@ -12,6 +12,7 @@
 
 #include <heed/kernels/simt/dependent_launch.h>
 #include <heed/kernels/simt/dynamic_shared.h>
+#include <heed/kernels/simt/grid.h>
 
 #define HEED_SIMT_DEVICE __device__ __forceinline__
 
@@ -21,27 +22,31 @@ namespace heed::simt {
 /// Dependent arguments so that it may begin early, where that can be. Returns what the runtime says of the
 /// launch itself; what goes wrong later is reported by later calls.
 template <class... Parameters, class... Arguments>
-cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+cudaError_t launch(void (*kernel)(Parameters...), Grid grid, dim3 block, size_t shared_bytes,
                    cudaStream_t stream, Arguments&&... arguments) {
   static_assert(sizeof...(Parameters) == sizeof...(Arguments), "launch: wrong number of kernel arguments");
   if (const cudaError_t error = allow_dynamic_shared(reinterpret_cast<const void*>(kernel), shared_bytes);
       error != cudaSuccess)
     return error;
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (grid.cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {grid.cluster, 1, 1};
+  }
   if constexpr (waits_itself<Parameters...>()) {
     bool early = false;
     if (const cudaError_t error = may_begin_early(early, reinterpret_cast<const void*>(kernel), stream);
         error != cudaSuccess)
       return error;
-    cudaLaunchAttribute serialization{};
-    serialization.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    serialization.val.programmaticStreamSerializationAllowed = 1;
-    const cudaLaunchConfig_t config{grid, block, shared_bytes, stream, &serialization, early ? 1u : 0u};
-    static_cast<void>(
-        cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(std::forward<Arguments>(arguments))...));
-  } else {
-    kernel<<<grid, block, shared_bytes, stream>>>(
-        static_cast<Parameters>(std::forward<Arguments>(arguments))...);
+    if (early) {
+      attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+    }
   }
+  const cudaLaunchConfig_t config{grid.blocks, block, shared_bytes, stream, attributes, count};
+  static_cast<void>(
+      cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(std::forward<Arguments>(arguments))...));
   return cudaGetLastError();
 }
 

@@ -8,6 +8,20 @@
 
 namespace heed::simt {
 
+// Blocks of a cluster (Grid) have the same pieces of shared memory at the same place.
+
+/// Which block of its cluster this is.
+HEED_SIMT_DEVICE uint32_t block_in_cluster() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+/// __syncthreads() of all threads of the cluster. Its blocks begin with one, before one touches another's
+/// shared memory, and end with one, or that memory might be gone.
+HEED_SIMT_DEVICE void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+
 /// An mbarrier: a phase ends when all arrivals have come and all bytes that were announced have been copied.
 /// Phases are told apart by their parity, 0 for the first.
 struct alignas(8) Mbarrier {
@@ -31,6 +45,18 @@ HEED_SIMT_DEVICE void mbarrier_arrive_expect(Mbarrier& barrier, uint32_t bytes) 
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&barrier)),
                "r"(bytes)
                : "memory");
+}
+/// Arrives at what lies in `barrier`'s place in a block of the cluster: what this thread has read is read. What
+/// it wrote is not passed on to another block, which would take a fence of the whole device.
+HEED_SIMT_DEVICE void mbarrier_arrive_at(Mbarrier& barrier, uint32_t block) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+      "}" ::"r"(shared_address(&barrier)),
+      "r"(block)
+      : "memory");
 }
 /// Waits for the end of the phase of that parity.
 HEED_SIMT_DEVICE void mbarrier_wait(Mbarrier& barrier, uint32_t parity) {
@@ -90,6 +116,17 @@ HEED_SIMT_DEVICE void tma_load(void* shared, const TensorMap& map, int x, int y,
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
       "[%2];" ::"r"(shared_address(shared)),
       "l"(&map), "r"(shared_address(&barrier)), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+
+/// Likewise, to the same place in each block of the cluster whose bit `blocks` has; each one's `barrier` is
+/// told.
+HEED_SIMT_DEVICE void tma_load_multicast(void* shared, const TensorMap& map, int x, int y, int z,
+                                         Mbarrier& barrier, uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%3, %4, %5}], [%2], %6;" ::"r"(shared_address(shared)),
+      "l"(&map), "r"(shared_address(&barrier)), "r"(x), "r"(y), "r"(z), "h"(blocks)
       : "memory");
 }
 

@@ -1,9 +1,12 @@
-// Barriers of a block: __syncthreads and its voting forms (id 0), named barriers (ids 1 to 15).
+// Barriers of a block: __syncthreads and its voting forms (id 0), named barriers (ids 1 to 15); and that of a
+// cluster.
 #include <cstring>
 
 #include <heed/kernels/simt/host/builtins.h>
 #include <heed/kernels/simt/host/machine.h>
 #include <heed/kernels/simt/host/monitor.h>
+#include <heed/kernels/simt/host/ptx_hopper.h>
+#include <heed/kernels/simt/host/warpgroup.h>
 
 namespace heed::emulator {
 namespace {
@@ -39,67 +42,105 @@ void join(BlockBarrier& barrier, Fiber* fiber, unsigned expected, Vote vote, Loc
          at);
 }
 
-unsigned arrive(unsigned id, unsigned expected, Vote vote, bool predicate, bool wait_here, Location at) {
-  Fiber* fiber = require_fiber(at);
-  BlockBarrier& barrier = machine.barriers[id];
+// The barrier of the cluster orders all of its threads, __syncthreads those of a block.
+bool orders_all(const BlockBarrier& barrier) {
+  return barrier.expected == 0 && (machine.blocks == 1 || &barrier == &machine.cluster_barrier);
+}
+
+// `live`: the threads it waits for that have not returned, of `threads`.
+void release_if_complete(BlockBarrier& barrier, unsigned live, unsigned threads) {
+  Machine& m = machine;
+  if (!barrier.active) return;
+  if (barrier.arrived < (barrier.expected ? barrier.expected : live)) return;
+  if (barrier.expected == 0 && config().strict_exit && live != threads)
+    fail("__syncthreads reached by " + std::to_string(barrier.arrived) + " threads, but " +
+             std::to_string(threads - live) + " threads of the block have returned",
+         barrier.at);
+  const unsigned answer = result(barrier);
+  const bool all = orders_all(barrier);
+  barrier.active = false;
+  ++stats().block_barriers;
+  if (monitor && all) monitor->block_barrier();
+  for (unsigned warp = 0; warp < (m.threads + 31) / 32; ++warp) {
+    for (uint32_t rest = barrier.waiting[warp]; rest != 0; rest &= rest - 1) {
+      const unsigned thread = warp * 32 + static_cast<unsigned>(__builtin_ctz(rest));
+      m.fibers[thread].barrier_result = answer;
+      if (monitor && !all) monitor->leave(&barrier, thread);
+    }
+    make_ready(warp, barrier.waiting[warp]);
+    barrier.waiting[warp] = 0;
+  }
+  if (monitor && !all) monitor->barrier_done(&barrier);
+}
+
+void release_if_complete(BlockBarrier& barrier, unsigned block) {
+  if (&barrier == &machine.cluster_barrier)
+    release_if_complete(barrier, machine.live, machine.threads);
+  else
+    release_if_complete(barrier, machine.live_of_block[block], machine.block_threads);
+}
+
+unsigned arrive(BlockBarrier& barrier, const char* name, unsigned expected, Vote vote, bool predicate,
+                bool wait_here, Location at) {
+  Fiber* fiber = machine.current;
   join(barrier, fiber, expected, vote, at);
   ++barrier.arrived;
   barrier.true_votes += predicate;
-  if (monitor && expected != 0) monitor->arrive(&barrier, fiber->thread);
+  if (monitor && !orders_all(barrier)) monitor->arrive(&barrier, fiber->thread);
   if (wait_here) {
     barrier.waiting[fiber->thread >> 5] |= 1u << (fiber->thread & 31);
-    fiber->waits_in = expected ? "a named barrier" : "__syncthreads";
+    fiber->waits_in = name;
     fiber->at = at;
     stop(fiber, State::waiting);
   }
-  release_barrier_if_complete(id);
+  release_if_complete(barrier, block_of(fiber->thread));
   if (wait_here) yield_if_waiting(fiber);
   return fiber->barrier_result;
+}
+
+BlockBarrier& barrier_of_running_block(unsigned id, Location at) {
+  return machine.barriers[block_of(require_fiber(at)->thread)][id];
+}
+
+unsigned sync_block(Vote vote, bool predicate, Location at) {
+  return arrive(barrier_of_running_block(0, at), "__syncthreads", 0, vote, predicate, true, at);
+}
+
+void reset(BlockBarrier& barrier) {
+  barrier.active = false;
+  memset(barrier.waiting, 0, sizeof barrier.waiting);
 }
 
 }  // namespace
 
 void reset_barriers() {
-  for (BlockBarrier& barrier : machine.barriers) {
-    barrier.active = false;
-    memset(barrier.waiting, 0, sizeof barrier.waiting);
-  }
+  for (unsigned block = 0; block < machine.blocks; ++block)
+    for (BlockBarrier& barrier : machine.barriers[block]) reset(barrier);
+  reset(machine.cluster_barrier);
 }
 
-void release_barrier_if_complete(unsigned id) {
-  Machine& m = machine;
-  BlockBarrier& barrier = m.barriers[id];
-  if (!barrier.active) return;
-  if (barrier.arrived < (barrier.expected ? barrier.expected : m.live)) return;
-  if (barrier.expected == 0 && config().strict_exit && m.live != m.threads)
-    fail("__syncthreads reached by " + std::to_string(barrier.arrived) + " threads, but " +
-             std::to_string(m.threads - m.live) + " threads of the block have returned",
-         barrier.at);
-  const unsigned answer = result(barrier);
-  barrier.active = false;
-  ++stats().block_barriers;
-  if (monitor && barrier.expected == 0) monitor->block_barrier();
-  for (unsigned warp = 0; warp < (m.threads + 31) / 32; ++warp) {
-    for (uint32_t rest = barrier.waiting[warp]; rest != 0; rest &= rest - 1) {
-      const unsigned thread = warp * 32 + static_cast<unsigned>(__builtin_ctz(rest));
-      m.fibers[thread].barrier_result = answer;
-      if (monitor && barrier.expected != 0) monitor->leave(&barrier, thread);
-    }
-    make_ready(warp, barrier.waiting[warp]);
-    barrier.waiting[warp] = 0;
-  }
-  if (monitor && barrier.expected != 0) monitor->barrier_done(&barrier);
+void release_barriers_without(unsigned block) {
+  release_if_complete(machine.barriers[block][0], block);
+  release_if_complete(machine.cluster_barrier, block);
 }
 
-void sync_threads(Location at) { arrive(0, 0, Vote::none, false, true, at); }
+void sync_threads(Location at) { sync_block(Vote::none, false, at); }
 int sync_threads_count(bool predicate, Location at) {
-  return static_cast<int>(arrive(0, 0, Vote::count, predicate, true, at));
+  return static_cast<int>(sync_block(Vote::count, predicate, at));
 }
 int sync_threads_and(bool predicate, Location at) {
-  return static_cast<int>(arrive(0, 0, Vote::all, predicate, true, at));
+  return static_cast<int>(sync_block(Vote::all, predicate, at));
 }
 int sync_threads_or(bool predicate, Location at) {
-  return static_cast<int>(arrive(0, 0, Vote::any, predicate, true, at));
+  return static_cast<int>(sync_block(Vote::any, predicate, at));
+}
+
+uint32_t block_in_cluster(Location at) { return block_of(require_fiber(at)->thread); }
+
+void sync_cluster(Location at) {
+  require_fiber(at);
+  require_hopper("cluster_sync", at);
+  arrive(machine.cluster_barrier, "cluster_sync", 0, Vote::none, false, true, at);
 }
 
 void named_barrier(int id, int threads, bool wait_here, Location at) {
@@ -108,7 +149,8 @@ void named_barrier(int id, int threads, bool wait_here, Location at) {
   if (threads <= 0 || threads % 32 != 0 || threads > static_cast<int>(kMaxThreads))
     fail("named barrier of " + std::to_string(threads) + " threads: needs a multiple of 32 from 32 to 1024",
          at);
-  arrive(static_cast<unsigned>(id), static_cast<unsigned>(threads), Vote::none, false, wait_here, at);
+  arrive(barrier_of_running_block(static_cast<unsigned>(id), at), "a named barrier",
+         static_cast<unsigned>(threads), Vote::none, false, wait_here, at);
 }
 
 }  // namespace heed::emulator

@@ -89,7 +89,7 @@ void copy_bulk(void* global, const void* shared, uint32_t bytes, bool adds, Loca
   if (line == nullptr) {
     if (lines.size() == kMaxBulkLines)
       fail(std::string(what) + ": the emulator lets " + std::to_string(kMaxBulkLines) +
-               " threads of a block issue bulk copies",
+               " threads of a block or cluster issue bulk copies",
            at);
     line = &lines.emplace_back(Line{.thread = fiber->thread, .copies = {}, .groups = {}});
   }
@@ -131,9 +131,9 @@ void reset_bulk_copies() { lines.clear(); }
 void finish_bulk_copies() {
   for (Line& line : lines) {
     if (line.waited < line.copies.size())
-      throw Error("emulator: block " + text(blockIdx) + " ended without bulk_wait_read() for thread " +
-                  std::to_string(line.thread) + "'s bulk copy at " + text(line.copies[line.waited].at) +
-                  ", kernel launched at " + text(machine.launch));
+      throw Error("emulator: block " + text(machine.fibers[line.thread].block) +
+                  " ended without bulk_wait_read() for " + text_of_thread(line.thread) + "'s bulk copy at " +
+                  text(line.copies[line.waited].at) + ", kernel launched at " + text(machine.launch));
     write_until(line, line.copies.size());
   }
 }

@@ -137,7 +137,10 @@ __attribute__((noinline)) void switch_to(Fiber* from, Fiber* to) {
   __sanitizer_start_switch_fiber(keep, to ? to->stack : os_stack, to ? stack_bytes : os_stack_bytes);
 #endif
   machine.current = to;
-  if (to != nullptr) threadIdx = to->index;
+  if (to != nullptr) {
+    threadIdx = to->index;
+    blockIdx = to->block;
+  }
   ++stats().switches;
   heed_emulator_switch(from ? &from->stack_pointer : &os_stack_pointer,
                        to ? to->stack_pointer : os_stack_pointer);

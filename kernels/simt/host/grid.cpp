@@ -1,4 +1,5 @@
-// Runs the blocks of a launch one after another.
+// Runs the clusters of a launch one after another: its blocks, unless it says that several belong together.
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +11,7 @@
 #include <heed/kernels/simt/host/monitor.h>
 #include <heed/kernels/simt/host/runtime/device_memory.h>
 #include <heed/kernels/simt/host/runtime/order.h>
+#include <heed/kernels/simt/host/warpgroup.h>
 
 namespace heed::emulator {
 
@@ -67,6 +69,15 @@ void check_limits(const Launch& launch) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535)
     refuse("grid " + text(uint3{grid.x, grid.y, grid.z}) +
            ", expected 1 to 2147483647 x 65535 x 65535 blocks");
+  if (launch.cluster != 1) {
+    require_hopper("a cluster", launch.at);
+    if (launch.cluster == 0 || launch.cluster > kMaxBlocks || grid.x % launch.cluster != 0)
+      refuse("clusters of " + std::to_string(launch.cluster) + " blocks in a grid of " +
+             text(uint3{grid.x, grid.y, grid.z}) + ", expected up to 8 that divide its first dimension");
+    if (threads % kGroupThreads != 0 || threads * launch.cluster > kMaxThreads)
+      refuse("clusters of " + std::to_string(launch.cluster) + " blocks of " + std::to_string(threads) +
+             " threads; the emulator takes whole warpgroups, 1024 threads together");
+  }
   if (launch.shared_bytes > shared_limit())
     refuse(std::to_string(launch.shared_bytes) + " bytes of dynamic shared memory, the limit is " +
            std::to_string(shared_limit()));
@@ -88,16 +99,20 @@ void start_threads() {
   }
   for (unsigned t = 0; t < m.threads; ++t) {
     prepare_fiber(m.fibers[t], t);
-    m.fibers[t].index.x = t % blockDim.x;
-    m.fibers[t].index.y = t / blockDim.x % blockDim.y;
-    m.fibers[t].index.z = t / (blockDim.x * blockDim.y);
+    const unsigned in_block = t % m.block_threads;
+    m.fibers[t].index.x = in_block % blockDim.x;
+    m.fibers[t].index.y = in_block / blockDim.x % blockDim.y;
+    m.fibers[t].index.z = in_block / (blockDim.x * blockDim.y);
+    m.fibers[t].block = {blockIdx.x + block_of(t), blockIdx.y, blockIdx.z};
   }
   m.current_warp = config().order == Order::reverse ? warps - 1 : 0;
 }
 
-void run_block() {
+// Its first block is in blockIdx.
+void run_cluster() {
   Machine& m = machine;
   m.live = m.threads;
+  std::fill_n(m.live_of_block, m.blocks, m.block_threads);
   m.ready_warps = m.polling_warps = 0;
   m.events = m.events_at_last_poll = 0;
   m.idle_polls = m.polls = 0;
@@ -111,7 +126,7 @@ void run_block() {
   reset_products();
   if (monitor) monitor->block_begin(m.threads);
   start_threads();
-  ++stats().blocks;
+  stats().blocks += m.blocks;
   stats().threads += m.threads;
   switch_to(nullptr, pick_next());
   if (m.failed || m.live != 0) reclaim_stacks();
@@ -123,8 +138,8 @@ void run_block() {
   check_shared_redzones();
 }
 
-// The order of the blocks: a permutation of [0, count) that needs no table.
-uint64_t block_number(uint64_t i, uint64_t count, uint64_t stride, uint64_t shift) {
+// The order of the clusters: a permutation of [0, count) that needs no table.
+uint64_t cluster_number(uint64_t i, uint64_t count, uint64_t stride, uint64_t shift) {
   if (config().order == Order::forward) return i;
   if (config().order == Order::reverse) return count - 1 - i;
   return (static_cast<unsigned __int128>(i) * stride + shift) % count;
@@ -187,7 +202,9 @@ void run_grid(const Launch& launch) {
   Machine& m = machine;
   gridDim = launch.grid;
   blockDim = launch.block;
-  m.threads = launch.block.x * launch.block.y * launch.block.z;
+  m.blocks = launch.cluster;
+  m.block_threads = launch.block.x * launch.block.y * launch.block.z;
+  m.threads = m.blocks * m.block_threads;
   m.dynamic_bytes = launch.shared_bytes;
   m.shared_allowed = dynamic_shared_is_set(launch.kernel) ? shared_limit() : kSharedWithoutAsking;
   m.launch = launch.at;
@@ -199,16 +216,16 @@ void run_grid(const Launch& launch) {
   stats().early_launches += launch.early;
   stream_order().launched_at(launch.at);
   if (monitor) monitor->launch_begin(launch.kernel, launch.body.get(), launch.body_bytes);
-  const uint64_t count = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
+  const uint64_t count = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z / m.blocks;
   uint64_t stride = count / 2 + random_below(1u << 20);
   while (gcd(stride, count) != 1) ++stride;
   const uint64_t shift = random_below(1u << 20);
   for (uint64_t i = 0; i < count; ++i) {
-    const uint64_t number = block_number(i, count, stride, shift);
+    const uint64_t number = cluster_number(i, count, stride, shift) * m.blocks;
     blockIdx.x = static_cast<unsigned>(number % gridDim.x);
     blockIdx.y = static_cast<unsigned>(number / gridDim.x % gridDim.y);
     blockIdx.z = static_cast<unsigned>(number / gridDim.x / gridDim.y);
-    run_block();
+    run_cluster();
   }
   check_device_redzones(launch.at);
 }

@@ -10,6 +10,7 @@
 
 #include <heed/kernels/simt/dependent_launch.h>
 #include <heed/kernels/simt/dynamic_shared.h>
+#include <heed/kernels/simt/grid.h>
 #include <heed/kernels/simt/host/location.h>
 
 namespace heed::emulator {
@@ -23,6 +24,7 @@ class LaunchBody {
 
 struct Launch {
   dim3 grid, block;
+  unsigned cluster;  // blocks
   size_t shared_bytes;
   std::shared_ptr<LaunchBody> body;
   size_t body_bytes;
@@ -62,7 +64,7 @@ struct LaunchStream {
 };
 
 template <class... Parameters, class... Arguments>
-cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+cudaError_t launch(void (*kernel)(Parameters...), Grid grid, dim3 block, size_t shared_bytes,
                    LaunchStream stream, Arguments&&... arguments) {
   static_assert(sizeof...(Parameters) == sizeof...(Arguments), "launch: wrong number of kernel arguments");
   struct Body final : emulator::LaunchBody {
@@ -90,7 +92,7 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t 
             may_begin_early(early, reinterpret_cast<const void*>(kernel), stream.stream);
         error != cudaSuccess)
       return error;
-  return emulator::submit({grid, block, shared_bytes, body, sizeof(Body),
+  return emulator::submit({grid.blocks, block, grid.cluster, shared_bytes, body, sizeof(Body),
                            reinterpret_cast<const void*>(kernel), stream.at, kWaits, early},
                           stream.stream);
 }

@@ -1,8 +1,8 @@
 // The state of the emulated multiprocessor. Internal to the emulator.
 //
-// One block runs at a time; each of its threads is a fiber on the calling OS thread. A fiber runs until it
-// waits and then hands over to the next one that can run. Operations of different OS threads take turns
-// (enqueue).
+// One cluster runs at a time, which is one block unless the launch says otherwise. The threads of its blocks
+// are numbered through, and each is a fiber on the calling OS thread. A fiber runs until it waits and then
+// hands over to the next one that can run. Operations of different OS threads take turns (enqueue).
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,12 @@ namespace heed::emulator {
 
 class LaunchBody;
 
-constexpr unsigned kMaxThreads = 1024;
+constexpr unsigned kMaxThreads = 1024;  // of a block, and here of a cluster
 constexpr unsigned kMaxWarps = kMaxThreads / 32;
+constexpr unsigned kMaxBlocks = 8;  // of a cluster
 constexpr unsigned kNoThread = ~0u;
 constexpr unsigned kMaxMbarriers = 48;
-constexpr unsigned kMaxBulkLines = 8;  // threads of a block that issue bulk copies
+constexpr unsigned kMaxBulkLines = 8;  // threads of a cluster that issue bulk copies
 
 enum class State : uint8_t { ready, waiting, polling, done };
 
@@ -45,9 +46,9 @@ struct Fiber {
   void* stack_pointer = nullptr;
   char* stack = nullptr;
   void* asan_frame = nullptr;
-  unsigned thread = 0;
+  unsigned thread = 0;  // of the cluster
   State state = State::done;
-  uint3 index{};
+  uint3 index{}, block{};
   const char* waits_in = nullptr;
   Location at{};
   unsigned barrier_result = 0;
@@ -79,7 +80,8 @@ enum class Vote : uint8_t { none, count, all, any };
 
 struct BlockBarrier {
   bool active;
-  unsigned expected, arrived, true_votes;  // expected 0: all threads that have not returned
+  unsigned expected, arrived,
+      true_votes;  // expected 0: all threads that have not returned, of the block or cluster
   Vote vote;
   unsigned first_thread;
   Location at;
@@ -87,14 +89,16 @@ struct BlockBarrier {
 };
 
 struct Machine {
-  // the block that runs
+  // the cluster that runs
   unsigned threads = 0, live = 0;
+  unsigned blocks = 1, block_threads = 0;
+  unsigned live_of_block[kMaxBlocks] = {};
   uint32_t ready_warps = 0, polling_warps = 0;
   unsigned current_warp = 0;
   uint64_t events = 0, events_at_last_poll = 0;  // polling threads look again when something has happened
   int idle_polls = 0, polls = 0;
   Warp warps[kMaxWarps];
-  BlockBarrier barriers[16];
+  BlockBarrier barriers[kMaxBlocks][16], cluster_barrier;
   std::vector<Fiber> fibers;
   Fiber* current = nullptr;
   // the launch it belongs to
@@ -108,6 +112,9 @@ struct Machine {
   std::string message;
 };
 extern Machine machine;
+
+/// The place of a thread's block in the cluster.
+inline unsigned block_of(unsigned thread) { return thread / machine.block_threads; }
 
 // fiber.cpp
 void make_stacks(unsigned threads);
@@ -131,17 +138,21 @@ void seed_random(uint64_t seed);
 
 // barrier.cpp, warp.cpp
 void reset_barriers();
-void release_barrier_if_complete(unsigned id);
+void release_barriers_without(unsigned block);  // that only a thread lacked which has returned
 void complete_rendezvous(unsigned warp, int index);
 
 // shared_memory.cpp
-constexpr size_t kArenaBytes = 256 * 1024;
+constexpr size_t kArenaBytes = 256 * 1024;  // of a block
 void reset_shared_memory();
-void check_shared_redzones();  // after a block; throws
-bool in_shared_memory(const void* address, size_t bytes);
-bool in_piece_of_shared_memory(const void* address, size_t bytes);  // that the kernel has taken
-size_t shared_offset(const void* address);
-unsigned char* shared_at(size_t offset);
+void check_shared_redzones();                                       // after a cluster; throws
+bool in_shared_memory(const void* address, size_t bytes);           // of any block of the cluster
+bool in_piece_of_shared_memory(const void* address, size_t bytes);  // that the running block has taken
+size_t shared_offset(const void* address);                          // from the start of its block's
+size_t cluster_offset(const void* address);                         // from that of the first block's
+unsigned char* shared_at(size_t offset);                            // of the running block
+/// What lies in shared memory of the cluster's block `block` where `address` does in the running one's; fails
+/// if that block has ended.
+unsigned char* shared_of_block(const void* address, unsigned block, const char* what, Location at);
 
 // mbarrier.cpp, tensor_copy.cpp, bulk_copy.cpp, warpgroup.cpp, wgmma.cpp
 void reset_mbarriers();
@@ -150,7 +161,7 @@ void reset_bulk_copies();
 void reset_warpgroups();
 void reset_products();
 bool land_copy(uint32_t one_in = 1);  // ends a copy under way, in one of so many calls; false if it does not
-void check_copies_landed();           // after a block; throws
+void check_copies_landed();           // after a cluster; throws
 void finish_bulk_copies();            // likewise
 void check_products_waited_for();     // likewise
 std::string text_of_mbarriers();      // for a deadlock: what the threads that wait are waiting for
@@ -159,6 +170,9 @@ std::string text_of_registers();
 // report.cpp
 std::string text(Location at);
 std::string text(uint3 index);
+// The number in the block, and which of a cluster that is.
+std::string text_of_thread(unsigned thread);
+std::string text_of_threads(unsigned first, unsigned count);
 [[noreturn]] void fail(const std::string& what, Location at);  // ends the launch; run_grid throws
 [[noreturn]] void throw_deadlock();
 

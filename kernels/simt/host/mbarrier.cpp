@@ -30,8 +30,8 @@ void for_each_thread(const uint32_t (&set)[kMaxWarps], F f) {
 void end_phase_if_complete(Mbarrier& barrier) {
   if (barrier.pending != 0 || barrier.arrived != barrier.announced) return;
   for_each_thread(barrier.leaving, [&](unsigned thread) {
-    fail("phase overrun: phase " + std::to_string(barrier.phase) + " of " + place(barrier) +
-             " ends before thread " + std::to_string(thread) + " has seen the end of the phase before",
+    fail("phase overrun: phase " + std::to_string(barrier.phase) + " of " + place(barrier) + " ends before " +
+             text_of_thread(thread) + " has seen the end of the phase before",
          machine.fibers[thread].at);
   });
   ++barrier.phase;
@@ -65,7 +65,7 @@ Mbarrier& find_mbarrier(uint64_t& word, unsigned thread, bool for_copy, const ch
     if (barrier->word != &word) continue;
     if (word != kInitialised) fail(std::string(what) + ": " + place(*barrier) + " was overwritten", at);
     if (!barrier->fenced && (for_copy || barrier->owner != thread))
-      fail(std::string(what) + ": no mbarrier_init_fence() by thread " + std::to_string(barrier->owner) +
+      fail(std::string(what) + ": no mbarrier_init_fence() by " + text_of_thread(barrier->owner) +
                " after it initialised " + place(*barrier),
            at);
     if (monitor) monitor->access(&word, sizeof word, false, thread, at);  // not before its initialisation
@@ -96,7 +96,9 @@ void init_mbarrier(uint64_t& word, uint32_t arrivals, Location at) {
   for (const auto& barrier : barriers)
     if (barrier->word == &word) fail("mbarrier_init: " + place(*barrier) + " is in use", at);
   if (barriers.size() == kMaxMbarriers)
-    fail("mbarrier_init: the emulator has " + std::to_string(kMaxMbarriers) + " mbarriers for a block", at);
+    fail("mbarrier_init: the emulator has " + std::to_string(kMaxMbarriers) +
+             " mbarriers for a block or cluster",
+         at);
   if (monitor) monitor->access(&word, sizeof word, true, fiber->thread, at);
   word = kInitialised;
   const unsigned index = static_cast<unsigned>(barriers.size());
@@ -128,6 +130,13 @@ void arrive_mbarrier(uint64_t& word, uint32_t bytes, const char* what, Location 
   if (monitor) monitor->arrive(&barrier, fiber->thread);
   check_bytes(barrier, at);
   end_phase_if_complete(barrier);
+}
+
+void arrive_mbarrier_at(uint64_t& word, uint32_t block, Location at) {
+  constexpr const char* kWhat = "mbarrier_arrive_at";
+  require_fiber(at);
+  require_hopper(kWhat, at);
+  arrive_mbarrier(*reinterpret_cast<uint64_t*>(shared_of_block(&word, block, kWhat, at)), 0, kWhat, at);
 }
 
 void wait_mbarrier(uint64_t& word, uint32_t parity, Location at) {

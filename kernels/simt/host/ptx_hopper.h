@@ -10,10 +10,15 @@
 
 namespace heed::emulator {
 
+// barrier.cpp
+uint32_t block_in_cluster(Location at);
+void sync_cluster(Location at);
+
 // mbarrier.cpp
 void init_mbarrier(uint64_t& word, uint32_t arrivals, Location at);
 void fence_mbarrier_init(Location at);
 void arrive_mbarrier(uint64_t& word, uint32_t bytes, const char* what, Location at);
+void arrive_mbarrier_at(uint64_t& word, uint32_t block, Location at);
 void wait_mbarrier(uint64_t& word, uint32_t parity, Location at);
 void fence_async_shared(Location at);
 
@@ -22,6 +27,8 @@ cudaError_t encode_tensor_map(CUtensorMap& map, const void* data, const uint64_t
                               const uint64_t* stride, const uint32_t* box);
 void check_tensor_map(const CUtensorMap& map, const char* what, Location at);
 void copy_box(void* shared, const CUtensorMap& map, int x, int y, int z, uint64_t& barrier, Location at);
+void copy_box_to_blocks(void* shared, const CUtensorMap& map, int x, int y, int z, uint64_t& barrier,
+                        uint32_t blocks, Location at);
 
 // bulk_copy.cpp
 void copy_bulk(void* global, const void* shared, uint32_t bytes, bool adds, Location at);
@@ -52,6 +59,9 @@ void wait_products(int groups_in_flight, std::initializer_list<const float*> res
 
 namespace heed::simt {
 
+inline uint32_t block_in_cluster(HEED_SIMT_AT) { return emulator::block_in_cluster(at); }
+inline void cluster_sync(HEED_SIMT_AT) { emulator::sync_cluster(at); }
+
 struct alignas(8) Mbarrier {
   uint64_t word;
 };
@@ -69,6 +79,9 @@ inline void mbarrier_arrive_expect(Mbarrier& barrier, uint32_t bytes, HEED_SIMT_
 inline void mbarrier_wait(Mbarrier& barrier, uint32_t parity, HEED_SIMT_AT) {
   emulator::wait_mbarrier(barrier.word, parity, at);
 }
+inline void mbarrier_arrive_at(Mbarrier& barrier, uint32_t block, HEED_SIMT_AT) {
+  emulator::arrive_mbarrier_at(barrier.word, block, at);
+}
 inline void fence_async_shared(HEED_SIMT_AT) { emulator::fence_async_shared(at); }
 
 using TensorMap = CUtensorMap;
@@ -83,6 +96,10 @@ inline void prefetch_tensor_map(const TensorMap& map, HEED_SIMT_AT) {
 inline void tma_load(void* shared, const TensorMap& map, int x, int y, int z, Mbarrier& barrier,
                      HEED_SIMT_AT) {
   emulator::copy_box(shared, map, x, y, z, barrier.word, at);
+}
+inline void tma_load_multicast(void* shared, const TensorMap& map, int x, int y, int z, Mbarrier& barrier,
+                               uint16_t blocks, HEED_SIMT_AT) {
+  emulator::copy_box_to_blocks(shared, map, x, y, z, barrier.word, blocks, at);
 }
 
 inline void bulk_store(void* global, const void* shared, uint32_t bytes, HEED_SIMT_AT) {

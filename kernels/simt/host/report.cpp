@@ -24,7 +24,7 @@ std::string ranges(const std::vector<unsigned>& numbers) {
 
 // Which thread runs, of which launch.
 std::string running() {
-  const unsigned thread = machine.current->thread;
+  const unsigned thread = machine.current->thread % machine.block_threads;
   return "block " + text(blockIdx) + " thread " + text(threadIdx) + " (warp " + std::to_string(thread / 32) +
          " lane " + std::to_string(thread % 32) + "), kernel launched at " + text(machine.launch);
 }
@@ -40,6 +40,16 @@ std::string text(Location at) {
 std::string text(uint3 index) {
   return "(" + std::to_string(index.x) + "," + std::to_string(index.y) + "," + std::to_string(index.z) + ")";
 }
+
+std::string text_of_threads(unsigned first, unsigned count) {
+  const unsigned place = first % machine.block_threads;
+  std::string numbers = std::to_string(place);
+  if (count > 1) numbers += "-" + std::to_string(place + count - 1);
+  return machine.blocks == 1 ? numbers
+                             : numbers + " of the cluster's block " + std::to_string(block_of(first));
+}
+
+std::string text_of_thread(unsigned thread) { return "thread " + text_of_threads(thread, 1); }
 
 void fail(const std::string& what, Location at) {
   Machine& m = machine;
@@ -71,7 +81,9 @@ void throw_deadlock() {
     groups[g].threads.push_back(t);
   }
   std::string message =
-      "emulator: deadlock in block " + text(blockIdx) + ", kernel launched at " + text(machine.launch);
+      std::string("emulator: deadlock in ") +
+      (machine.blocks == 1 ? "block " : "the cluster, its threads numbered through, of block ") +
+      text(machine.fibers[0].block) + ", kernel launched at " + text(machine.launch);
   for (const Group& group : groups)
     message += "\n  threads " + ranges(group.threads) + " wait in " + group.place;
   if (!returned.empty()) message += "\n  threads " + ranges(returned) + " have returned";

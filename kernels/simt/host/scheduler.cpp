@@ -128,12 +128,14 @@ void finish_fiber() {
   if (!fiber->has_waited)
     fail("a thread returns without Dependent::wait(), so that its kernel may end before those in front", {});
   stop(fiber, State::done);
+  const unsigned block = block_of(fiber->thread);
   --m.live;
+  --m.live_of_block[block];
   ++m.events;
   const unsigned warp = fiber->thread >> 5;
   m.warps[warp].live &= ~(1u << (fiber->thread & 31));
   for (int i = m.warps[warp].rendezvous_count - 1; i >= 0; --i) complete_rendezvous(warp, i);
-  release_barrier_if_complete(0);
+  release_barriers_without(block);
   switch_to(fiber, pick_next());
   __builtin_trap();
 }

@@ -1,5 +1,5 @@
-// Shared memory of the block: one arena, each piece between redzones and filled with NaN when the block
-// starts.
+// Shared memory: an arena for each block of the cluster, each piece between redzones and filled with NaN when
+// the block starts.
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -28,81 +28,120 @@ struct Piece {
 };
 
 const char kDynamic = 0, kWhole = 0;
-std::vector<Piece> pieces;
-size_t used, static_bytes;
 
-unsigned char* arena() {
-  static unsigned char* const memory = static_cast<unsigned char*>(std::aligned_alloc(4096, kArenaBytes));
-  return memory;
+// Of a block.
+struct Window {
+  std::vector<Piece> pieces;
+  size_t used = 0, static_bytes = 0;
+};
+Window windows[kMaxBlocks];
+
+unsigned char* arena(unsigned block = 0) {
+  static unsigned char* const memory =
+      static_cast<unsigned char*>(std::aligned_alloc(4096, kMaxBlocks * kArenaBytes));
+  return memory + block * kArenaBytes;
 }
 
-void* find(const void* key, size_t offset, size_t bytes) {
-  for (const Piece& piece : pieces)
-    if (piece.key == key && piece.offset == offset && piece.bytes == bytes) return arena() + piece.place;
+unsigned running_block() { return machine.current == nullptr ? 0 : block_of(machine.current->thread); }
+
+const Piece* find(unsigned block, const void* key, size_t offset, size_t bytes) {
+  for (const Piece& piece : windows[block].pieces)
+    if (piece.key == key && piece.offset == offset && piece.bytes == bytes) return &piece;
+  return nullptr;
+}
+
+void* known_piece(const void* key, size_t offset, size_t bytes) {
+  const Piece* const piece = find(running_block(), key, offset, bytes);
+  return piece == nullptr ? nullptr : shared_at(piece->place);
+}
+
+// The piece of the running block that holds so many bytes from there on; null if there is none.
+const Piece* piece_around(const void* address, size_t bytes) {
+  const unsigned block = running_block();
+  const size_t offset = static_cast<size_t>(static_cast<const unsigned char*>(address) - arena(block));
+  for (const Piece& piece : windows[block].pieces)
+    if (offset >= piece.place && offset + bytes <= piece.place + piece.bytes) return &piece;
   return nullptr;
 }
 
 void* add(const void* key, size_t offset, size_t bytes, size_t alignment, Location at) {
+  const unsigned block = running_block();
+  size_t& used = windows[block].used;
+  unsigned char* const memory = arena(block);
   alignment = alignment < 16 ? 16 : alignment;
   const size_t place = (used + kRedzone + alignment - 1) / alignment * alignment;
   if (place + bytes + kRedzone > kArenaBytes)
     fail("shared memory of the block exhausted: " + std::to_string(place + bytes) + " bytes", at);
 #ifdef HEED_EMULATOR_ASAN
-  __asan_unpoison_memory_region(arena() + place, bytes);
+  __asan_unpoison_memory_region(memory + place, bytes);
 #else
-  memset(arena() + used, kRedzoneByte, place - used);
-  memset(arena() + place + bytes, kRedzoneByte, kRedzone);
+  memset(memory + used, kRedzoneByte, place - used);
+  memset(memory + place + bytes, kRedzoneByte, kRedzone);
 #endif
-  memset(arena() + place, 0xff, bytes);
+  memset(memory + place, 0xff, bytes);
   used = place + bytes;
-  pieces.push_back({key, offset, bytes, place});
-  if (monitor) monitor->shared_piece(place, bytes);
-  return arena() + place;
+  windows[block].pieces.push_back({key, offset, bytes, place});
+  if (monitor) monitor->shared_piece(cluster_offset(memory + place), bytes);
+  return memory + place;
 }
 
 }  // namespace
 
 void reset_shared_memory() {
-  pieces.clear();
-  used = static_bytes = 0;
+  for (unsigned block = 0; block < machine.blocks; ++block) windows[block] = {};
 #ifdef HEED_EMULATOR_ASAN
-  __asan_poison_memory_region(arena(), kArenaBytes);
+  __asan_poison_memory_region(arena(), machine.blocks * kArenaBytes);
 #endif
 }
 
 void check_shared_redzones() {
 #ifndef HEED_EMULATOR_ASAN
-  for (const Piece& piece : pieces)
-    for (size_t i = 0; i < kRedzone; ++i)
-      if (arena()[piece.place + piece.bytes + i] != kRedzoneByte ||
-          arena()[piece.place - 1 - i] != kRedzoneByte)
-        throw Error("emulator: out-of-bounds shared memory write: block " + text(blockIdx) +
-                    " wrote next to a piece of " + std::to_string(piece.bytes) +
-                    " bytes, kernel launched at " + text(machine.launch));
+  for (unsigned block = 0; block < machine.blocks; ++block)
+    for (const Piece& piece : windows[block].pieces)
+      for (size_t i = 0; i < kRedzone; ++i)
+        if (arena(block)[piece.place + piece.bytes + i] != kRedzoneByte ||
+            arena(block)[piece.place - 1 - i] != kRedzoneByte)
+          throw Error("emulator: out-of-bounds shared memory write: block " +
+                      text(machine.fibers[block * machine.block_threads].block) +
+                      " wrote next to a piece of " + std::to_string(piece.bytes) +
+                      " bytes, kernel launched at " + text(machine.launch));
 #endif
 }
 
 bool in_shared_memory(const void* address, size_t bytes) {
-  const size_t offset = shared_offset(address);
-  return offset < kArenaBytes && offset + bytes <= kArenaBytes;
+  const size_t offset = cluster_offset(address), all = machine.blocks * kArenaBytes;
+  return offset < all && offset + bytes <= all;
 }
 
 bool in_piece_of_shared_memory(const void* address, size_t bytes) {
-  const size_t offset = shared_offset(address);
-  for (const Piece& piece : pieces)
-    if (offset >= piece.place && offset + bytes <= piece.place + piece.bytes) return true;
-  return false;
+  return piece_around(address, bytes) != nullptr;
 }
 
-size_t shared_offset(const void* address) {
+size_t cluster_offset(const void* address) {
   return static_cast<size_t>(static_cast<const unsigned char*>(address) - arena());
 }
 
-unsigned char* shared_at(size_t offset) { return arena() + offset; }
+size_t shared_offset(const void* address) { return cluster_offset(address) % kArenaBytes; }
+
+unsigned char* shared_at(size_t offset) { return arena(running_block()) + offset; }
+
+unsigned char* shared_of_block(const void* address, unsigned block, const char* what, Location at) {
+  const auto refuse = [&](const std::string& why) { fail(std::string(what) + ": " + why, at); };
+  if (block >= machine.blocks)
+    refuse("block " + std::to_string(block) + " of a cluster of " + std::to_string(machine.blocks));
+  if (machine.live_of_block[block] == 0)
+    refuse("block " + std::to_string(block) + " of the cluster has ended, and its shared memory with it");
+  const Piece* const mine = piece_around(address, 1);
+  if (mine == nullptr) refuse("the address is not in shared memory of the block");
+  const Piece* const its = find(block, mine->key, mine->offset, mine->bytes);
+  if (its == nullptr) refuse("block " + std::to_string(block) + " of the cluster has not begun to use it");
+  return arena(block) + its->place + (shared_offset(address) - mine->place);
+}
 
 void* static_shared(const void* key, size_t bytes, size_t alignment, Location at) {
   require_fiber(at);
-  if (void* known = find(key, 0, bytes)) return known;
+  if (void* known = known_piece(key, 0, bytes)) return known;
+  size_t& static_bytes = windows[running_block()].static_bytes;
   static_bytes = (static_bytes + alignment - 1) / alignment * alignment + bytes;
   if (static_bytes + machine.dynamic_bytes > machine.shared_allowed)
     fail("too much shared memory: " + std::to_string(static_bytes) + " bytes static and " +
@@ -114,7 +153,7 @@ void* static_shared(const void* key, size_t bytes, size_t alignment, Location at
 
 void* dynamic_shared(Location at) {
   require_fiber(at);
-  void* known = find(&kWhole, 0, machine.dynamic_bytes);
+  void* known = known_piece(&kWhole, 0, machine.dynamic_bytes);
   return known ? known : add(&kWhole, 0, machine.dynamic_bytes, 1024, at);
 }
 
@@ -126,7 +165,7 @@ void* take_shared(size_t* layout_end, size_t bytes, size_t alignment, Location a
     fail("dynamic shared memory: the kernel takes " + std::to_string(*layout_end) +
              " bytes, the launch provides " + std::to_string(machine.dynamic_bytes),
          at);
-  void* known = find(&kDynamic, offset, bytes);
+  void* known = known_piece(&kDynamic, offset, bytes);
   return known ? known : add(&kDynamic, offset, bytes, alignment, at);
 }
 
@@ -154,6 +193,8 @@ void check_global(const void* address, const char* what, Location at) {
 uint32_t shared_address(const void* pointer, Location at) {
   if (!in_shared_memory(pointer, 1))
     fail("the address is not in shared memory (take it from simt::shared or simt::Arena)", at);
+  if (cluster_offset(pointer) / kArenaBytes != running_block())
+    fail("the address is in shared memory of another block of the cluster", at);
   return static_cast<uint32_t>(shared_offset(pointer));
 }
 

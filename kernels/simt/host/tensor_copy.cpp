@@ -74,6 +74,16 @@ void perform(const BoxCopy& copy) {
   complete_bytes(*copy.barrier, copy.bytes());
 }
 
+// Writes to the block that `to` is in, which has to be there still.
+void land(const BoxCopy& copy) {
+  const size_t block = cluster_offset(copy.to) / kArenaBytes;
+  if (machine.live_of_block[block] == 0)
+    fail("the copy by " + text_of_thread(copy.thread) + "'s tma_load reaches block " + std::to_string(block) +
+             " of the cluster, which has ended",
+         copy.at);
+  perform(copy);
+}
+
 void check_source(const BoxCopy& copy) {
   for_each_row(copy, [&](const RowPart& part, unsigned char*) {
     if (part.elements == 0) return;
@@ -117,12 +127,13 @@ void check_tensor_map(const CUtensorMap& map, const char* what, Location at) {
     fail(std::string(what) + ": not a map that make_tensor_map() made", at);
 }
 
-void copy_box(void* shared, const CUtensorMap& map, int x, int y, int z, uint64_t& word, Location at) {
-  Fiber* fiber = require_fiber(at);
+namespace {
+
+// What is to be copied, to shared memory of the running block.
+BoxCopy box_copy(void* shared, const CUtensorMap& map, int x, int y, int z, Location at) {
   check_tensor_map(map, "tma_load", at);
-  Mbarrier& barrier = find_mbarrier(word, fiber->thread, true, "tma_load", at);
   const BoxCopy copy{
-      matrix_of(map), static_cast<unsigned char*>(shared), {x, y, z}, &barrier, fiber->thread, at};
+      matrix_of(map), static_cast<unsigned char*>(shared), {x, y, z}, nullptr, machine.current->thread, at};
   if (copy.matrix.box[0] * kElement != kRowBytes)
     fail("tma_load: the emulator copies boxes of 64 elements a row, this has " +
              std::to_string(copy.matrix.box[0]),
@@ -136,10 +147,36 @@ void copy_box(void* shared, const CUtensorMap& map, int x, int y, int z, uint64_
              " bytes past a multiple of 1024, where its permuted chunks repeat",
          at);
   check_source(copy);
-  begin_bytes(barrier, copy.bytes(), at);
-  if (monitor) monitor->box_copy(shared, copy.bytes(), barrier.index, barrier.phase, fiber->thread, at);
-  if (config().async == Async::eager) return perform(copy);
+  return copy;
+}
+
+void begin(BoxCopy copy, uint64_t& word) {
+  Mbarrier& barrier = find_mbarrier(word, copy.thread, true, "tma_load", copy.at);
+  copy.barrier = &barrier;
+  begin_bytes(barrier, copy.bytes(), copy.at);
+  if (monitor) monitor->box_copy(copy.to, copy.bytes(), barrier.index, barrier.phase, copy.thread, copy.at);
+  if (config().async == Async::eager) return land(copy);
   in_flight.push_back(copy);
+}
+
+}  // namespace
+
+void copy_box(void* shared, const CUtensorMap& map, int x, int y, int z, uint64_t& word, Location at) {
+  require_fiber(at);
+  begin(box_copy(shared, map, x, y, z, at), word);
+}
+
+void copy_box_to_blocks(void* shared, const CUtensorMap& map, int x, int y, int z, uint64_t& word,
+                        uint32_t blocks, Location at) {
+  constexpr const char* kWhat = "tma_load_multicast";
+  require_fiber(at);
+  BoxCopy copy = box_copy(shared, map, x, y, z, at);
+  if (blocks == 0) fail(std::string(kWhat) + ": to no block", at);
+  for (unsigned block = 0; blocks >> block != 0; ++block) {
+    if ((blocks >> block & 1) == 0) continue;
+    copy.to = shared_of_block(shared, block, kWhat, at);
+    begin(copy, *reinterpret_cast<uint64_t*>(shared_of_block(&word, block, kWhat, at)));
+  }
 }
 
 bool land_copy(uint32_t one_in) {
@@ -148,7 +185,7 @@ bool land_copy(uint32_t one_in) {
   const auto which = in_flight.begin() + (config().order == Order::random ? random_below(count) : 0);
   const BoxCopy copy = *which;
   in_flight.erase(which);
-  perform(copy);
+  land(copy);
   return true;
 }
 
@@ -156,9 +193,9 @@ void reset_copies() { in_flight.clear(); }
 
 void check_copies_landed() {
   if (!in_flight.empty())
-    throw Error("emulator: block " + text(blockIdx) + " ended during the copy by thread " +
-                std::to_string(in_flight[0].thread) + "'s tma_load at " + text(in_flight[0].at) +
-                ", kernel launched at " + text(machine.launch));
+    throw Error("emulator: block " + text(machine.fibers[in_flight[0].thread].block) +
+                " ended during the copy by " + text_of_thread(in_flight[0].thread) + "'s tma_load at " +
+                text(in_flight[0].at) + ", kernel launched at " + text(machine.launch));
 }
 
 }  // namespace heed::emulator

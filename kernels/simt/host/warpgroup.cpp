@@ -20,8 +20,10 @@ struct Meeting {
 };
 Meeting meetings[kGroups];
 
-// Of a thread of each group, and those of the block that no thread has.
-int registers[kGroups], free_registers;
+// Of a thread of each group, and those of each block that no thread has.
+int registers[kGroups], free_of_block[kMaxBlocks];
+
+int& free_registers(unsigned group) { return free_of_block[block_of(group * kGroupThreads)]; }
 
 void complete(unsigned group) {
   Meeting& meeting = meetings[group];
@@ -47,7 +49,7 @@ bool release_for_group(unsigned group, void* const* operands, Location at) {
     fail("release_registers<" + std::to_string(count) + ">: the threads of the warpgroup have " +
              std::to_string(registers[group]),
          at);
-  free_registers += (registers[group] - count) * static_cast<int>(kGroupThreads);
+  free_registers(group) += (registers[group] - count) * static_cast<int>(kGroupThreads);
   registers[group] = count;
   return true;
 }
@@ -60,8 +62,8 @@ bool take_for_group(unsigned group, void* const* operands, Location at) {
              std::to_string(registers[group]),
          at);
   const int more = (count - registers[group]) * static_cast<int>(kGroupThreads);
-  if (more > free_registers) return false;
-  free_registers -= more;
+  if (more > free_registers(group)) return false;
+  free_registers(group) -= more;
   registers[group] = count;
   return true;
 }
@@ -113,9 +115,9 @@ void take_registers(int count, Location at) { meet("take_registers", take_for_gr
 
 void reset_warpgroups() {
   constexpr int kOfMultiprocessor = 65536, kMaxOfThread = 256;
-  const int each = kOfMultiprocessor / static_cast<int>(machine.threads) / 8 * 8;
+  const int each = kOfMultiprocessor / static_cast<int>(machine.block_threads) / 8 * 8;
   std::fill_n(registers, kGroups, std::min(each, kMaxOfThread));
-  free_registers = 0;
+  std::fill_n(free_of_block, kMaxBlocks, 0);
   for (Meeting& meeting : meetings) meeting.arrived = 0;
 }
 
@@ -126,7 +128,7 @@ std::string text_of_registers() {
       lines += "\n  registers: a thread of warps " + std::to_string(group * 4) + " to " +
                std::to_string(group * 4 + 3) + " has " + std::to_string(registers[group]) + " and wants " +
                std::to_string(*static_cast<int*>(meetings[group].operands[0])) + "; given back are " +
-               std::to_string(free_registers / static_cast<int>(kGroupThreads));
+               std::to_string(free_registers(group) / static_cast<int>(kGroupThreads));
   return lines;
 }
 

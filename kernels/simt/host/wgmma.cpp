@@ -372,8 +372,9 @@ void reset_products() {
 void check_products_waited_for() {
   for (unsigned warp = 0; in_use && warp < machine.threads / 32; ++warp)
     if (GroupState& group = groups[warp / kGroupWarps]; warps[warp].waited < group.issued)
-      throw Error("emulator: threads " + std::to_string(warp * 32) + "-" + std::to_string(warp * 32 + 31) +
-                  " of block " + text(blockIdx) + " ended without wgmma_wait() for the wgmma at " +
+      throw Error("emulator: threads " + std::to_string(warp * 32 % machine.block_threads) + "-" +
+                  std::to_string(warp * 32 % machine.block_threads + 31) + " of block " +
+                  text(machine.fibers[warp * 32].block) + " ended without wgmma_wait() for the wgmma at " +
                   text(group.product(warps[warp].waited + 1).at) + ", kernel launched at " +
                   text(machine.launch));
 }

@@ -33,15 +33,19 @@ void Checker::block_begin(unsigned threads) {
 
 std::string Checker::who(const Access& by) const {
   if (clocks_.is_group(by.moment))
-    return "wgmma of threads " + std::to_string(clocks_.group_of(by.moment) * 128) + "-" +
-           std::to_string(clocks_.group_of(by.moment) * 128 + 127) + " (" + sites_.text(by.site) + ")";
+    return "wgmma of threads " + text_of_threads(clocks_.group_of(by.moment) * 128, 128) + " (" +
+           sites_.text(by.site) + ")";
   if (clocks_.is_bulk(by.moment)) return "bulk copy (" + sites_.text(by.site) + ")";
   if (clocks_.is_agent(by.moment)) return "tma_load (" + sites_.text(by.site) + ")";
-  return "thread " + std::to_string(by.moment.thread) + " (" + sites_.text(by.site) + ")";
+  return text_of_thread(by.moment.thread) + " (" + sites_.text(by.site) + ")";
 }
 
 std::string Checker::where(Space space, const void* address) {
-  if (space == Space::shared) return "shared memory at byte " + std::to_string(shared_offset(address));
+  if (space == Space::shared)
+    return "shared memory at byte " + std::to_string(shared_offset(address)) +
+           (machine.blocks == 1
+                ? ""
+                : " of the cluster's block " + std::to_string(cluster_offset(address) / kArenaBytes));
   if (space == Space::variable) return "a __shared__ or __device__ variable";
   const unsigned char* p = static_cast<const unsigned char*>(address);
   const Region& region = *shadow_.region_near(p);
@@ -68,10 +72,10 @@ template <class F>
 void Checker::check(const Use& use, F each) {
   if (skipped(use.address)) return;
   const unsigned char* p = static_cast<const unsigned char*>(use.address);
-  const size_t offset = shared_offset(p);
-  if (offset < kArenaBytes) {
+  if (in_shared_memory(p, 1)) {
+    const size_t offset = cluster_offset(p);
     for (size_t i = 0; i < use.bytes; ++i)
-      if (offset + i >= kArenaBytes || !shadow_.is_piece(offset + i))
+      if (!in_shared_memory(p + i, 1) || !shadow_.is_piece(offset + i))
         report_error(std::string("out-of-bounds shared memory ") + verb(use) + " of " +
                      std::to_string(use.bytes) + " bytes by " + by_whom(use));
     shadow_.shared().visit(offset, use.bytes, use.write,
@@ -224,7 +228,7 @@ void Checker::access(const void* address, size_t bytes, bool write, unsigned thr
 
 void Checker::atomic(const void* address, size_t bytes, unsigned thread, Location at) {
   touch({address, bytes, true, access_by(thread, sites_.of(at), true)});
-  if (shared_offset(address) < kArenaBytes) return;
+  if (in_shared_memory(address, 1)) return;
   Snapshot published = clocks_.atomic(address, thread);
   if (!published.clocks.empty()) published_[block_][address] = std::move(published);
 }

@@ -5,7 +5,7 @@
 #include <heed/kernels/simt/race/shadow.h>
 
 namespace heed::emulator {
-Shadow::Shadow() : shared_(kArenaBytes), piece_(kArenaBytes, 0) {}
+Shadow::Shadow() : shared_(kMaxBlocks * kArenaBytes), piece_(kMaxBlocks * kArenaBytes, 0) {}
 
 Region& Shadow::add_region(unsigned char* start, size_t bytes, bool device_only) {
   return regions_.insert_or_assign(start, Region{start, bytes, device_only, Cells(bytes)}).first->second;

@@ -30,6 +30,7 @@ std::vector<Bug> stream_bugs();
 std::vector<Bug> dependent_bugs();
 std::vector<Bug> hopper_bugs();
 std::vector<Bug> bulk_bugs();
+std::vector<Bug> cluster_bugs();
 std::vector<Bug> correct_sync_kernels();
 std::vector<Bug> correct_memory_kernels();
 std::vector<Bug> correct_async_kernels();
@@ -37,5 +38,6 @@ std::vector<Bug> correct_streams();
 std::vector<Bug> correct_dependent_kernels();
 std::vector<Bug> correct_hopper_kernels();
 std::vector<Bug> correct_bulk_kernels();
+std::vector<Bug> correct_cluster_kernels();
 
 }  // namespace heed::testing

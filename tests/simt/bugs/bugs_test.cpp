@@ -134,9 +134,12 @@ INSTANTIATE_TEST_SUITE_P(CorrectHopper, PlantedHopperBug, ::testing::ValuesIn(co
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Bulk, PlantedHopperBug, ::testing::ValuesIn(bulk_bugs()), name_of);
 INSTANTIATE_TEST_SUITE_P(CorrectBulk, PlantedHopperBug, ::testing::ValuesIn(correct_bulk_kernels()), name_of);
+INSTANTIATE_TEST_SUITE_P(Cluster, PlantedHopperBug, ::testing::ValuesIn(cluster_bugs()), name_of);
+INSTANTIATE_TEST_SUITE_P(CorrectCluster, PlantedHopperBug, ::testing::ValuesIn(correct_cluster_kernels()),
+                         name_of);
 
 TEST(PlantedBugs, OlderDevicesHaveNoneOfHoppersInstructions) {
-  for (const auto& list : {correct_hopper_kernels(), correct_bulk_kernels()})
+  for (const auto& list : {correct_hopper_kernels(), correct_bulk_kernels(), correct_cluster_kernels()})
     for (const Bug& bug : list)
       EXPECT_NE(noticed(bug).find(": needs compute capability 9.0, the device has 8.0"), std::string::npos)
           << bug.name;
@@ -146,7 +149,7 @@ TEST(PlantedBugs, OlderDevicesHaveNoneOfHoppersInstructions) {
 TEST(PlantedBugs, EachIsNoticedBySomeBuild) {
   size_t count = 0;
   for (const auto& list : {barrier_bugs(), warp_bugs(), memory_bugs(), launch_bugs(), async_bugs(),
-                           stream_bugs(), dependent_bugs(), hopper_bugs(), bulk_bugs()}) {
+                           stream_bugs(), dependent_bugs(), hopper_bugs(), bulk_bugs(), cluster_bugs()}) {
     count += list.size();
     for (const Bug& bug : list)
       EXPECT_TRUE((bug.plain != nullptr && *bug.plain != '\0') || *bug.address != '\0' || *bug.race != '\0')

@@ -264,6 +264,64 @@ void launch_ring(const uint32_t* in, uint32_t* out) {
   static_cast<void>(simt::launch(ring_case, dim3(1), dim3(128), 0, nullptr, map, out));
 }
 
+// Two clusters of two blocks. In each round a block loads a box of half a tile for both, in the last one the
+// whole of it for the other alone, and every warp tells both when it has read it.
+constexpr int kClusterBlocks = 4, kClusterThreads = 128, kTogether = 2, kHalfBox = kBoxWords;
+
+struct alignas(1024) SharedBoxes {
+  uint32_t word[kTogether][kHalfBox];
+  simt::Mbarrier ready, free;
+};
+
+__global__ void cluster_case(const __grid_constant__ simt::TensorMap map, const uint32_t* in, uint32_t* out) {
+  constexpr int kRounds = 5;
+  auto& boxes = simt::shared<SharedBoxes>();
+  const uint32_t block = simt::block_in_cluster(), other = kTogether - 1 - block;
+  const int cluster = static_cast<int>(blockIdx.x) / kTogether;
+  if (threadIdx.x == 0) {
+    simt::mbarrier_init(boxes.ready, 1);
+    simt::mbarrier_init(boxes.free, kTogether * kClusterThreads / 32);
+    simt::mbarrier_init_fence();
+  }
+  simt::cluster_sync();
+  uint32_t sum = block + 1, wrong = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    if (threadIdx.x == 0) {
+      simt::mbarrier_wait(boxes.free, round % 2 ^ 1);
+      simt::mbarrier_arrive_expect(boxes.ready, sizeof boxes.word);
+      const auto load = [&](uint32_t half, uint16_t blocks) {
+        simt::tma_load_multicast(boxes.word[half], map, 0, round - static_cast<int>(half), cluster,
+                                 boxes.ready, blocks);
+      };
+      if (round + 1 < kRounds) {
+        load(block, 3);
+      } else {
+        load(block, static_cast<uint16_t>(1u << other));
+        load(other, static_cast<uint16_t>(1u << other));
+      }
+    }
+    simt::mbarrier_wait(boxes.ready, round % 2);
+    for (int i = threadIdx.x; i < kTogether * kHalfBox; i += 7) {
+      const int half = i / kHalfBox, place = i % kHalfBox;
+      sum = fold(sum, boxes.word[half][place]);
+      wrong += boxes.word[half][place] != word_of_box(in, 0, round - half, cluster, place);
+    }
+    __syncwarp();
+    if (threadIdx.x % 32 < kTogether) simt::mbarrier_arrive_at(boxes.free, threadIdx.x % 32);
+  }
+  const uint32_t thread = blockIdx.x * kClusterThreads + threadIdx.x;
+  out[thread] = sum;
+  out[kClusterBlocks * kClusterThreads + thread] = wrong;
+  simt::cluster_sync();
+}
+
+void launch_clusters(const uint32_t* in, uint32_t* out) {
+  simt::TensorMap map;
+  if (simt::make_tensor_map(map, in, {56, 5, 3}, {128, 640}, {64, 4, 2}) != cudaSuccess) return;
+  static_cast<void>(simt::launch(cluster_case, simt::Grid(dim3(kClusterBlocks), kTogether),
+                                 dim3(kClusterThreads), 0, nullptr, map, in, out));
+}
+
 // Four blocks in turn, each after the one before has added its integers to those of the input: a word is that
 // of the input, then 1 + 2 + 3 times a number more. The shared memory is written again as soon as it was
 // read.
@@ -361,6 +419,8 @@ const std::vector<GoldenCase>& hopper_golden_cases() {
       {"hopper_mbarriers",
        "mbarrier_init mbarrier_init_fence mbarrier_arrive mbarrier_arrive_expect mbarrier_wait", 96,
        launch_ring},
+      {"hopper_clusters", "block_in_cluster cluster_sync mbarrier_arrive_at tma_load_multicast",
+       2 * kClusterBlocks * kClusterThreads, launch_clusters},
       {"hopper_bulk_copies", "bulk_store bulk_add bulk_commit bulk_wait_read bulk_wait fence_async_global",
        kBulkWords, launch_bulk},
       {"hopper_registers", "release_registers take_registers", 3 * kGroup, launch_registers},
