@@ -3,6 +3,7 @@
 // 2407.08608).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include <climits>
@@ -23,10 +24,12 @@ __device__ __forceinline__ int warpgroup() {
   return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kGroupThreads, 0);
 }
 
-/// How the work is cut: a block of threads takes every gridDim.x-th unit, one after the other, so that its
-/// loads go on while it finishes. A unit is a stretch of rows of a sequence and head or, `paired`, the first
-/// and the last, the second and the last but one, and so on: under a causal rule all pairs see as much.
+/// How the work is cut: a cluster of `blocks` takes every so many-th unit, as many as there are clusters, one
+/// after the other, so that its loads go on while it finishes. A unit is a stretch of rows of a sequence and
+/// head or, `paired`, the first and the last, the second and the last but one, and so on: under a causal rule
+/// all pairs see as much.
 struct Cut {
+  unsigned blocks;
   unsigned sequences;
   unsigned stretches;  // of a sequence
   unsigned per_plane;  // units of a sequence and head
@@ -35,8 +38,9 @@ struct Cut {
 
   /// Sequences of at most `longest` rows, `rows` a stretch.
   template <class Args>
-  Cut(const char* what, const Args& args, int64_t longest, int rows, int64_t heads)
-      : sequences(static_cast<unsigned>(args.segments.count)),
+  Cut(const char* what, const Args& args, int64_t longest, int rows, int64_t heads, unsigned together = 1)
+      : blocks(together),
+        sequences(static_cast<unsigned>(args.segments.count)),
         stretches(static_cast<unsigned>(simt::ceil_div<int64_t>(longest, rows))) {
     const int64_t planes = args.segments.count * heads;
     paired = hides_later(args.visibility.causal) && planes * stretches >= 4 * multiprocessors();
@@ -46,15 +50,15 @@ struct Cut {
     units = static_cast<unsigned>(planes * per_plane);
   }
 
-  dim3 grid() const {
-    const auto processors = static_cast<unsigned>(multiprocessors());
-    return {units < processors ? units : processors};
+  simt::Grid grid() const {
+    const unsigned clusters = std::max(static_cast<unsigned>(multiprocessors()) / blocks, 1u);
+    return {dim3(std::min(units, clusters) * blocks), blocks};
   }
 
   /// work(sequence, head, stretch) for all of a block's, the long ones first.
   template <class F>
   __device__ __forceinline__ void each_task(const F& work) const {
-    unsigned unit = blockIdx.x;
+    unsigned unit = blockIdx.x / blocks;
     bool second = false;
 #pragma unroll 1
     while (unit < units) {
@@ -63,7 +67,7 @@ struct Cut {
       work(static_cast<int>(plane % sequences), static_cast<int>(plane / sequences),
            static_cast<int>(stretch));
       second = paired && !second && stretch != place;
-      if (!second) unit += gridDim.x;
+      if (!second) unit += gridDim.x / blocks;
     }
   }
 };
@@ -99,6 +103,18 @@ struct Panels {
 #pragma unroll
     for (int panel = 0; panel < kWidth / kColumns; ++panel)
       simt::tma_load(data + panel * kPanel, map, panel * kColumns, head, static_cast<int>(row), barrier);
+  }
+
+  /// Likewise by the blocks of a cluster, to all of them: each block's thread brings its share of the rows.
+  template <int kBlocks>
+  __device__ __forceinline__ void load_share(const simt::TensorMap& map, int64_t row, int head,
+                                             simt::Mbarrier& barrier) {
+    static_assert(kRows % (8 * kBlocks) == 0, "chunks are permuted in eight rows");
+    const int first = static_cast<int>(simt::block_in_cluster()) * (kRows / kBlocks);
+#pragma unroll
+    for (int panel = 0; panel < kWidth / kColumns; ++panel)
+      simt::tma_load_multicast(data + panel * kPanel + first * kColumns, map, panel * kColumns, head,
+                               static_cast<int>(row) + first, barrier, (1 << kBlocks) - 1);
   }
 
   /// Rows from `row` on, columns [16 step, 16 step + 16) as the inner dimension of a product.
@@ -173,13 +189,16 @@ struct Turn {
   __device__ __forceinline__ void next() { ++n; }
 };
 
-/// The barriers of a tile: `full` when it is there, `free` when all warps that read it are done.
+/// The barriers of a tile: `full` when it is there, `free` when all warps that read it are done, in all of
+/// the kBlocks blocks that it goes to.
+template <int kBlocks = 1>
 struct Stage {
   simt::Mbarrier full, free;
 
+  /// `readers`: warps of a block.
   __device__ __forceinline__ void init(uint32_t writers, uint32_t readers) {
     simt::mbarrier_init(full, writers);
-    simt::mbarrier_init(free, readers);
+    simt::mbarrier_init(free, readers * kBlocks);
   }
 
   __device__ __forceinline__ void wait_free(uint32_t parity) { simt::mbarrier_wait(free, parity ^ 1); }
@@ -189,13 +208,20 @@ struct Stage {
                                        int head, uint32_t parity) {
     wait_free(parity);
     simt::mbarrier_arrive_expect(full, Panels<kRows, kWidth>::kBytes);
-    tile.load(map, row, head, full);
+    if constexpr (kBlocks == 1)
+      tile.load(map, row, head, full);
+    else
+      tile.template load_share<kBlocks>(map, row, head, full);
   }
 
   __device__ __forceinline__ void wait(uint32_t parity) { simt::mbarrier_wait(full, parity); }
   /// By every warp that reads the tile.
   __device__ __forceinline__ void done() {
-    if (lane_id() == 0) simt::mbarrier_arrive(free);
+    if constexpr (kBlocks == 1) {
+      if (lane_id() == 0) simt::mbarrier_arrive(free);
+    } else {
+      if (lane_id() < kBlocks) simt::mbarrier_arrive_at(free, lane_id());
+    }
   }
 };
 

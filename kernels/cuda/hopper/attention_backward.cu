@@ -38,7 +38,7 @@ struct Memory {
   PartStage parts[kGroups];
   TwoQueries values[kStages][kQueries / 2];
   float scratch[kReaders][WarpRows::floats(kWidth, 2)];
-  Stage k_stage, v_stage, stage[kStages];
+  Stage<> k_stage, v_stage, stage[kStages];
   TaskStage tasks[kTaskStages];
 };
 
@@ -60,7 +60,7 @@ __device__ __forceinline__ void load_tiles(const Maps& maps, const Bf16Backward&
   progress.kept.next();
   for (; tile.there(); tile.next(), progress.tiles.next()) {
     const unsigned at_stage = progress.tiles.stage();
-    Stage& stage = memory.stage[at_stage];
+    Stage<>& stage = memory.stage[at_stage];
     const int64_t row = p.query_first + tile.query, at = tile.head * args.query_rows + row;
     float shift[kQueries / 32], deltas[kQueries / 32];
 #pragma unroll
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (thread == 0) {
     memory.k_stage.init(1, kReaders);
     memory.v_stage.init(1, kReaders);
-    for (Stage& stage : memory.stage) stage.init(32, kReaders);
+    for (Stage<>& stage : memory.stage) stage.init(32, kReaders);
     for (PartStage& parts : memory.parts) parts.stage.init(4, 1);
     for (TaskStage& tasks : memory.tasks) tasks.stage.init(1, kReaders + kGroups);
     simt::mbarrier_init_fence();

@@ -1,6 +1,7 @@
 // Attention's forward for Hopper: one warp loads tiles of keys and values, two or three warpgroups each keep
 // 64 queries. A warpgroup computes the softmax of one tile while its product with the next one's keys runs,
-// and the warpgroups take turns at the tensor cores (Shah et al., arXiv 2407.08608).
+// and the warpgroups take turns at the tensor cores (Shah et al., arXiv 2407.08608). Where every query sees
+// all keys, two blocks with the queries of one head are a cluster: each loads half of every tile, for both.
 #include <heed/kernels/cuda/attention/attention_path.h>
 #include <heed/kernels/cuda/attention/attention_softmax.cuh>
 #include <heed/kernels/cuda/hopper/attention.cuh>
@@ -13,9 +14,10 @@ using Bf16Forward = AttentionForward<bfloat16>;
 // Tiles of keys where every query sees all keys; others, of which some tiles are seen in part, are smaller.
 constexpr int kManyKeys = 176;
 
-template <int kWidth>
+template <int kWidth, int kKeys>
 struct Shape {
-  static constexpr int kGroups = kWidth == 64 ? 3 : 2;  // warpgroups that compute
+  static constexpr int kBlocks = kKeys == kManyKeys ? 2 : 1;  // of a cluster
+  static constexpr int kGroups = kWidth == 64 ? 3 : 2;        // warpgroups that compute
   static constexpr int kQueries = kGroups * kGroupRows, kThreads = (kGroups + 1) * kGroupThreads;
   // Registers of a thread that loads and of one that computes: what the block has, in the shares that it
   // allows.
@@ -24,10 +26,12 @@ struct Shape {
 
 template <int kWidth, int kKeys>
 struct Memory {
-  Panels<Shape<kWidth>::kQueries, kWidth> q;
+  using S = Shape<kWidth, kKeys>;
+  Panels<S::kQueries, kWidth> q;
   Panels<kKeys, kWidth> k[kStages], v[kStages];
-  float scratch[4 * Shape<kWidth>::kGroups][WarpRows::floats(kWidth, 1)];
-  Stage q_stage, k_stage[kStages], v_stage[kStages];
+  float scratch[4 * S::kGroups][WarpRows::floats(kWidth, 1)];
+  Stage<> q_stage;
+  Stage<S::kBlocks> k_stage[kStages], v_stage[kStages];
 };
 
 struct Maps {
@@ -74,16 +78,21 @@ class Softmax {
   float scale_, most_[2] = {-kInfinity, -kInfinity}, total_[2] = {};
 };
 
-/// The queries of a sequence and head from `first` on, with the tiles of keys that they see: [begin, end),
-/// last first.
+/// A block's queries of a sequence and head, from `first` on, with the tiles of keys that they see:
+/// [begin, end), last first. Where all blocks of the cluster are behind the last query there is nothing to
+/// do; one that is alone there goes along, since the others count on it.
 template <int kWidth, int kKeys>
 struct Task {
   BatchHead p;
   int first, begin, end;
+  bool empty;
 
-  __device__ __forceinline__ Task(const Bf16Forward& args, int sequence, int head, int stretch)
-      : p(args, sequence, head), first(stretch * Shape<kWidth>::kQueries) {
-    const Range seen = seen_by_some(first, Shape<kWidth>::kQueries, p.queries,
+  __device__ __forceinline__ Task(const Bf16Forward& args, int sequence, int head, int part)
+      : p(args, sequence, head) {
+    using S = Shape<kWidth, kKeys>;
+    first = part * S::kQueries;
+    empty = part / S::kBlocks * S::kBlocks * S::kQueries >= p.queries;
+    const Range seen = seen_by_some(first, S::kQueries, p.queries,
                                     [&](int query) { return keys_seen_by(args.visibility, query, p); });
     begin = seen.begin / kKeys;
     end = simt::ceil_div(seen.end, kKeys);
@@ -105,6 +114,7 @@ __device__ __forceinline__ void load_tiles(const Maps& maps, const Task<kWidth, 
   memory.q_stage.load(memory.q, maps.q, p.query_first + task.first, p.head, turns.q.parity());
   turns.q.next();
   Turn<kStages>& turn = turns.keys;
+#pragma unroll 1
   for (int tile = task.end - 1; tile >= task.begin; --tile, turn.next()) {
     const int64_t row = p.key_first + tile * kKeys;
     memory.k_stage[turn.stage()].load(memory.k[turn.stage()], maps.k, row, p.key_head, turn.parity());
@@ -112,11 +122,21 @@ __device__ __forceinline__ void load_tiles(const Maps& maps, const Task<kWidth, 
   }
 }
 
+/// Waits until all that read the tiles are done, or the block might end before others of the cluster arrive
+/// at its barriers.
+template <int kWidth, int kKeys>
+__device__ __forceinline__ void wait_until_free(Memory<kWidth, kKeys>& memory, Turn<kStages> turn) {
+  for (int i = 0; i < kStages; ++i, turn.next()) {
+    memory.k_stage[turn.stage()].wait_free(turn.parity());
+    memory.v_stage[turn.stage()].wait_free(turn.parity());
+  }
+}
+
 /// By a warpgroup: its 64 queries.
 template <int kWidth, int kKeys>
 __device__ __forceinline__ void attend(const Bf16Forward& args, const Task<kWidth, kKeys>& task,
                                        Memory<kWidth, kKeys>& memory, int group, Turns& turns) {
-  constexpr int kGroups = Shape<kWidth>::kGroups;
+  constexpr int kGroups = Shape<kWidth, kKeys>::kGroups;
   const BatchHead& p = task.p;
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4, first = task.first + group * kGroupRows;
   const auto seen_by = [&](int query) { return keys_seen_by(args.visibility, query, p); };
@@ -206,11 +226,20 @@ __device__ __forceinline__ void attend(const Bf16Forward& args, const Task<kWidt
       args.lse[again.head * args.query_rows + again.query_first + row + i] = softmax.log_sum(half);
 }
 
+/// The barriers have been initialised: before any other block of the cluster uses them.
+template <int kBlocks>
+__device__ __forceinline__ void begin_together() {
+  if constexpr (kBlocks == 1)
+    __syncthreads();
+  else
+    simt::cluster_sync();
+}
+
 // Budget: 168 registers, 0 bytes shared, 16 bytes stack, 44 bytes spilled.
 template <int kWidth, int kKeys>
-__global__ void __launch_bounds__(Shape<kWidth>::kThreads, 1)
+__global__ void __launch_bounds__(Shape<kWidth, kKeys>::kThreads, 1)
     forward_kernel(const __grid_constant__ Maps maps, Bf16Forward args, Cut cut) {
-  using S = Shape<kWidth>;
+  using S = Shape<kWidth, kKeys>;
   simt::Arena<1024> arena;
   auto& memory = *arena.take<Memory<kWidth, kKeys>>(1, 1024);
   const int thread = static_cast<int>(threadIdx.x);
@@ -222,35 +251,40 @@ __global__ void __launch_bounds__(Shape<kWidth>::kThreads, 1)
     }
     simt::mbarrier_init_fence();
   }
-  __syncthreads();
+  begin_together<S::kBlocks>();
+  const auto part_of = [](int stretch) {
+    return S::kBlocks == 1 ? stretch : stretch * S::kBlocks + static_cast<int>(simt::block_in_cluster());
+  };
   const int group = warpgroup() - 1;
   Turns turns;
   if (group < 0) {
     simt::release_registers<S::kFew>();
     if (thread == 0)
       cut.each_task([&](int sequence, int head, int stretch) {
-        const Task<kWidth, kKeys> task(args, sequence, head, stretch);
-        if (task.first < task.p.queries) load_tiles(maps, task, memory, turns);
+        const Task<kWidth, kKeys> task(args, sequence, head, part_of(stretch));
+        if (!task.empty) load_tiles(maps, task, memory, turns);
       });
+    if (S::kBlocks > 1 && thread == 0) wait_until_free(memory, turns.keys);
   } else {
     simt::take_registers<S::kMany>();
     cut.each_task([&](int sequence, int head, int stretch) {
       constexpr int kThreads = S::kThreads - kGroupThreads;
-      const Task<kWidth, kKeys> task(args, sequence, head, stretch);
-      clear_output_gaps<8>(args, sequence, head, stretch * kThreads + thread - kGroupThreads,
-                           static_cast<int>(cut.stretches) * kThreads);
-      if (task.first < task.p.queries) attend(args, task, memory, group, turns);
+      const int part = part_of(stretch);
+      const Task<kWidth, kKeys> task(args, sequence, head, part);
+      clear_output_gaps<8>(args, sequence, head, part * kThreads + thread - kGroupThreads,
+                           static_cast<int>(cut.stretches) * S::kBlocks * kThreads);
+      if (!task.empty) attend(args, task, memory, group, turns);
     });
   }
 }
 
 template <int kWidth, int kKeys = 128>
 void forward(const char* what, const Bf16Forward& args) {
-  using S = Shape<kWidth>;
+  using S = Shape<kWidth, kKeys>;
   const Maps maps{map_of(what, args.q, args.query_rows, args.heads, kWidth, S::kQueries),
-                  map_of(what, args.k, args.key_rows, args.key_heads, kWidth, kKeys),
-                  map_of(what, args.v, args.key_rows, args.key_heads, kWidth, kKeys)};
-  const Cut cut(what, args, args.segments.max_query, S::kQueries, args.heads);
+                  map_of(what, args.k, args.key_rows, args.key_heads, kWidth, kKeys / S::kBlocks),
+                  map_of(what, args.v, args.key_rows, args.key_heads, kWidth, kKeys / S::kBlocks)};
+  const Cut cut(what, args, args.segments.max_query, S::kQueries * S::kBlocks, args.heads, S::kBlocks);
   launch(what, forward_kernel<kWidth, kKeys>, cut.grid(), dim3(S::kThreads), sizeof(Memory<kWidth, kKeys>),
          maps, args, cut);
 }

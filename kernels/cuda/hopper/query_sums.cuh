@@ -39,7 +39,7 @@ struct Tickets {
 /// Where the thread that takes tasks leaves them for the other roles of its block.
 struct TaskStage {
   KeyTask task;
-  Stage stage;
+  Stage<> stage;
 };
 inline constexpr int kTaskStages = 2;
 
@@ -109,7 +109,7 @@ struct QuerySums {
 /// The way of a warpgroup's parts to global memory.
 struct PartStage {
   Part part;
-  Stage stage;
+  Stage<> stage;
 
   /// By a warpgroup.
   __device__ __forceinline__ void put(const float (&sums)[kColumns / 8][4], uint32_t parity) {
