@@ -52,12 +52,18 @@ TEST_F(HopperAttention, WidthsAndLengths) {
     }
 }
 
-// From 1,024 keys on and without rules tiles of keys are larger.
+// From 1,024 keys on and without rules tiles of keys are larger, and two blocks share them: of some sequences
+// the last one has no queries.
 TEST_F(HopperAttention, ManyKeys) {
-  for (const Lengths lengths : {Lengths{3, 1024}, {130, 1060}}) {
+  for (const Lengths lengths : {Lengths{3, 1024}, {130, 1060}, {257, 1056}}) {
     SCOPED_TRACE(lengths.keys);
     check({.sequences = {lengths, {70, 177}, {5, 176}}, .heads = 1, .key_heads = 1, .width = 128});
   }
+  check({.sequences = {{0, 5}, {300, 20}, {5, 0}, {1, 1030}},
+         .heads = 2,
+         .key_heads = 1,
+         .width = 128,
+         .gaps = true});
 }
 
 TEST_F(HopperAttention, RulesAndGaps) {
@@ -164,6 +170,19 @@ TEST_F(HopperAttention, HiddenNaN) {
   }
 }
 
+// Behind the last key of a sequence, in the tiles that two blocks share.
+TEST_F(HopperAttention, HiddenNaNBehindManyKeys) {
+  check_problem(Problem({.sequences = {{20, 1030}, {5, 9}},
+                         .heads = 1,
+                         .key_heads = 1,
+                         .width = 128,
+                         .gaps = true,
+                         .query_padding = 8,
+                         .key_padding = 8,
+                         .hidden_nan = true}),
+                cuda::AttentionPath::flash);
+}
+
 TEST_F(HopperAttention, TakesGradientsOfManyKeysInOrder) {
   const auto path = [](int32_t keys, bool in_order) {
     Problem p({.sequences = {{100, keys}}, .width = 64, .query_padding = 8, .key_padding = 8});
@@ -175,25 +194,33 @@ TEST_F(HopperAttention, TakesGradientsOfManyKeysInOrder) {
   EXPECT_EQ(path(cuda::kHopperSummedKeys, false), cuda::AttentionPath::flash);
 }
 
+void expect_same_bits_in_every_schedule(const Problem& p) {
+  const Attention attention(p);
+  std::vector<std::vector<unsigned char>> first;
+  heed::testing::each_schedule([&](const std::string& schedule) {
+    AttentionResult<bfloat16, float> r;
+    attention.forward(r);
+    attention.backward({.bias = false}, r);
+    const std::vector<std::vector<unsigned char>> got{bytes_of(r.out), bytes_of(r.lse), bytes_of(r.gq),
+                                                      bytes_of(r.gk), bytes_of(r.gv)};
+    if (first.empty()) first = got;
+    EXPECT_EQ(got, first) << schedule;
+  });
+}
+
 TEST_F(HopperAttention, SameBitsInEverySchedule) {
-  for (const int64_t width : {64, 128}) {
-    const Problem p(aligned({.sequences = {{200, 390}, {3, 140}},
-                             .heads = 2,
-                             .key_heads = 1,
-                             .width = width,
-                             .visibility = {.causal = Causal::bottom_right}}));
+  std::vector<AttentionCase> cases{
+      {.sequences = {{200, 1030}, {3, 140}}, .heads = 2, .key_heads = 1, .width = 128}};
+  for (const int64_t width : {64, 128})
+    cases.push_back({.sequences = {{200, 390}, {3, 140}},
+                     .heads = 2,
+                     .key_heads = 1,
+                     .width = width,
+                     .visibility = {.causal = Causal::bottom_right}});
+  for (const AttentionCase& c : cases) {
+    const Problem p(aligned(c));
     expect_path(p);
-    const Attention attention(p);
-    std::vector<std::vector<unsigned char>> first;
-    heed::testing::each_schedule([&](const std::string& schedule) {
-      AttentionResult<bfloat16, float> r;
-      attention.forward(r);
-      attention.backward({.bias = false}, r);
-      const std::vector<std::vector<unsigned char>> got{bytes_of(r.out), bytes_of(r.lse), bytes_of(r.gq),
-                                                        bytes_of(r.gk), bytes_of(r.gv)};
-      if (first.empty()) first = got;
-      EXPECT_EQ(got, first) << schedule;
-    });
+    expect_same_bits_in_every_schedule(p);
   }
 }
 

@@ -23,13 +23,6 @@ using Result = AttentionResult<bfloat16, float>;
 constexpr auto kShort = AttentionPath::short_sequences, kFlash = AttentionPath::flash,
                kGeneric = AttentionPath::generic;
 
-/// A case that a fast kernel takes, and where it need not do again what a hidden key made NaN.
-AttentionCase aligned(AttentionCase c) {
-  c.query_padding = c.key_padding = 8;
-  c.hidden_nan = false;
-  return c;
-}
-
 void check(const AttentionCase& c, AttentionPath path) { check_problem(Problem(aligned(c)), path); }
 
 // Rows at addresses that can be read 16 bytes at a time; nothing is read.
@@ -198,67 +191,6 @@ TEST(CudaAttention, PatternsOfBlocks) {
   check({.sequences = {{200, 140}}, .heads = 1, .key_heads = 1, .width = 128, .blocks = 0x2d6b35}, kFlash);
 }
 
-// Tiles that nothing sees are not even looked at: a window takes time by its width, not by the length.
-TEST(CudaAttention, WindowsTakeTimeByTheirWidth) {
-  if (!testing::emulated()) GTEST_SKIP() << "a real device does not count";
-  const auto work = [](int64_t width, int32_t length, const Visibility& rule) {
-    const Problem p(aligned(
-        {.sequences = {{length, length}}, .heads = 1, .key_heads = 1, .width = width, .visibility = rule}));
-    const Attention attention(p);
-    Result r;
-    const uint64_t before = emulator::stats().block_barriers;
-    attention.forward(r);
-    attention.backward({}, r);
-    return static_cast<double>(emulator::stats().block_barriers - before);
-  };
-  const Visibility window{.causal = Causal::top_left, .window_left = 40, .global_tokens = 4};
-  EXPECT_LT(work(16, 2048, window), 2.3 * work(16, 1024, window));
-  const Visibility dense{.causal = Causal::top_left};
-  EXPECT_GT(work(16, 1024, dense), 3 * work(16, 512, dense));
-}
-
-// Around the end of the keys, where a tile is or is not seen whole.
-TEST(CudaAttention, WindowsToTheRight) {
-  for (const int32_t right : {0, 31, 40}) {
-    SCOPED_TRACE(right);
-    check({.sequences = {{70, 63}, {63, 130}, {150, 64}},
-           .heads = 1,
-           .key_heads = 1,
-           .width = 64,
-           .visibility = {.window_right = right}},
-          kFlash);
-    check({.sequences = {{20, 31}},  // so few keys that one more would weigh something
-           .heads = 1,
-           .key_heads = 1,
-           .width = 128,
-           .visibility = {.window_right = right}},
-          kFlash);
-  }
-}
-
-// The last query of a block of 128 sees one key of a further tile.
-TEST(CudaAttention, WindowsThatEndBehindATile) {
-  check({.sequences = {{130, 131}},
-         .heads = 1,
-         .key_heads = 1,
-         .width = 16,
-         .visibility = {.causal = Causal::bottom_right, .window_left = 2}},
-        kFlash);
-}
-
-// What lies that far from a place is more than 32 bits hold.
-TEST(CudaAttention, WindowsThatShowEverything) {
-  constexpr int32_t kMost = std::numeric_limits<int32_t>::max();
-  for (const int32_t keys : {90, 200})
-    for (const Causal causal : {Causal::none_bottom_right, Causal::bottom_right})
-      check({.sequences = {{40, keys}},
-             .heads = 1,
-             .key_heads = 1,
-             .width = 16,
-             .visibility = {.causal = causal, .window_left = kMost, .window_right = kMost}},
-            keys < 129 ? kShort : kFlash);
-}
-
 TEST(CudaAttention, SharedKeyHeads) {
   for (const int64_t key_heads : {1, 3, 6})
     for (const int64_t width : {16, 32})
@@ -386,18 +318,6 @@ TEST(CudaAttention, EverySubsetOfGradientsAndAccumulation) {
 
 TEST(CudaAttention, WithoutLogSumExp) {
   for (const int32_t n : {20, 140}) check_without_log_sum_exp(Problem(aligned({.sequences = {{n, n}}})));
-}
-
-// A row whose sums are finite is not taken once more.
-TEST(CudaAttention, KeysAreReadOnce) {
-  if (!emulator::checks_races()) GTEST_SKIP() << "counted by the race checker";
-  for (const int32_t keys : {30, 140}) {
-    const Problem p(aligned({.sequences = {{20, keys}}, .heads = 1, .key_heads = 1, .width = 16}));
-    const Attention attention(p);
-    Result r;
-    attention.forward(r);
-    EXPECT_EQ(emulator::traffic(attention.forward_args().k.data).read, 2 * keys * 16 * sizeof(bfloat16));
-  }
 }
 
 /// Forward and gradients of one head, without what is between the rows.

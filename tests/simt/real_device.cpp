@@ -15,7 +15,6 @@ Stats& stats() {
 }
 
 bool checks_races() { return false; }
-Traffic traffic(const void*) { return {}; }
 
 bool checks_addresses() { return false; }
 
