@@ -36,7 +36,8 @@ RULES = [
     (r" > ", " >= "), (r" >= ", " > "), (r" == ", " != "), (r" != ", " == "), (r" && ", " || "), (r" \|\| ", " && "),
     (r" \+= ", " = "), (r"\b0\.0f\b", "1.0f"), (r"\b1\.0f\b", "2.0f"), (r"^\s*__syncthreads\(\);.*", ""),
     (r"^\s*if \(.*\) return;", ""),
-    (r"^\s*simt::(mbarrier|wgmma|fence_async)\w*(<\w+>)?\([^;]*\);.*", ""), (r"wgmma_wait<0>", "wgmma_wait<1>"),
+    (r"^\s*simt::(mbarrier|wgmma|fence_async|cluster_sync)\w*(<\w+>)?\([^;]*\);.*", ""), (r"wgmma_wait<0>", "wgmma_wait<1>"),
+    (r"^\s*\S+\.(wait|wait_free|done)\(.*\);.*", ""),
 ]
 
 
