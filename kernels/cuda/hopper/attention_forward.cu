@@ -122,14 +122,11 @@ __device__ __forceinline__ void load_tiles(const Maps& maps, const Task<kWidth, 
   }
 }
 
-/// Waits until all that read the tiles are done, or the block might end before others of the cluster arrive
-/// at its barriers.
+/// Waits until all that read the tiles are done, with values last, or the block might end before others of
+/// the cluster arrive at its barriers.
 template <int kWidth, int kKeys>
 __device__ __forceinline__ void wait_until_free(Memory<kWidth, kKeys>& memory, Turn<kStages> turn) {
-  for (int i = 0; i < kStages; ++i, turn.next()) {
-    memory.k_stage[turn.stage()].wait_free(turn.parity());
-    memory.v_stage[turn.stage()].wait_free(turn.parity());
-  }
+  for (int i = 0; i < kStages; ++i, turn.next()) memory.v_stage[turn.stage()].wait_free(turn.parity());
 }
 
 /// By a warpgroup: its 64 queries.
