@@ -142,7 +142,15 @@ PYTHON
     say "decoded: $decoded"
     return 1
   }
+  if grep -qsw avx2 /proc/cpuinfo; then  # built for this machine alone
+    decoded=$(cd "$base" && HEED_ISA=baseline "$root/heed" run copy_reverse decode --model runs/copy_reverse "3 4 5" 2>&1) || true
+    [[ $decoded == *"HEED_ISA is 'baseline'; this build has nothing below avx"* ]] || {
+      say "with another instruction set: $decoded"
+      return 1
+    }
+  fi
   logged "$build/log/readme-build.log" "$root/heed" build || return 1
+  (cd "$base" && HEED_ISA=baseline "$root/heed" run copy_reverse decode --model runs/copy_reverse "3 4 5") >/dev/null || return 1
   logged "$build/log/install.log" cmake --install "$build/release" --prefix "$base/prefix" || return 1
   test_consumer "$base/prefix" find_package
 }

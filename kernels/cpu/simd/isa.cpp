@@ -53,20 +53,34 @@ bool may_use_amx() {
 #endif
 }
 
+#if HWY_ARCH_X86
+constexpr int64_t kAvx512 = HWY_AVX3 | HWY_AVX3_DL;
+
+constexpr Isa best_of(int64_t targets, Isa of_avx512) {
+  return targets & kAvx512 ? of_avx512 : targets & HWY_AVX2 ? Isa::avx2 : Isa::baseline;
+}
+// What the kernels are compiled for, at least and at most: those of one machine for its set, without a
+// choice.
+#ifndef HEED_LEAST_ISA
+#define HEED_LEAST_ISA baseline
+#endif
+constexpr Isa kLeast = std::max(Isa::HEED_LEAST_ISA, best_of(HWY_STATIC_TARGET, Isa::avx512));
+constexpr Isa kMost = best_of(HWY_TARGETS, Isa::amx);
+#endif
+
 Isa apply() {
 #if HWY_ARCH_X86
-  constexpr int64_t kAvx512 = HWY_AVX3 | HWY_AVX3_DL;
-  constexpr Isa kBuilt = HWY_TARGETS & kAvx512    ? Isa::amx
-                         : HWY_TARGETS & HWY_AVX2 ? Isa::avx2
-                                                  : Isa::baseline;
-  const Isa limit = std::min(allowed(), kBuilt);
+  const Isa limit = std::min(allowed(), kMost);
+  HEED_CHECK(limit >= kLeast, ConfigError, "HEED_ISA is '", name(limit), "'; this build has nothing below ",
+             name(kLeast));
   if (limit < Isa::avx512) hwy::DisableTargets(kAvx512 | (limit < Isa::avx2 ? HWY_AVX2 : 0));
   const int64_t targets = hwy::SupportedTargets();
   hwy::GetChosenTarget().Update(targets);  // SupportedTargets() has set it to all the machine has
   HEED_CHECK(targets & (HWY_SSE4 | HWY_AVX2 | kAvx512), DeviceError,
              "heed needs an x86-64-v2 processor (SSE4.2), which this one is not");
-  if (targets & kAvx512) return limit == Isa::amx && may_use_amx() ? Isa::amx : Isa::avx512;
-  return targets & HWY_AVX2 ? Isa::avx2 : Isa::baseline;
+  HEED_CHECK(best_of(targets, Isa::avx512) >= kLeast, DeviceError,
+             "this build of heed is for processors with ", name(kLeast), ", which this one lacks");
+  return best_of(targets, limit == Isa::amx && may_use_amx() ? Isa::amx : Isa::avx512);
 #else
   static_cast<void>(allowed());
   return Isa::baseline;
