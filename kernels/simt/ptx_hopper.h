@@ -46,8 +46,8 @@ HEED_SIMT_DEVICE void mbarrier_arrive_expect(Mbarrier& barrier, uint32_t bytes) 
                "r"(bytes)
                : "memory");
 }
-/// Arrives at what lies in `barrier`'s place in a block of the cluster: what this thread has read is read. What
-/// it wrote is not passed on to another block, which would take a fence of the whole device.
+/// Arrives at what lies in `barrier`'s place in a block of the cluster: what this thread has read is read.
+/// What it wrote is not passed on to another block, which would take a fence of the whole device.
 HEED_SIMT_DEVICE void mbarrier_arrive_at(Mbarrier& barrier, uint32_t block) {
   asm volatile(
       "{\n"

@@ -80,8 +80,8 @@ enum class Vote : uint8_t { none, count, all, any };
 
 struct BlockBarrier {
   bool active;
-  unsigned expected, arrived,
-      true_votes;  // expected 0: all threads that have not returned, of the block or cluster
+  unsigned expected;  // 0: all threads of the block or cluster that have not returned
+  unsigned arrived, true_votes;
   Vote vote;
   unsigned first_thread;
   Location at;
