@@ -58,6 +58,14 @@ TEST(Sampling, WithoutReplacementNothingComesTwice) {
   EXPECT_EQ(all, (std::vector<double>{1. / 3, 1. / 3, 1. / 3}));
 }
 
+TEST(Sampling, OfNoRowsNothingIsDrawn) {
+  for (const Device device : devices()) {
+    const Tensor none = ones({0, 5}).to(device);
+    EXPECT_EQ(sample(none).shape(), Shape{0}) << device;
+    EXPECT_EQ(multinomial(none, 2).shape(), (Shape{0, 2})) << device;
+  }
+}
+
 TEST(Sampling, TheSameOnEveryDeviceAndInEveryLayout) {
   const Tensor logits = (normal({40, 137}, 1) * 3.0).to(DType::f32);
   for (const DType dtype : {DType::f32, DType::bf16}) {
