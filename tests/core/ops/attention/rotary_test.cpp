@@ -75,6 +75,7 @@ TEST(Rotary, PartOfTheWidthAndSomeOfTheHeads) {
   for (const RotaryPairing pairing : {RotaryPairing::half, RotaryPairing::interleaved}) {
     check({4, 4 * 10}, 6, {.heads = 4, .rotated_heads = 3, .pairing = pairing});
     check({4, 4 * 32}, 16, {.heads = 4, .rotated_heads = 3, .pairing = pairing});
+    check({4, 4 * 32}, 18, {.heads = 4, .rotated_heads = 3, .pairing = pairing});  // ends within a vector
     check({3, 5 * 7}, 4, {.heads = 5, .rotated_heads = 1, .pairing = pairing});
   }
 }
