@@ -26,9 +26,7 @@ class HopperAttention : public ::testing::Test {
   static AttentionCase aligned(AttentionCase c) {
     const auto has_many = [](const Lengths& l) { return l.keys >= cuda::kHopperSummedKeys; };
     if (std::ranges::none_of(c.sequences, has_many)) c.sequences.push_back({1, cuda::kHopperSummedKeys});
-    c.query_padding = c.key_padding = 8;
-    c.hidden_nan = false;
-    return c;
+    return test::aligned(std::move(c));
   }
   static void expect_path(const Problem& p) {
     const Attention attention(p);

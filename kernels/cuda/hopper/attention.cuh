@@ -24,8 +24,8 @@ __device__ __forceinline__ int warpgroup() {
   return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kGroupThreads, 0);
 }
 
-/// How the work is cut: a cluster of `blocks` takes every so many-th unit, as many as there are clusters, one
-/// after the other, so that its loads go on while it finishes. A unit is a stretch of rows of a sequence and
+/// How the work is cut: clusters of `blocks` take units by turns, each several one after the other, so that
+/// its loads go on while it finishes. A unit is a stretch of rows of a sequence and
 /// head or, `paired`, the first and the last, the second and the last but one, and so on: under a causal rule
 /// all pairs see as much.
 struct Cut {

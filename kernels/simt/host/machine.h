@@ -149,6 +149,7 @@ bool in_shared_memory(const void* address, size_t bytes);           // of any bl
 bool in_piece_of_shared_memory(const void* address, size_t bytes);  // that the running block has taken
 size_t shared_offset(const void* address);                          // from the start of its block's
 size_t cluster_offset(const void* address);                         // from that of the first block's
+unsigned block_of_shared(const void* address);                      // whose it is, in the cluster
 unsigned char* shared_at(size_t offset);                            // of the running block
 /// What lies in shared memory of the cluster's block `block` where `address` does in the running one's; fails
 /// if that block has ended.

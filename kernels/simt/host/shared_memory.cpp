@@ -88,7 +88,10 @@ void* add(const void* key, size_t offset, size_t bytes, size_t alignment, Locati
 }  // namespace
 
 void reset_shared_memory() {
-  for (unsigned block = 0; block < machine.blocks; ++block) windows[block] = {};
+  for (unsigned block = 0; block < machine.blocks; ++block) {
+    windows[block].pieces.clear();
+    windows[block].used = windows[block].static_bytes = 0;
+  }
 #ifdef HEED_EMULATOR_ASAN
   __asan_poison_memory_region(arena(), machine.blocks * kArenaBytes);
 #endif
@@ -122,6 +125,10 @@ size_t cluster_offset(const void* address) {
 }
 
 size_t shared_offset(const void* address) { return cluster_offset(address) % kArenaBytes; }
+
+unsigned block_of_shared(const void* address) {
+  return static_cast<unsigned>(cluster_offset(address) / kArenaBytes);
+}
 
 unsigned char* shared_at(size_t offset) { return arena(running_block()) + offset; }
 
@@ -193,7 +200,7 @@ void check_global(const void* address, const char* what, Location at) {
 uint32_t shared_address(const void* pointer, Location at) {
   if (!in_shared_memory(pointer, 1))
     fail("the address is not in shared memory (take it from simt::shared or simt::Arena)", at);
-  if (cluster_offset(pointer) / kArenaBytes != running_block())
+  if (block_of_shared(pointer) != running_block())
     fail("the address is in shared memory of another block of the cluster", at);
   return static_cast<uint32_t>(shared_offset(pointer));
 }

@@ -76,7 +76,7 @@ void perform(const BoxCopy& copy) {
 
 // Writes to the block that `to` is in, which has to be there still.
 void land(const BoxCopy& copy) {
-  const size_t block = cluster_offset(copy.to) / kArenaBytes;
+  const unsigned block = block_of_shared(copy.to);
   if (machine.live_of_block[block] == 0)
     fail("the copy by " + text_of_thread(copy.thread) + "'s tma_load reaches block " + std::to_string(block) +
              " of the cluster, which has ended",

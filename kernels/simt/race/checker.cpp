@@ -43,9 +43,7 @@ std::string Checker::who(const Access& by) const {
 std::string Checker::where(Space space, const void* address) {
   if (space == Space::shared)
     return "shared memory at byte " + std::to_string(shared_offset(address)) +
-           (machine.blocks == 1
-                ? ""
-                : " of the cluster's block " + std::to_string(cluster_offset(address) / kArenaBytes));
+           (machine.blocks == 1 ? "" : " of the cluster's block " + std::to_string(block_of_shared(address)));
   if (space == Space::variable) return "a __shared__ or __device__ variable";
   const unsigned char* p = static_cast<const unsigned char*>(address);
   const Region& region = *shadow_.region_near(p);
@@ -74,10 +72,11 @@ void Checker::check(const Use& use, F each) {
   const unsigned char* p = static_cast<const unsigned char*>(use.address);
   if (in_shared_memory(p, 1)) {
     const size_t offset = cluster_offset(p);
-    for (size_t i = 0; i < use.bytes; ++i)
-      if (!in_shared_memory(p + i, 1) || !shadow_.is_piece(offset + i))
-        report_error(std::string("out-of-bounds shared memory ") + verb(use) + " of " +
-                     std::to_string(use.bytes) + " bytes by " + by_whom(use));
+    bool taken = in_shared_memory(p, use.bytes);
+    for (size_t i = 0; taken && i < use.bytes; ++i) taken = shadow_.is_piece(offset + i);
+    if (!taken)
+      report_error(std::string("out-of-bounds shared memory ") + verb(use) + " of " +
+                   std::to_string(use.bytes) + " bytes by " + by_whom(use));
     shadow_.shared().visit(offset, use.bytes, use.write,
                            [&](Cell& cell, size_t at) { each(cell, Space::shared, p + (at - offset)); });
   } else if (shadow_.is_variable(p)) {
