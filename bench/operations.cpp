@@ -145,7 +145,7 @@ const std::vector<RowWise>& table() {
       {"residual_layer_norm",
        {matrix, matrix, row, row},
        {matrix, matrix},
-       [](A a) { return residual_layer_norm(a[0], a[1], a[2], a[3], {.p = a.dropout}).normed; }},
+       [](A a) { return post_layer_norm(a[0], a[1], a[2], a[3], {.p = a.dropout}); }},
       {"gelu", {matrix}, {matrix}, of_one<kOne(gelu)>},
       {"gelu_tanh", {matrix}, {matrix}, of_one<kOne(gelu_tanh)>},
       {"relu", {matrix}, {matrix}, of_one<kOne(relu)>},

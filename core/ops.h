@@ -289,17 +289,25 @@ struct ResidualNorm {
   Tensor sum;     // residual + dropout(x)
   Tensor normed;  // the norm of sum
 };
-/// Residual connection, dropout and layer norm in one pass each way: post-norm blocks use `normed` alone,
-/// pre-norm blocks both.
+/// Residual connection, dropout and layer norm in one pass each way, for pre-norm blocks, which go on with
+/// both.
 [[nodiscard]] ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const Tensor& weight,
                                                const Tensor& bias, const DropoutOptions& dropout = {},
                                                double eps = 1e-5);
+/// The same for post-norm blocks, which go on with the norm alone: where the device can, the sum is not
+/// written.
+[[nodiscard]] Tensor post_layer_norm(const Tensor& residual, const Tensor& x, const Tensor& weight,
+                                     const Tensor& bias, const DropoutOptions& dropout = {},
+                                     double eps = 1e-5);
 
 /// x / sqrt(mean of x² + eps) * weight over the last axis (arXiv 1910.07467); weight [cols] or undefined.
 [[nodiscard]] Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);
 /// Residual connection, dropout and RMS norm in one pass each way.
 [[nodiscard]] ResidualNorm residual_rms_norm(const Tensor& residual, const Tensor& x, const Tensor& weight,
                                              const DropoutOptions& dropout = {}, double eps = 1e-6);
+/// The norm of residual + dropout(x) alone, as post_layer_norm.
+[[nodiscard]] Tensor post_rms_norm(const Tensor& residual, const Tensor& x, const Tensor& weight,
+                                   const DropoutOptions& dropout = {}, double eps = 1e-6);
 
 [[nodiscard]] Tensor softmax(const Tensor& x, int64_t axis = -1);  // a row of -inf gives zeros
 [[nodiscard]] Tensor log_softmax(const Tensor& x, int64_t axis = -1);

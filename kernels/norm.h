@@ -31,6 +31,8 @@ inline const char* norm_name(NormKind kind, bool residual, bool backward) {
 
 /// sum = residual + dropout(x), as it is stored, or x; y = weight * (sum - mean) * rstd + bias, for each row.
 /// An RMS norm has mean 0, and 1 / rstd is the root mean square. Finite elements of any size have a finite y.
+/// A post-norm's sum is for the backward alone. A device whose backward takes y as well may then leave it out
+/// (compare Rota Bulò et al., arXiv 1712.02616): what the memory of `sum` holds afterwards is not told.
 template <class T>
 struct NormForward {
   NormKind kind;
@@ -47,8 +49,11 @@ struct NormForward {
   bool again;          // x is the sum of an earlier call, whose y is computed again to the same bits
   int64_t rows, cols;  // cols >= 1
   double eps;
+  bool post = false;           // nobody but the backward reads the sum
+  bool* invertible = nullptr;  // [1], of a post-norm: whether the backward is to take y in place of the sum;
+                               // null if there is no backward, or it reads the sum
 
-  Cost cost() const { return bytes_moved<T>((residual ? 4 : 2) * rows * cols); }
+  Cost cost() const { return bytes_moved<T>((residual ? (invertible ? 3 : 4) : 2) * rows * cols); }
   const char* name() const { return norm_name(kind, residual != nullptr || again, false); }
 };
 
@@ -70,6 +75,10 @@ struct NormBackward {
   accumulator_t<T>* gbias;    // [cols]; null if not wanted, and for an RMS norm
   bool accumulate_residual, accumulate_x, accumulate_weight, accumulate_bias;
   int64_t rows, cols;
+  // Of a post-norm's forward that had `invertible`; else null.
+  const T* y = nullptr;              // [rows, cols]
+  const T* bias = nullptr;           // [cols] or null
+  const bool* invertible = nullptr;  // [1]
 
   Cost cost() const {
     const int matrices = 2 + (gsum ? 1 : 0) + (gresidual ? 1 : 0) +

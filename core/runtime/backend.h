@@ -20,6 +20,7 @@ struct Backend {
   bool f64;         // has kernels for f64
   bool repeats_steps;        // records what a step does and repeats it (core/runtime/captured_step.h)
   bool saves_dropout_masks;  // forward kernels can leave their masks to those of the backward
+  bool inverts_post_norms;   // the backward of a post-norm takes y in place of the sum where it can
   int64_t row_alignment;     // bytes at whose multiples rows should begin, for fast products
 
   // ---- its devices and their memory; DeviceError for a device that is not there

@@ -23,6 +23,11 @@ Tensor Norm::operator()(const Tensor& x) const {
   return kind == NormKind::layer ? layer_norm(x, weight, bias, eps) : rms_norm(x, weight, eps);
 }
 
+Tensor Norm::post(const Tensor& residual, const Tensor& x, const DropoutOptions& dropout) const {
+  return kind == NormKind::layer ? post_layer_norm(residual, x, weight, bias, dropout, eps)
+                                 : post_rms_norm(residual, x, weight, dropout, eps);
+}
+
 ResidualNorm Norm::operator()(const Tensor& residual, const Tensor& x, const DropoutOptions& dropout) const {
   return kind == NormKind::layer ? residual_layer_norm(residual, x, weight, bias, dropout, eps)
                                  : residual_rms_norm(residual, x, weight, dropout, eps);

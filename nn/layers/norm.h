@@ -20,7 +20,9 @@ class Norm : public Module {
   Norm(NormKind kind, int64_t size, double eps);
 
   Tensor operator()(const Tensor& x) const;
-  /// The norm of residual + dropout(x), and that sum.
+  /// The norm of residual + dropout(x).
+  Tensor post(const Tensor& residual, const Tensor& x, const DropoutOptions& dropout) const;
+  /// And that sum.
   ResidualNorm operator()(const Tensor& residual, const Tensor& x, const DropoutOptions& dropout) const;
 
   void visit(Visitor& v) override;

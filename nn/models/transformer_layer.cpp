@@ -46,8 +46,8 @@ Tensor EncoderLayer::operator()(const Tensor& x, const Segments& segments, const
     const ResidualStream out = advance({x, norm1(x)}, segments, call);
     return heed::residual_dropout(out.sum, out.branch, dropout());
   }
-  const Tensor a = norm1(x, self_attn.self(x, segments, call), dropout()).normed;
-  return norm2(a, feed_forward(a), dropout()).normed;
+  const Tensor a = norm1.post(x, self_attn.self(x, segments, call), dropout());
+  return norm2.post(a, feed_forward(a), dropout());
 }
 
 ResidualStream EncoderLayer::advance(const ResidualNorm& in, const Segments& segments,
@@ -92,9 +92,9 @@ Tensor DecoderLayer::operator()(const Tensor& x, const Segments& self_segments, 
         advance({x, norm1(x)}, self_segments, memory, cross_segments, self_call, cross_call);
     return heed::residual_dropout(out.sum, out.branch, dropout());
   }
-  const Tensor a = norm1(x, self_attn.self(x, self_segments, self_call), dropout()).normed;
-  const Tensor b = norm2(a, cross(a, memory, cross_segments, cross_call), dropout()).normed;
-  return norm3(b, feed_forward(b), dropout()).normed;
+  const Tensor a = norm1.post(x, self_attn.self(x, self_segments, self_call), dropout());
+  const Tensor b = norm2.post(a, cross(a, memory, cross_segments, cross_call), dropout());
+  return norm3.post(b, feed_forward(b), dropout());
 }
 
 ResidualStream DecoderLayer::advance(const ResidualNorm& in, const Segments& self_segments,

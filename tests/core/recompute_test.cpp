@@ -93,6 +93,23 @@ TEST(Recompute, SameGradientsWithoutItsMemory) {
   });
 }
 
+// On CUDA the backward of a post-norm has y anyway.
+TEST(Recompute, SameGradientsBehindAPostNorm) {
+  for (const Device device : devices(DType::f32)) {
+    const auto backward = [&](bool as_a_view) {
+      const Leaves leaves(DType::f32, device);
+      Generator generator(7);
+      const Tensor y = post_layer_norm(leaves.residual, leaves.x, leaves.scale, leaves.shift,
+                                       {.p = 0.25, .generator = &generator});
+      sum(linear(as_a_view ? y.view({1, kRows, large_cols(DType::f32)}) : y, leaves.weight) * 3.0).backward();
+      return leaves.gradients();
+    };
+    const Tensors again = backward(false);
+    EXPECT_EQ(again.size(), 5u);
+    expect_same_bits(again, backward(true));
+  }
+}
+
 TEST(Recompute, SmallOutputsAreKept) {
   const Leaves leaves(DType::f32, kCpu, 64);
   Tensor y = layer_norm(leaves.x, leaves.scale, leaves.shift);

@@ -11,7 +11,7 @@ EAGER_AND_COMPILED = ("eager", "compiled")
 
 
 def layer_norm(direction, dtype, rows, cols, residual=False):
-    """Of a tensor, or of residual + dropout(tensor)."""
+    """Of a tensor, or of residual + dropout(tensor) as in a post-norm block."""
     work = f"{'residual_' if residual else ''}layer_norm_{direction}"
     goals = dict(eager=2.5, compiled=1.15) if residual and direction == "forward" else {}
     return Row("cuda_layer_norm_bench", f"{work}/{dtype}/{rows}/{cols}", work, EAGER_AND_COMPILED,

@@ -76,7 +76,7 @@ def norm_forward(kind, rows, cols, residual=False):
     time = min(peer(name, "eager") / 2.5, peer(name, "compiled") / 1.15) if residual else None
     kernel = f"forward_{norm_instance(kind, threads, pieces)}Lb{residual:d}E"
     return Kernel(norm_title(kind, "forward", rows, cols, residual),
-                  bytes_of(f"{'residual_' if residual else ''}norm_forward", rows * cols),
+                  bytes_of(f"{'post_' if residual else ''}norm_forward", rows * cols),
                   [Launch("norm", kernel, warps, Loop(loops=[Loop(STORE, rounds=rounds, needs=needs)]))],
                   busiest=math.ceil(rounds) / rounds, share=norm_share(0.88, kind, cols, residual), time=time)
 
@@ -90,7 +90,7 @@ def norm_backward(kind, rows, cols, residual=False):
         needs[PHILOX] = PHILOX_PRODUCTS * pieces
     kernel = f"backward_{norm_instance(kind, threads, pieces)}"
     return Kernel(norm_title(kind, "backward", rows, cols, residual),
-                  bytes_of(f"{'residual_' if residual else ''}norm_backward", rows * cols, without=("gsum",)),
+                  bytes_of(f"{'post_' if residual else ''}norm_backward", rows * cols),
                   [Launch("norm_backward", kernel, warps, Loop(loops=[Loop("LDGSTS", rounds=rounds, needs=needs)]))],
                   small=1, busiest=math.ceil(rounds) / rounds,
                   share=norm_share(0.80, kind, cols, residual))

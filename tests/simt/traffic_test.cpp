@@ -99,67 +99,88 @@ TYPED_TEST(Traffic, Softmax) {
   }
 }
 
+enum class NormCase { alone, pre, post };
+
+template <class T>
+void expect_norm_passes(NormKind kind, NormCase which, int64_t cols) {
+  const bool layer = kind == NormKind::layer, with_residual = which != NormCase::alone,
+             post = which == NormCase::post;
+  const int64_t count = kRows * cols;
+  const Buffer<T> residual(numbers<T>(count, 1)), x(numbers<T>(count, 2)),
+      weight(std::vector<T>(static_cast<size_t>(cols), T(0.5f))), bias(numbers<T>(cols, 4)), added(count),
+      y(count);
+  const Buffer<float> mean(kRows), rstd(kRows), gweight(cols), gbias(cols);
+  const Buffer<uint8_t> flag(1);
+  bool* const invertible = post ? reinterpret_cast<bool*>(flag.data()) : nullptr;
+  const Buffer<T>& sum = with_residual ? added : x;
+  const Dropout dropout = with_residual ? some_dropout() : Dropout{};
+  kernels::NormForward<T> forward{};
+  forward.kind = kind;
+  forward.residual = with_residual ? residual.data() : nullptr;
+  forward.x = x.data();
+  forward.weight = weight.data();
+  forward.bias = layer ? bias.data() : nullptr;
+  forward.dropout = dropout;
+  forward.sum = with_residual ? added.data() : nullptr;
+  forward.y = y.data();
+  forward.mean = layer ? mean.data() : nullptr;
+  forward.rstd = rstd.data();
+  forward.rows = kRows;
+  forward.cols = cols;
+  forward.eps = 1e-5;
+  forward.post = post;
+  forward.invertible = invertible;
+  cuda::norm_forward(forward);
+  const std::string_view of_forward = post            ? "post_norm_forward"
+                                      : with_residual ? "residual_norm_forward"
+                                                      : "norm_forward";
+  expect_passes(x, {{of_forward, "x"}});
+  expect_passes(y, {{of_forward, "y"}});
+  if (with_residual) expect_passes(residual, {{of_forward, "residual"}});
+  if (which == NormCase::pre) expect_passes(added, {{of_forward, "sum"}});
+
+  const Buffer<T> gy(numbers<T>(count, 5)), gsum(numbers<T>(count, 6)), gresidual(count), gx(count);
+  kernels::NormBackward<T> backward{};
+  backward.kind = kind;
+  backward.residual = with_residual;
+  backward.gy = gy.data();
+  backward.gsum = which == NormCase::pre ? gsum.data() : nullptr;
+  backward.sum = sum.data();
+  backward.weight = weight.data();
+  backward.mean = forward.mean;
+  backward.rstd = rstd.data();
+  backward.dropout = dropout;
+  backward.gresidual = with_residual ? gresidual.data() : nullptr;
+  backward.gx = gx.data();
+  backward.gweight = gweight.data();
+  backward.gbias = layer ? gbias.data() : nullptr;
+  backward.rows = kRows;
+  backward.cols = cols;
+  if (post) {
+    backward.y = y.data();
+    backward.bias = forward.bias;
+    backward.invertible = invertible;
+  }
+  cuda::norm_backward(backward);
+  const std::string_view of_backward = post            ? "post_norm_backward"
+                                       : with_residual ? "residual_norm_backward"
+                                                       : "norm_backward";
+  expect_passes(gy, {{of_backward, "gy"}});
+  if (post) {
+    expect_passes(y, {{of_forward, "y"}, {of_backward, "y"}});
+    EXPECT_EQ(emulator::traffic(added.data()).read + emulator::traffic(added.data()).written, 0u);
+  } else {
+    expect_passes(sum, {{of_forward, with_residual ? "sum" : "x"}, {of_backward, "sum"}});
+  }
+  if (which == NormCase::pre) expect_passes(gsum, {{of_backward, "gsum"}});
+  if (with_residual) expect_passes(gresidual, {{of_backward, "gresidual"}});
+  expect_passes(gx, {{of_backward, "gx"}});
+}
+
 TYPED_TEST(Traffic, Norm) {
-  using T = TypeParam;
   for (const NormKind kind : {NormKind::layer, NormKind::rms})
-    for (const bool with_residual : {true, false})
-      for (const int64_t cols : kWidths) {
-        const bool layer = kind == NormKind::layer;
-        const int64_t count = kRows * cols;
-        const Buffer<T> residual(numbers<T>(count, 1)), x(numbers<T>(count, 2)), weight(numbers<T>(cols, 3)),
-            bias(numbers<T>(cols, 4)), added(count), y(count);
-        const Buffer<float> mean(kRows), rstd(kRows), gweight(cols), gbias(cols);
-        const Buffer<T>& sum = with_residual ? added : x;
-        const Dropout dropout = with_residual ? some_dropout() : Dropout{};
-        kernels::NormForward<T> forward{};
-        forward.kind = kind;
-        forward.residual = with_residual ? residual.data() : nullptr;
-        forward.x = x.data();
-        forward.weight = weight.data();
-        forward.bias = layer ? bias.data() : nullptr;
-        forward.dropout = dropout;
-        forward.sum = with_residual ? added.data() : nullptr;
-        forward.y = y.data();
-        forward.mean = layer ? mean.data() : nullptr;
-        forward.rstd = rstd.data();
-        forward.rows = kRows;
-        forward.cols = cols;
-        forward.eps = 1e-5;
-        cuda::norm_forward(forward);
-        const std::string_view of_forward = with_residual ? "residual_norm_forward" : "norm_forward";
-        expect_passes(x, {{of_forward, "x"}});
-        expect_passes(y, {{of_forward, "y"}});
-        if (with_residual) {
-          expect_passes(residual, {{of_forward, "residual"}});
-          expect_passes(added, {{of_forward, "sum"}});
-        }
-        const Buffer<T> gy(numbers<T>(count, 5)), gsum(numbers<T>(count, 6)), gresidual(count), gx(count);
-        kernels::NormBackward<T> backward{};
-        backward.kind = kind;
-        backward.residual = with_residual;
-        backward.gy = gy.data();
-        backward.gsum = with_residual ? gsum.data() : nullptr;
-        backward.sum = sum.data();
-        backward.weight = weight.data();
-        backward.mean = forward.mean;
-        backward.rstd = rstd.data();
-        backward.dropout = dropout;
-        backward.gresidual = with_residual ? gresidual.data() : nullptr;
-        backward.gx = gx.data();
-        backward.gweight = gweight.data();
-        backward.gbias = layer ? gbias.data() : nullptr;
-        backward.rows = kRows;
-        backward.cols = cols;
-        cuda::norm_backward(backward);
-        const std::string_view of_backward = with_residual ? "residual_norm_backward" : "norm_backward";
-        expect_passes(gy, {{of_backward, "gy"}});
-        expect_passes(sum, {{of_forward, with_residual ? "sum" : "x"}, {of_backward, "sum"}});
-        if (with_residual) {
-          expect_passes(gsum, {{of_backward, "gsum"}});
-          expect_passes(gresidual, {{of_backward, "gresidual"}});
-        }
-        expect_passes(gx, {{of_backward, "gx"}});
-      }
+    for (const NormCase which : {NormCase::alone, NormCase::pre, NormCase::post})
+      for (const int64_t cols : kWidths) expect_norm_passes<TypeParam>(kind, which, cols);
 }
 
 TYPED_TEST(Traffic, Gelu) {

@@ -51,10 +51,12 @@ void dispatch(Device device, const kernels::NormBackward<T>& args) {
 
 /// Contiguous; what is undefined is absent or not wanted.
 struct ForwardTensors {
-  const Tensor &residual, &x, &weight, &bias, &sum, &normed, &statistics, &keep_mask;
+  const Tensor &residual, &x, &weight, &bias, &sum, &normed, &statistics, &keep_mask, &invertible;
+  bool post = false;   // the sum is for the backward alone
+  bool again = false;  // x is the sum of an earlier call
 };
 
-void forward(const Norm& norm, const ForwardTensors& t, bool again = false) {
+void forward(const Norm& norm, const ForwardTensors& t) {
   if (norm.cols == 0) return;
   visit_floating(t.x.dtype(), norm.operation, [&]<class T>() {
     using A = accumulator_t<T>;
@@ -69,33 +71,43 @@ void forward(const Norm& norm, const ForwardTensors& t, bool again = false) {
                                                    .mean = norm.means<A>(t.statistics),
                                                    .rstd = norm.inverses<A>(t.statistics),
                                                    .keep_mask = keep_mask_bits(t.keep_mask),
-                                                   .again = again,
+                                                   .again = t.again,
                                                    .rows = norm.rows,
                                                    .cols = norm.cols,
-                                                   .eps = norm.eps});
+                                                   .eps = norm.eps,
+                                                   .post = t.post,
+                                                   .invertible = data_or_null<bool>(t.invertible)});
   });
 }
 
-/// Of inputs residual, x, weight, bias and outputs sum, normed; without a residual of normed alone, and the
-/// sum is x.
-template <bool kResidual>
+/// Of what, and for whom. Alone: of x, which is the sum then. Post: of a sum that nobody else reads. Pre: of
+/// one that is an output, the first.
+enum class Place { alone, post, pre };
+
+/// Of inputs residual, x, weight, bias.
+template <Place kPlace>
 struct NormClosure {
-  static constexpr int kNormed = kResidual ? 1 : 0, kRecomputed = kNormed;
+  static constexpr bool kResidual = kPlace != Place::alone;
+  static constexpr int kNormed = kPlace == Place::pre ? 1 : 0, kRecomputed = kNormed;
   Norm norm;
   Saved sum, weight, bias;
+  Saved y;  // where the backward may take it in place of the sum
   Tensor statistics;
-  Tensor keep_mask;  // undefined: drawn again
+  Tensor keep_mask;   // undefined: drawn again
+  Tensor invertible;  // undefined: the sum is there
 
   Tensor recompute() const {
+    if (y.defined()) return *y;
     const Tensor none, x = *sum, scale = *weight, shift = *bias, normed = empty_like(x);
-    forward(norm, {none, x, scale, shift, none, normed, none, none}, kResidual);
+    forward(norm, {none, x, scale, shift, none, normed, none, none, none, false, kResidual});
     return normed;
   }
 
   void operator()(const GradIn& gy, GradOut& gx) const {
-    if (kResidual && !gy[kNormed].defined()) return backward_of_sum(gy[0], gx);
-    const Tensor gsum = kResidual ? contiguous_or_undefined(gy[0]) : Tensor(), g = gy[kNormed].contiguous(),
-                 x = *sum, scale = *weight;
+    if (kPlace == Place::pre && !gy[kNormed].defined()) return backward_of_sum(gy[0], gx);
+    const Tensor gsum = kPlace == Place::pre ? contiguous_or_undefined(gy[0]) : Tensor(),
+                 g = gy[kNormed].contiguous(), x = *sum, scale = *weight, normed = *y,
+                 shift = normed.defined() ? *bias : Tensor();
     const GradSlot to_residual = slot_if_wanted(gx, 0), to_x = slot_if_wanted(gx, 1),
                    to_weight = accumulator_if_wanted(gx, 2), to_bias = accumulator_if_wanted(gx, 3);
     if (norm.cols == 0) return;
@@ -120,7 +132,10 @@ struct NormClosure {
                                                     .accumulate_weight = to_weight.accumulate,
                                                     .accumulate_bias = to_bias.accumulate,
                                                     .rows = norm.rows,
-                                                    .cols = norm.cols});
+                                                    .cols = norm.cols,
+                                                    .y = data_or_null<T>(normed),
+                                                    .bias = data_or_null<T>(shift),
+                                                    .invertible = data_or_null<bool>(invertible)});
     });
   }
 
@@ -147,9 +162,10 @@ struct Operands {
   const Tensor &residual, &x, &weight, &bias;
 };
 
-/// One of the four operations. Without a residual the sum that it returns is undefined.
-template <bool kResidual>
+/// One of the six operations. Only those before a sub-layer return a sum.
+template <Place kPlace>
 ResidualNorm normalize(Norm norm, const Operands& in, const DropoutOptions& options) {
+  constexpr bool kResidual = kPlace != Place::alone;
   const Tensor &residual = in.residual, &x = in.x, &weight = in.weight, &bias = in.bias;
   const char* const name = norm.operation;
   std::tie(norm.rows, norm.cols) = rows_and_cols(x, name);
@@ -173,36 +189,62 @@ ResidualNorm normalize(Norm norm, const Operands& in, const DropoutOptions& opti
                statistics = backward_follows ? norm.empty_statistics(x) : Tensor(),
                keep_mask = backward_follows && kResidual && backend(x.device()).saves_dropout_masks
                                ? empty_keep_mask(cpu::norm_keep_mask_size(norm.rows, norm.cols, norm.dropout))
-                               : Tensor();
-  forward(norm, {*base, *input, *scale, *shift, sum, normed, statistics, keep_mask});
-  if (!backward_follows) return {sum, normed};
-  NormClosure<kResidual> closure{
-      norm, save(kResidual ? sum : *input), save(*scale), save(*shift), statistics, keep_mask};
-  if constexpr (kResidual)
+                               : Tensor(),
+               invertible =
+                   backward_follows && kPlace == Place::post && backend(x.device()).inverts_post_norms
+                       ? empty({1}, {.dtype = DType::boolean, .device = x.device()})
+                       : Tensor();
+  forward(norm, {*base, *input, *scale, *shift, sum, normed, statistics, keep_mask, invertible,
+                 kPlace == Place::post});
+  const ResidualNorm out{kPlace == Place::pre ? sum : Tensor(), normed};
+  if (!backward_follows) return out;
+  NormClosure<kPlace> closure{norm,
+                              save(kResidual ? sum : *input),
+                              save(*scale),
+                              save(*shift),
+                              save(invertible.defined() ? normed : Tensor()),
+                              statistics,
+                              keep_mask,
+                              invertible};
+  if constexpr (kPlace == Place::pre)
     record(name, {residual, x, weight, bias}, {sum, normed}, std::move(closure));
   else
     record(name, {residual, x, weight, bias}, normed, std::move(closure));
-  return {sum, normed};
+  return out;
 }
 
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  return normalize<false>({"layer_norm", NormKind::layer, eps}, {{}, x, weight, bias}, {}).normed;
+  return normalize<Place::alone>({"layer_norm", NormKind::layer, eps}, {{}, x, weight, bias}, {}).normed;
 }
 
 ResidualNorm residual_layer_norm(const Tensor& residual, const Tensor& x, const Tensor& weight,
                                  const Tensor& bias, const DropoutOptions& dropout, double eps) {
-  return normalize<true>({"residual_layer_norm", NormKind::layer, eps}, {residual, x, weight, bias}, dropout);
+  return normalize<Place::pre>({"residual_layer_norm", NormKind::layer, eps}, {residual, x, weight, bias},
+                               dropout);
+}
+
+Tensor post_layer_norm(const Tensor& residual, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                       const DropoutOptions& dropout, double eps) {
+  return normalize<Place::post>({"post_layer_norm", NormKind::layer, eps}, {residual, x, weight, bias},
+                                dropout)
+      .normed;
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  return normalize<false>({"rms_norm", NormKind::rms, eps}, {{}, x, weight, {}}, {}).normed;
+  return normalize<Place::alone>({"rms_norm", NormKind::rms, eps}, {{}, x, weight, {}}, {}).normed;
 }
 
 ResidualNorm residual_rms_norm(const Tensor& residual, const Tensor& x, const Tensor& weight,
                                const DropoutOptions& dropout, double eps) {
-  return normalize<true>({"residual_rms_norm", NormKind::rms, eps}, {residual, x, weight, {}}, dropout);
+  return normalize<Place::pre>({"residual_rms_norm", NormKind::rms, eps}, {residual, x, weight, {}}, dropout);
+}
+
+Tensor post_rms_norm(const Tensor& residual, const Tensor& x, const Tensor& weight,
+                     const DropoutOptions& dropout, double eps) {
+  return normalize<Place::post>({"post_rms_norm", NormKind::rms, eps}, {residual, x, weight, {}}, dropout)
+      .normed;
 }
 
 }  // namespace heed

@@ -20,8 +20,10 @@ struct ForwardRows {
   Dropout dropout;
   T *sum, *y;
   float *mean, *rstd;
+  bool* invertible;
   int64_t rows, cols;
-  double eps;
+  float eps;
+  bool post;
 
   explicit ForwardRows(const NormForward<T>& args)
       : residual(args.residual),
@@ -33,9 +35,11 @@ struct ForwardRows {
         y(args.y),
         mean(args.mean),
         rstd(args.rstd),
+        invertible(args.invertible),
         rows(args.rows),
         cols(args.cols),
-        eps(args.eps) {}
+        eps(static_cast<float>(args.eps)),
+        post(args.post) {}
 };
 
 // Whether a block goes over many rows, the next ones on their way. It pays where there is much to do for each
@@ -48,12 +52,52 @@ using ForwardStream = RowStream<T, Layout, RowGroup<Layout>, kResidual ? 2 : 1, 
 
 // Threads of a multiprocessor, by the registers that each needs, and its blocks.
 template <class T, class Layout, bool kResidual>
-constexpr int kForwardThreads = !Layout::kKeep || Layout::kWidth == 1                    ? 512
-                                : Layout::kPieces * Layout::kWidth <= 16                 ? 1024
-                                : kResidual && std::is_same_v<T, float> && Layout::kFull ? 512
-                                                                                         : 768;
+constexpr int kForwardThreads = !Layout::kKeep || Layout::kWidth == 1    ? 512
+                                : Layout::kPieces * Layout::kWidth <= 16 ? 1024
+                                : kResidual && std::is_same_v<T, float>  ? 512
+                                                                         : 768;
 template <class T, class Layout, bool kResidual>
 constexpr int kForwardBlocks = std::max(1, kForwardThreads<T, Layout, kResidual> / RowGroup<Layout>::kBlock);
+
+// Whether the normalised row can be found again from y with little loss: no bias is more than 4 times as
+// large as its weight, and weights are far from what overflows. All threads of a block call it.
+template <class T, class Layout>
+__device__ __forceinline__ bool is_invertible(const ForwardRows<T>& args, const Layout& layout) {
+  bool all = true;
+  layout.each([&](int, auto col) {
+    float weight[Layout::kWidth], bias[Layout::kWidth];
+    load_or(weight, args.weight, col, 1.0f);
+    load_or(bias, args.bias, col, 0.0f);
+    for (int j = 0; j < Layout::kWidth; ++j) {
+      const float size = fabsf(weight[j]);
+      all = all && size > 0x1p-64f && size < 0x1p64f && fabsf(bias[j]) <= 4.0f * size;
+    }
+  });
+  return __syncthreads_and(all);
+}
+
+// Whether a block writes the sums of its rows, where this kernel does not read them again. In shared memory,
+// as registers are scarce.
+struct SumWritten {
+  bool value;
+};
+
+template <class Layout>
+__device__ __forceinline__ bool writes_sum() {
+  return !Layout::kKeep || simt::shared<SumWritten>().value;
+}
+
+// Decides that, and tells the backward. All threads of a block call it.
+template <class T, class Layout>
+__device__ __forceinline__ void decide_on_sum(const ForwardRows<T>& args, const Layout& layout) {
+  bool written = true;
+  if constexpr (Layout::kKeep) {
+    if (args.post) written = args.invertible != nullptr && !is_invertible(args, layout);
+    if (threadIdx.x == 0) simt::shared<SumWritten>().value = written;
+    __syncthreads();
+  }
+  if (blockIdx.x == 0 && threadIdx.x == 0 && args.invertible != nullptr) *args.invertible = !written;
+}
 
 // The mean, Σ x / cols, and Σ (x - mean)² / cols; `share` is 1 / cols. `turn` is 0 and 1 by turns from row to
 // row.
@@ -92,36 +136,37 @@ struct Statistics {
 // then that eps is nothing to them. Groups of one warp come here together; a sound row stays as it is, and so
 // does one beyond the last, all zeros.
 template <NormKind kKind, class Group, class T, class Layout>
-__device__ __forceinline__ Statistics map_row(const ForwardRows<T>& args, int64_t row, const Layout& layout,
-                                              RowPart<T, Layout>& x, float share, int turn,
-                                              const Statistics& found) {
+__device__ __forceinline__ Statistics map_row(const Layout& layout, RowPart<T, Layout>& x, float eps,
+                                              float share, int turn, const Statistics& found) {
   constexpr float kScale = 0x1p-96f;
   const bool overflows = !(found.rstd > 0.0f);
-  Group::sync();  // the first thread may have written the first element
   float pivot = 0.0f;
-  if (kKind == NormKind::layer && overflows)
-    pivot = static_cast<float>((args.residual == nullptr ? args.x : args.sum)[row * args.cols]) * kScale;
+  if constexpr (kKind == NormKind::layer) {
+    float first[Layout::kWidth] = {};
+    if (layout.thread == 0) x.read(first, 0, 0);
+    pivot = Group::sum(overflows ? first[0] * kScale : 0.0f);
+  }
+  Group::sync();
   x.map(layout, overflows ? kScale : 1.0f, pivot);
   const float2 moments = find_moments<kKind, Group>(layout, x, share, turn);
   if (!overflows) return found;
   const bool equal = moments.y == 0.0f;
-  const float rstd = 1.0f / sqrtf(equal ? static_cast<float>(args.eps) : moments.y);
+  const float rstd = 1.0f / sqrtf(equal ? eps : moments.y);
   return {moments.x, rstd, (moments.x + pivot) / kScale, equal ? rstd : rstd * kScale};
 }
 
 template <NormKind kKind, class Group, class T, class Layout>
-__device__ __forceinline__ Statistics find_statistics(const ForwardRows<T>& args, int64_t row,
-                                                      const Layout& layout, RowPart<T, Layout>& x,
+__device__ __forceinline__ Statistics find_statistics(const Layout& layout, RowPart<T, Layout>& x, float eps,
                                                       float share, int turn) {
   const float2 moments = find_moments<kKind, Group>(layout, x, share, turn);
-  const float rstd = rsqrtf(moments.y + static_cast<float>(args.eps));
+  const float rstd = rsqrtf(moments.y + eps);
   const Statistics found{moments.x, rstd, moments.x, rstd};
   const bool sound = rstd > 0.0f;
   if (Group::kThreads < 32 ? __all_sync(0xffffffffu, sound) : sound) return found;
-  return map_row<kKind, Group>(args, row, layout, x, share, turn, found);
+  return map_row<kKind, Group>(layout, x, eps, share, turn, found);
 }
 
-// Budget: 112 registers, 256 bytes shared.
+// Budget: 128 registers, 272 bytes shared, 8 bytes stack.
 template <class T, class Layout, NormKind kKind, bool kResidual>
 __global__ void __launch_bounds__(RowGroup<Layout>::kBlock, kForwardBlocks<T, Layout, kResidual>)
     forward_kernel(simt::Dependent<ForwardRows<T>> arguments) {
@@ -131,6 +176,7 @@ __global__ void __launch_bounds__(RowGroup<Layout>::kBlock, kForwardBlocks<T, La
   const Layout layout(args.cols, Group::thread());
   const float share = simt::rcp_approx(static_cast<float>(layout.cols));
   ForwardStream<T, Layout, kResidual> stream(layout, args.rows, args.x, args.residual);
+  if constexpr (kResidual) decide_on_sum(args, layout);
   int64_t row = Group::first_row();
   for (int turn = 0; Group::warp_has_row(row, args.rows); row += Group::row_step(), turn ^= 1) {
     const bool exists = Group::kThreads >= 32 || row < args.rows;
@@ -147,7 +193,7 @@ __global__ void __launch_bounds__(RowGroup<Layout>::kBlock, kForwardBlocks<T, La
         for (int j = 0; j < kWidth; ++j) v[j] += residual[j];
         T stored[kWidth];
         narrow(stored, v);
-        store_raw(args.sum + start + col, stored);
+        if (writes_sum<Layout>()) store_raw(args.sum + start + col, stored);
         widen(v, stored);
       });
     else if constexpr (Layout::kKeep)
@@ -155,7 +201,7 @@ __global__ void __launch_bounds__(RowGroup<Layout>::kBlock, kForwardBlocks<T, La
         if (exists) stream.read(v, 0, row, turn, piece, col);
       });
     stream.release(row, turn);
-    const Statistics found = find_statistics<kKind, Group>(args, row, layout, x, share, turn);
+    const Statistics found = find_statistics<kKind, Group>(layout, x, args.eps, share, turn);
     if (!exists) continue;
     if (layout.thread == 0 && args.rstd != nullptr) {
       if constexpr (kKind == NormKind::layer) args.mean[row] = found.told_mean;

@@ -19,6 +19,31 @@ template <class Layout>
 using BackwardGroup = RowGroup<Layout, (Layout::kKeep ? 512 : Layout::kThreads)>;
 constexpr int kResidentBlocks = 1;  // of a multiprocessor
 
+// Where a row's normalised elements come from: the sum, or the forward's y where it said so.
+template <class T>
+struct Normalized {
+  const T *values, *weight, *bias;
+  bool from_y;
+
+  __device__ __forceinline__ explicit Normalized(const NormBackward<T>& args)
+      : weight(args.weight), bias(args.bias), from_y(args.invertible != nullptr && *args.invertible) {
+    values = from_y ? args.y : args.sum;
+  }
+
+  // Makes them of a row's values from column `col` on.
+  template <int kWidth>
+  __device__ __forceinline__ void find(float (&v)[kWidth], int64_t col, float mean, float inverse) const {
+    if (from_y) {
+      float scale[kWidth], shift[kWidth];
+      load_or(scale, weight, col, 1.0f);
+      load_or(shift, bias, col, 0.0f);
+      for (int j = 0; j < kWidth; ++j) v[j] = (v[j] - shift[j]) * simt::rcp_approx(scale[j]);
+    } else {
+      for (int j = 0; j < kWidth; ++j) v[j] = (v[j] - mean) * inverse;
+    }
+  }
+};
+
 // What is summed over rows: gweight, and for a layer norm gbias.
 template <NormKind kKind>
 constexpr int kSums = kKind == NormKind::layer ? 2 : 1;
@@ -57,14 +82,14 @@ __device__ __forceinline__ void write_gradient(const NormBackward<T>& args, int6
 // One row: its gradient (g - mean(g) - n mean(g n)) rstd, with g = gy * weight and n the normalised x, and
 // what it adds to `column_sums`, which only rows that are kept have. An RMS norm has no mean(g).
 template <NormKind kKind, class Group, class T, class Layout>
-__device__ __forceinline__ void backward_row(const NormBackward<T>& args, int64_t row, bool exists,
-                                             const Layout& layout, float mean, float rstd, float share,
-                                             int turn, RowPart<T, Layout>& gy_part,
+__device__ __forceinline__ void backward_row(const NormBackward<T>& args, const Normalized<T>& normalized,
+                                             int64_t row, bool exists, const Layout& layout, float mean,
+                                             float rstd, float share, int turn, RowPart<T, Layout>& gy_part,
                                              RowPart<T, Layout>& x_part,
                                              [[maybe_unused]] SumPieces<kKind, Layout>& column_sums) {
   constexpr int kWidth = Layout::kWidth;
   float inverse = rstd;
-  if (is_mapped(rstd)) {
+  if (is_mapped(rstd) && !normalized.from_y) {
     x_part.map(layout, rstd, mean * rstd);
     mean = 0.0f;
     inverse = 1.0f;
@@ -73,8 +98,8 @@ __device__ __forceinline__ void backward_row(const NormBackward<T>& args, int64_
   const auto find = [&](auto& g, auto& n, int piece, auto col) {
     float weight[kWidth];
     load_or(weight, args.weight, col, 1.0f);
+    normalized.find(n, col, mean, inverse);
     for (int j = 0; j < kWidth; ++j) {
-      n[j] = (n[j] - mean) * inverse;
       if constexpr (Layout::kKeep) {
         column_sums.of[0].value[piece][j] += g[j] * n[j];
         if constexpr (kKind == NormKind::layer) column_sums.of[1].value[piece][j] += g[j];
@@ -204,7 +229,8 @@ __global__ void __launch_bounds__(BackwardGroup<Layout>::kBlock, kResidentBlocks
   using Group = BackwardGroup<Layout>;
   const Layout layout(args.cols, Group::thread());
   SumPieces<kKind, Layout> sums{};
-  BackwardStream<T, Layout> stream(layout, args.rows, args.gy, args.sum);
+  const Normalized<T> normalized(args);
+  BackwardStream<T, Layout> stream(layout, args.rows, args.gy, normalized.values);
   const float share = simt::rcp_approx(static_cast<float>(layout.cols));
   int64_t row = Group::first_row();
   float2 next{0.0f, 0.0f};  // the mean and rstd of the next row
@@ -214,7 +240,7 @@ __global__ void __launch_bounds__(BackwardGroup<Layout>::kBlock, kResidentBlocks
   look_ahead(row);
   for (int turn = 0; Group::warp_has_row(row, args.rows); row += Group::row_step(), turn ^= 1) {
     const bool exists = Group::kThreads >= 32 || row < args.rows;
-    RowPart<T, Layout> gy(args.gy + row * args.cols), x(args.sum + row * args.cols);
+    RowPart<T, Layout> gy(args.gy + row * args.cols), x(normalized.values + row * args.cols);
     stream.wait();
     if constexpr (Layout::kKeep) {
       const auto from = [&](int source) {
@@ -228,8 +254,8 @@ __global__ void __launch_bounds__(BackwardGroup<Layout>::kBlock, kResidentBlocks
     stream.release(row, turn);
     const float2 statistics = next;
     look_ahead(row + Group::row_step());
-    backward_row<kKind, Group>(args, row, exists, layout, statistics.x, statistics.y, share, turn, gy, x,
-                               sums);
+    backward_row<kKind, Group>(args, normalized, row, exists, layout, statistics.x, statistics.y, share, turn,
+                               gy, x, sums);
   }
   if constexpr (Layout::kKeep) {
     if (work.partials == nullptr) return;
@@ -256,13 +282,19 @@ __global__ void __launch_bounds__(kColumnTile* kColumnRows)
     column_kernel(NormBackward<T> args, float* partials) {
   auto& tile = simt::shared<ColumnTile<kKind>>();
   const int64_t col = int64_t{blockIdx.x} * kColumnTile + threadIdx.x;
+  const Normalized<T> normalized(args);
   float sums[kSums<kKind>] = {};
   if (col < args.cols)
     for (int64_t row = int64_t{blockIdx.y} * kColumnRows + threadIdx.y; row < args.rows;
          row += int64_t{gridDim.y} * kColumnRows) {
-      const float gy = args.gy[row * args.cols + col], x = args.sum[row * args.cols + col];
+      const float gy = args.gy[row * args.cols + col];
       const float mean = kKind == NormKind::layer ? args.mean[row] : 0.0f, rstd = args.rstd[row];
-      sums[0] += gy * (is_mapped(rstd) ? x * rstd - mean * rstd : (x - mean) * rstd);
+      float n[] = {static_cast<float>(normalized.values[row * args.cols + col])};
+      if (is_mapped(rstd) && !normalized.from_y)
+        n[0] = n[0] * rstd - mean * rstd;
+      else
+        normalized.find(n, col, mean, rstd);
+      sums[0] += gy * n[0];
       if constexpr (kKind == NormKind::layer) sums[1] += gy;
     }
 #pragma unroll
@@ -316,13 +348,14 @@ void launch_backward(const NormBackward<T>& args) {
 template <class T>
 void norm_backward(const NormBackward<T>& args) {
   if (args.rows == 0) return clear_sums(args);
-  with_row_layout<T, 8, 16, 256>(
-      args.cols,
-      vectorizable<T>(args.cols, args.gy, args.gsum, args.sum, args.weight, args.gresidual, args.gx),
-      [&]<class Layout>() {
-        args.kind == NormKind::layer ? launch_backward<T, Layout, NormKind::layer>(args)
-                                     : launch_backward<T, Layout, NormKind::rms>(args);
-      });
+  with_row_layout<T, 8, 16, 256>(args.cols,
+                                 vectorizable<T>(args.cols, args.gy, args.gsum, args.sum, args.y, args.weight,
+                                                 args.bias, args.gresidual, args.gx),
+                                 [&]<class Layout>() {
+                                   args.kind == NormKind::layer
+                                       ? launch_backward<T, Layout, NormKind::layer>(args)
+                                       : launch_backward<T, Layout, NormKind::rms>(args);
+                                 });
 }
 
 template void norm_backward<float>(const NormBackward<float>&);

@@ -63,9 +63,78 @@ TEST(ResidualLayerNorm, SizesThatFillNoVector) {
   }
 }
 
-TEST(ResidualLayerNorm, PostNormUsesTheNormAlone) {
+TEST(ResidualLayerNorm, TheNormAlone) {
   check({4, 9}, 0, true, true, Used::normed);
   check({4, 9}, 0.5, true, true, Used::normed);
+}
+
+// `spread`: of the weights, around 1. Where it is large, y cannot be turned back into what was normalised.
+void check_post(const Shape& shape, double p, double spread, bool weight = true, bool bias = true) {
+  const int64_t cols = shape[shape.rank() - 1];
+  check_composed(
+      {.name = concat("post_layer_norm ", shape, " dropout ", p, " spread ", spread, weight ? " weight" : "",
+                      bias ? " bias" : ""),
+       .inputs = {normal(shape, 1), normal(shape, 2), weight ? normal({cols}, 3) * spread + 1.0 : Tensor(),
+                  bias ? normal({cols}, 4) * 0.5 : Tensor()},
+       .function =
+           [=](const Tensors& in) {
+             Generator generator(kSeed);
+             return Tensors{
+                 post_layer_norm(in[0], in[1], in[2], in[3], {.p = p, .generator = &generator}, kEps)};
+           },
+       .reference =
+           [=](const Tensors& in) {
+             const Tensor sum = in[0] + in[1] * dropout_factors(shape, p, kSeed);
+             return Tensors{normed_reference(sum, in[2], in[3])};
+           }});
+}
+
+TEST(PostLayerNorm, WhereTheWeightsAllowItAndWhereNot) {
+  for (const double spread : {0.1, 1.0})
+    for (const int64_t cols : {2, 7, 33, 128, 257}) {
+      check_post({3, cols}, 0, spread);
+      check_post({3, cols}, 0.25, spread);
+    }
+}
+
+TEST(PostLayerNorm, OptionalParametersRanksAndEmptyBatches) {
+  check_post({5, 9}, 0.5, 0.1, false, false);
+  check_post({5, 9}, 0.5, 0.1, true, false);
+  check_post({5, 9}, 0.5, 0.1, false, true);
+  check_post({16}, 0.5, 0.1);
+  check_post({2, 3, 8}, 0.5, 0.1);
+  check_post({0, 8}, 0.5, 0.1);
+}
+
+TEST(PostLayerNorm, IsTheNormOfTheSumBitByBit) {
+  for (const Device device : devices())
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const double spread : {0.1, 1.0}) {
+        const auto make = [&](const Shape& shape, uint64_t seed) {
+          return normal(shape, seed).to(dtype).to(device);
+        };
+        const Tensor residual = make({5, 300}, 1), x = make({5, 300}, 2),
+                     weight = (normal({300}, 3) * spread + 1.0).to(dtype).to(device), bias = make({300}, 4);
+        const Tensor sum_too = residual_layer_norm(residual, x, weight, bias).normed;
+        EXPECT_EQ(max_difference(post_layer_norm(residual, x, weight, bias), sum_too), 0);
+        EXPECT_EQ(
+            max_difference(post_layer_norm(residual, x.clone().set_requires_grad(), weight, bias), sum_too),
+            0);
+      }
+}
+
+TEST(PostLayerNorm, ChangedTensorsAreNoticed) {
+  for (const Device device : devices()) {
+    const auto leaf = [&](const Shape& shape, uint64_t seed) {
+      return normal(shape, seed).to(DType::f32).to(device).set_requires_grad();
+    };
+    const Tensor x = leaf({2, 4}, 1), weight = leaf({4}, 2), bias = leaf({4}, 3);
+    expect_change_is_noticed(post_layer_norm(x, x, weight, bias), weight);
+    if (!device.is_cuda()) continue;  // the CPU's backward needs neither
+    const Tensor y = post_layer_norm(x, x, weight, bias);
+    expect_change_is_noticed(y, y);
+    expect_change_is_noticed(post_layer_norm(x, x, weight, bias), bias);
+  }
 }
 
 TEST(ResidualLayerNorm, OptionalParameters) {
@@ -130,6 +199,8 @@ TEST(ResidualLayerNorm, Errors) {
   for (double eps : {0.0, -1.0, static_cast<double>(NAN)})
     expect_error<ConfigError>([&] { residual_layer_norm(x, x, {}, {}, {}, eps); },
                               "residual_layer_norm: eps is");
+  expect_error<ShapeError>([&] { post_layer_norm(zeros({4}), x, {}, {}); },
+                           "post_layer_norm: residual is [4], x is [2, 4]");
   EXPECT_THROW(residual_layer_norm(x, x, {}, {}, {.p = 1, .generator = &generator}), ConfigError);
   EXPECT_THROW(residual_layer_norm(x, x.to(DType::f64), {}, {}), DTypeError);
   EXPECT_THROW(residual_layer_norm(x, x, ones({4}, {.dtype = DType::f64}), {}), DTypeError);
