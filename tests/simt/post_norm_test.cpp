@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -118,26 +119,25 @@ Gradients<T> backward(const Inputs<T>& in, const Forward<T>& saved, Call call) {
 // From y as it is stored. What is normalised there has mean 0 and rstd 1 already.
 template <class W, class T>
 PlainBackward<W> plain_backward(const Inputs<T>& in, const Forward<T>& saved) {
+  const auto rows = static_cast<size_t>(in.rows), cols = static_cast<size_t>(in.cols);
   std::vector<W> n(in.x.size());
   for (size_t i = 0; i < n.size(); ++i) {
-    const size_t col = i % static_cast<size_t>(in.cols);
+    const size_t col = i % cols;
     const W weight = in.weight.empty() ? W(1) : W(widen(in.weight[col])),
             bias = in.bias.empty() ? W(0) : W(widen(in.bias[col]));
     n[i] = (W(widen(saved.y[i])) - bias) / weight;
   }
-  const auto rows = static_cast<size_t>(in.rows);
-  std::vector<W> gy = convert<W>(in.gy);
+  const std::vector<W> gy = convert<W>(in.gy);
   auto out = plain_layer_norm_backward<W>(gy, n, convert<W>(in.weight), std::vector<W>(rows, W(0)),
                                           std::vector<W>(rows, W(1)), in.rows, in.cols);
-  for (size_t i = 0; i < n.size(); ++i) {
-    const size_t row = i / static_cast<size_t>(in.cols);
-    if (in.kind == NormKind::rms) {  // without the mean of its gradients
-      W sum = 0;
-      for (size_t c = row * in.cols; c < (row + 1) * static_cast<size_t>(in.cols); ++c)
-        sum += gy[c] * (in.weight.empty() ? W(1) : W(widen(in.weight[c % static_cast<size_t>(in.cols)])));
-      out.gx[i] += sum / W(in.cols);
+  for (size_t row = 0; row < rows; ++row) {
+    W mean = 0;  // of the gradients of what is normalised: an RMS norm does not subtract it
+    for (size_t c = 0; c < cols && in.kind == NormKind::rms; ++c)
+      mean += gy[row * cols + c] * (in.weight.empty() ? W(1) : W(widen(in.weight[c]))) / W(in.cols);
+    for (size_t c = 0; c < cols; ++c) {
+      W& gx = out.gx[row * cols + c];
+      gx = (gx + mean) * W(saved.rstd[row]);
     }
-    out.gx[i] *= W(saved.rstd[row]);
   }
   return out;
 }
@@ -243,11 +243,25 @@ TYPED_TEST(PostNorm, KeepsTheSumWhereWeightOrBiasWouldLoseIt) {
     }
 }
 
+// An absent weight counts as 1, an absent bias as 0.
+TYPED_TEST(PostNorm, JudgesOneParameterAlone) {
+  using T = TypeParam;
+  for (const auto& [bias, invertible] : {std::pair{4.0f, true}, {4.5f, false}}) {
+    Inputs<T> in(NormKind::layer, 3, 40);
+    in.weight.clear();
+    in.bias.back() = T(bias);
+    EXPECT_EQ(forward(in, Call::post).invertible, invertible) << bias;
+  }
+  Inputs<T> in(NormKind::rms, 3, 40);
+  in.weight.back() = T(0.125f);
+  EXPECT_TRUE(forward(in, Call::post).invertible);
+}
+
 TYPED_TEST(PostNorm, WithoutParametersAndInRowsWhoseSquaresOverflow) {
   using T = TypeParam;
   for (const NormKind kind : kKinds)
     for (const float scale : {1.0f, 0x1p100f})
-      for (const int64_t cols : {33, 1032}) {
+      for (const int64_t cols : {33, 1032, 8200}) {
         ++kernel_cases.count;
         Inputs<T> in(kind, 5, cols);
         if (scale == 1.0f) {
