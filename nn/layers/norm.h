@@ -22,7 +22,7 @@ class Norm : public Module {
   Tensor operator()(const Tensor& x) const;
   /// The norm of residual + dropout(x).
   Tensor post(const Tensor& residual, const Tensor& x, const DropoutOptions& dropout) const;
-  /// And that sum.
+  /// The same, and the sum.
   ResidualNorm operator()(const Tensor& residual, const Tensor& x, const DropoutOptions& dropout) const;
 
   void visit(Visitor& v) override;
