@@ -30,6 +30,9 @@ struct Normalized {
     values = from_y ? args.y : args.sum;
   }
 
+  // Whether a row's squares overflow. Then differences of its elements may too, and they are scaled before.
+  __device__ __forceinline__ bool maps(float rstd) const { return !from_y && rstd < 0x1p-64f; }
+
   // Makes them of a row's values from column `col` on.
   template <int kWidth>
   __device__ __forceinline__ void find(float (&v)[kWidth], int64_t col, float mean, float inverse) const {
@@ -64,9 +67,6 @@ __device__ __forceinline__ void add_to(T* to, bool accumulate, const float (&v)[
   store(to, out);
 }
 
-// Whether a row's squares overflow. Then differences of its elements may too, and a backward scales before.
-__device__ __forceinline__ bool is_mapped(float rstd) { return rstd < 0x1p-64f; }
-
 // The gradients of pieces of a row, from what its normalised elements get: adds what comes from elsewhere.
 template <int kWidth, class T>
 __device__ __forceinline__ void write_gradient(const NormBackward<T>& args, int64_t at, float (&g)[kWidth]) {
@@ -89,7 +89,7 @@ __device__ __forceinline__ void backward_row(const NormBackward<T>& args, const 
                                              [[maybe_unused]] SumPieces<kKind, Layout>& column_sums) {
   constexpr int kWidth = Layout::kWidth;
   float inverse = rstd;
-  if (is_mapped(rstd) && !normalized.from_y) {
+  if (normalized.maps(rstd)) {
     x_part.map(layout, rstd, mean * rstd);
     mean = 0.0f;
     inverse = 1.0f;
@@ -290,7 +290,7 @@ __global__ void __launch_bounds__(kColumnTile* kColumnRows)
       const float gy = args.gy[row * args.cols + col];
       const float mean = kKind == NormKind::layer ? args.mean[row] : 0.0f, rstd = args.rstd[row];
       float n[] = {static_cast<float>(normalized.values[row * args.cols + col])};
-      if (is_mapped(rstd) && !normalized.from_y)
+      if (normalized.maps(rstd))
         n[0] = n[0] * rstd - mean * rstd;
       else
         normalized.find(n, col, mean, rstd);
