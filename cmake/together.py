@@ -10,7 +10,7 @@ import pathlib
 import re
 import sys
 
-MOST = 24  # sources in a list
+MOST = 12  # sources in a list
 
 
 def own_names(text):

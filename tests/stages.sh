@@ -18,7 +18,7 @@ check_reference() { (cd "$root" && mkdir -p "$build" && logged "$build/log/doxyg
 # tests (tests/lint/clang_tidy.py says how).
 check_tidy() {
   local folder=$build/tidy
-  configure clang -B "$folder" -DHEED_TESTS=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON "$@"
+  configure clang -B "$folder" -DHEED_TESTS=OFF -DHEED_UNITY=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON "$@"
   python3 "$root/tests/lint/clang_tidy.py" "$folder"
 }
 
