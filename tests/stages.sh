@@ -40,10 +40,10 @@ build_preset() {
   compile "$build/$preset"
 }
 
-# What `./heed test` runs, and what --all adds to it at its end: trainings, the race checker, benchmarks in a small form, and
-# reports again, now in Chromium and TensorBoard.
+# What `./heed test` runs, and what --all adds to it at its end: the race checker, benchmarks in a small form, and reports
+# again, now in Chromium and TensorBoard.
 test_quick() { run_tests "$build/emulated" -LE 'slow|checked|bench'; }
-test_rest() { run_tests "$build/emulated" -L 'slow|checked|bench|report'; }
+test_rest() { run_tests "$build/emulated" -L 'checked|bench|report'; }
 
 # A failed test prints its output; a passed run only its summary, since test_quick shows all.
 test_sanitized() {
@@ -81,7 +81,7 @@ has_nvcc() {
 # much processor time, which depends little on what else runs. What is compiled already or in ccache takes none.
 test_kernel_build() {
   local limit=960 before spent
-  configure_cuda_pack -DHEED_CHECKED_KERNELS=ON -DHEED_WARNINGS_AS_ERRORS=ON
+  configure_cuda_pack -DHEED_ISA=native -DHEED_CHECKED_KERNELS=ON -DHEED_WARNINGS_AS_ERRORS=ON
   before=$(cpu_seconds)
   compile "$build/cuda-pack" heed_kernels ptx_gpu_test ptx_goldens canary
   spent=$(($(cpu_seconds) - before))
@@ -123,10 +123,24 @@ tensorboard_python() {
   echo "$venv/bin/python"
 }
 
+# The CPU's kernels for all machines: each instruction set is tested, and instructions are counted.
+test_isa() {
+  configure emulated -DHEED_ISA=amx "$@"
+  compile "$build/emulated" isa_tests
+  run_tests "$build/emulated" -L isa
+}
+
+# Programs for all machines run with the least instruction set.
+test_build() {
+  logged "$build/log/build.log" "$root/heed" build || return 1
+  (mkdir -p "$build/least" && cd "$build/least" && HEED_ISA=baseline "$root/heed" run explain) >/dev/null
+}
+
 # What the README shows: the program learns and decodes as it says there, and heed can be installed.
 test_readme() {
   local base=$build/readme decoded
   rm -rf "$base" && mkdir -p "$base"
+  configure release -DHEED_ISA=native  # as in a fresh checkout
   (cd "$base" && "$root/heed" run copy_reverse) >"$build/log/readme.log" 2>&1 || {
     tail -n 60 "$build/log/readme.log" >&2
     return 1
@@ -149,8 +163,7 @@ PYTHON
       return 1
     }
   fi
-  logged "$build/log/readme-build.log" "$root/heed" build || return 1
-  (cd "$base" && HEED_ISA=baseline "$root/heed" run copy_reverse decode --model runs/copy_reverse "3 4 5") >/dev/null || return 1
+  compile "$build/release"
   logged "$build/log/install.log" cmake --install "$build/release" --prefix "$base/prefix" || return 1
   test_consumer "$base/prefix" find_package
 }
@@ -239,8 +252,56 @@ test_avx512() {
   "$root/tests/avx512/run.sh" "$build/avx512" 1800 "${names[@]/#/$build/emulated/bin/}"
 }
 
+# Parts of --all, each alone. They are given where the CUDA headers are.
+part_isa() {
+  stage "kernels of all instruction sets" test_isa "$@"
+  stage "programs for all machines" test_build
+}
+part_trainings() { stage "whole trainings" run_tests "$build/emulated" -L slow; }
+part_sources() { stage "API reference and clang-tidy" check_sources "$@"; }
+part_sanitizers() {
+  stage "build with clang, its sanitizers and warnings as errors" build_preset asan "$@"
+  stage "tests with the sanitizers" test_sanitized
+  stage "threads with the thread sanitizer" test_threads
+}
+part_gpu() {
+  stage "GPU check on the emulated device" gpu_check_emulated
+  if has_nvcc; then
+    stage "kernels compiled by nvcc" test_kernel_build
+    stage "machine code of the kernels" test_machine_code
+    stage "the pack of the GPU check" gpu_pack -DHEED_ISA=native
+  fi
+}
+part_uses() {
+  stage "what the README shows" test_readme
+  stage "shared libraries in other projects" test_shared
+  stage "static programs" test_static
+  stage "the emulator in another project" test_emulator "$@"
+  stage "the emulator installed" test_installed_emulator "$@"
+}
+
+# The parts, with how long each takes where `./heed test` takes 100 s, and how long what is done after them.
+all_parts=(isa:45 sources:25 sanitizers:120 gpu:45 uses:35 trainings:30)
+after_parts=20
+
+# run_parts: all of them or, where HEED_LIMIT says how many seconds there are, those that fit by how long `./heed test` took
+# (HEED_TESTED). Which comes first changes with every commit, so that each has its turn.
+run_parts() {
+  local limit=${HEED_LIMIT:-0} tested=${HEED_TESTED:-0} first=0 i part share left_out=()
+  if ((limit > 0)); then first=$(git -C "$root" rev-list --count HEAD); fi
+  for i in "${!all_parts[@]}"; do
+    IFS=: read -r part share <<<"${all_parts[(i + first) % ${#all_parts[@]}]}"
+    if ((limit > 0 && SECONDS + (share + after_parts) * tested / 100 > limit)); then
+      left_out+=("$part")
+    else
+      "part_$part" "$@"
+    fi
+  done
+  if [[ ${#left_out[@]} -gt 0 ]]; then printf '== left out, for lack of time: %s\n' "${left_out[*]}"; fi
+}
+
 command_test() {
-  local mode=${1:-} extra=() cuda=()
+  local mode=${1:-} cuda=()
   [[ $# -le 1 && $mode =~ ^(--kernels|--avx512|--all)?$ ]] || wrong_usage "test takes only --kernels, --avx512 or --all"
   local packages=("${run_packages[@]}" "${test_packages[@]}")
   if [[ $mode == --all ]]; then packages+=("${all_packages[@]}"); fi
@@ -252,21 +313,20 @@ command_test() {
   include=$(cuda_include)
   cuda=(-DHEED_CUDA_INCLUDE="$include")
   if [[ $mode == --all ]]; then export HEED_WARNINGS_AS_ERRORS=1; fi
-  if [[ ${HEED_ONCE:-0} == 1 ]]; then extra=(-DHEED_UNITY=ON); fi
   case $mode in
     '')
-      stage "build with the emulated CUDA device" build_preset emulated "${cuda[@]}" "${extra[@]}"
+      stage "build with the emulated CUDA device" build_preset emulated -DHEED_ISA=native "${cuda[@]}"
       test_quick
       return
       ;;
     --avx512)
-      stage "build with the emulated CUDA device" build_preset emulated "${cuda[@]}" "${extra[@]}"
+      stage "build with the emulated CUDA device" build_preset emulated -DHEED_ISA=amx "${cuda[@]}"
       stage "kernels on an emulated processor with AVX-512" test_avx512
       return
       ;;
     --kernels)
-      stage "build with the checked CUDA kernels" build_preset emulated -DHEED_CHECKED_KERNELS=ON \
-        -DHEED_PART_OF_ALL=OFF "${cuda[@]}" "${extra[@]}"
+      stage "build with the checked CUDA kernels" build_preset emulated -DHEED_ISA=native \
+        -DHEED_CHECKED_KERNELS=ON -DHEED_PART_OF_ALL=OFF "${cuda[@]}"
       if has_nvcc; then
         stage "kernels compiled by nvcc" test_kernel_build
         stage "machine code of the kernels" test_machine_code
@@ -276,24 +336,10 @@ command_test() {
       ;;
   esac
   stage "format" check_format
-  stage "API reference and clang-tidy" check_sources "${cuda[@]}"
-  stage "build with g++, warnings as errors" build_preset emulated -DHEED_CHECKED_KERNELS=ON -DHEED_BENCH=ON \
-    -DHEED_PART_OF_ALL=ON -DHEED_TENSORBOARD_PYTHON="$(tensorboard_python)" "${cuda[@]}" "${extra[@]}"
-  if [[ ${HEED_TESTED:-0} != 1 ]]; then stage "tests" test_quick; fi
-  stage "build with clang, its sanitizers and warnings as errors" build_preset asan "${cuda[@]}"
-  stage "tests with the sanitizers" test_sanitized
-  stage "threads with the thread sanitizer" test_threads
-  stage "GPU check on the emulated device" gpu_check_emulated
-  if has_nvcc; then
-    stage "kernels compiled by nvcc" test_kernel_build
-    stage "machine code of the kernels" test_machine_code
-    stage "the pack of the GPU check" gpu_pack
-  fi
-  stage "what the README shows" test_readme
-  stage "shared libraries in other projects" test_shared
-  stage "static programs" test_static
-  stage "the emulator in another project" test_emulator "${cuda[@]}"
-  stage "the emulator installed" test_installed_emulator "${cuda[@]}"
-  printf '== tests that take longer\n'
+  stage "build with g++, warnings as errors" build_preset emulated -DHEED_ISA=native -DHEED_CHECKED_KERNELS=ON \
+    -DHEED_BENCH=ON -DHEED_PART_OF_ALL=ON -DHEED_TENSORBOARD_PYTHON="$(tensorboard_python)" "${cuda[@]}"
+  if [[ ${HEED_TESTED:-0} == 0 ]]; then stage "tests" test_quick; fi
+  run_parts "${cuda[@]}"
+  printf '== race checker, benchmarks, reports\n'
   test_rest
 }
