@@ -264,8 +264,8 @@ part_sources() { stage "API reference and clang-tidy" check_sources "$@"; }
 part_sanitizers() {
   stage "build with clang, its sanitizers and warnings as errors" build_preset asan "$@"
   stage "tests with the sanitizers" test_sanitized
-  stage "threads with the thread sanitizer" test_threads
 }
+part_threads() { stage "threads with the thread sanitizer" test_threads; }
 part_gpu() {
   stage "GPU check on the emulated device" gpu_check_emulated
   if has_nvcc; then
@@ -283,7 +283,7 @@ part_uses() {
 }
 
 # The parts, with how long each takes where `./heed test` takes 100 s, and how long what is done after them.
-all_parts=(isa:45 sources:25 sanitizers:120 gpu:45 uses:35 trainings:30)
+all_parts=(isa:45 sources:25 sanitizers:110 threads:15 gpu:50 uses:35 trainings:30)
 after_parts=20
 
 # run_parts: all of them or, where HEED_LIMIT says how many seconds there are, those that fit by how long `./heed test` took
