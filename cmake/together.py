@@ -10,7 +10,7 @@ import pathlib
 import re
 import sys
 
-MOST = 12  # sources in a list
+MOST = 12  # sources in a list: of more, one change compiles too much again
 
 
 def own_names(text):
@@ -29,8 +29,8 @@ def own_names(text):
     return names
 
 
-def together(sources):
-    """Lists of sources that can be in one file, of a dictionary of their texts."""
+def together(sources, most=MOST):
+    """Lists of at most so many sources that can be in one file, of a dictionary of their texts."""
     lists, alone = [], []
     for source, text in sources.items():
         if "HWY_TARGET_INCLUDE" in text:
@@ -38,7 +38,7 @@ def together(sources):
             continue
         names = own_names(text)
         for others, group in lists:
-            if len(group) < MOST and not others & names:
+            if len(group) < most and not others & names:
                 others |= names
                 group.append(source)
                 break

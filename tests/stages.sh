@@ -259,7 +259,6 @@ part_isa() {
   stage "kernels of all instruction sets" test_isa "$@"
   stage "programs for all machines" test_build
 }
-part_trainings() { stage "whole trainings" run_tests "$build/emulated" -L slow; }
 part_sources() { stage "API reference and clang-tidy" check_sources "$@"; }
 part_sanitizers() {
   stage "build with clang, its sanitizers and warnings as errors" build_preset asan "$@"
@@ -281,6 +280,7 @@ part_uses() {
   stage "the emulator in another project" test_emulator "$@"
   stage "the emulator installed" test_installed_emulator "$@"
 }
+part_trainings() { stage "whole trainings" run_tests "$build/emulated" -L slow; }
 
 # The parts, with how long each takes where `./heed test` takes 100 s, and how long what is done after them.
 all_parts=(isa:45 sources:25 sanitizers:110 threads:15 gpu:50 uses:35 trainings:30)

@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT / "cmake"))
 from together import together  # noqa: E402
 
 FOLDERS = re.compile(r"(core|kernels/cpu|nn|optim|data|train|apps)/")
+MOST = 24  # sources of a run
 ONE_TARGET = ["-march=skylake-avx512", "-DHWY_COMPILE_ONLY_STATIC"]
 
 
@@ -78,7 +79,7 @@ def main(build, *chosen):
             commands[name] = flags_of(entry["command"])
     groups = []
     for _, sources in itertools.groupby(sorted(commands), folder_of):
-        groups += together({name: (ROOT / name).read_text() for name in sources})
+        groups += together({name: (ROOT / name).read_text() for name in sources}, MOST)
     tidy = Tidy(build, commands)
     # Large ones first, so that none is waited for at the end.
     groups.sort(key=len, reverse=True)
